@@ -4,7 +4,7 @@
         client.declare([capstan.Tensor("w", (64, 10)), capstan.Tensor("b", (10,))])
         for work in client.work():
             for slot in work.slots:
-                x, y = batch(slot.key)                     # a function of (seed, step, slot) alone
+                x, y = batch(slot.key)  # a function of only (seed, step, slot)
                 gradient = slot.begin(samples=len(x))
                 ... read work.weights["w"], then gradient["w"] = ... and gradient["b"] = ..., arrays of float32 ...
                 slot.end(loss_sum, predictions=len(x))
@@ -29,6 +29,6 @@ __version__: str
 
 
 def __getattr__(name: str) -> str:
-    if name == "__version__":  # the library's: it is installed with this package
+    if name == "__version__":  # the version of the library, which is installed with this package
         return str(abi.load().capstan_version().decode())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""libcapstan_client as ctypes sees it: the structs and functions of <capstan/capstan.h>, name by name.
+"""libcapstan_client for ctypes: the structs and functions of <capstan/capstan.h> under their C names.
 
-ctypes lets go of the interpreter's lock during every call, so other Python threads run while a worker waits.
+ctypes releases the interpreter's lock during every call, so other Python threads run while a worker waits.
 """
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 NAME = "libcapstan_client.so.0"
-VERSION = 2  # of the structs and functions below: CAPSTAN_ABI_VERSION
+VERSION = 2  # CAPSTAN_ABI_VERSION of the structs and functions below
 OK = 0
 
 Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
 
 
 class Sized(ctypes.Structure):
-    """A struct that begins with its size, by which the library knows what its caller knows."""
+    """A struct that begins with its size, from which the library sees which fields its caller knows."""
 
     def __init__(self, **fields: object) -> None:
         super().__init__(size=ctypes.sizeof(type(self)), **fields)
@@ -93,7 +93,7 @@ class ReaderTensor(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t)]
 
 
-# What answers with something else than a code.
+# Functions that do not return a code.
 _OTHER_RESULTS = {"abi_version": c_uint32, "version": c_char_p, "last_error": c_char_p, "free": None,
                   "reader_last_error": c_char_p, "reader_free": None}
 _ARGUMENTS: dict[str, list[object]] = {
@@ -132,13 +132,13 @@ _ARGUMENTS: dict[str, list[object]] = {
 
 
 def _path() -> str:
-    """Beside this package or where the same prefix keeps libraries; otherwise the dynamic linker looks for it."""
+    """The library next to this package or in the same prefix; otherwise its name, for the dynamic linker's search."""
     here = pathlib.Path(__file__).resolve().parents
     return next((str(folder / NAME) for folder in (here[0], here[3]) if (folder / NAME).exists()), NAME)
 
 
 def load() -> ctypes.CDLL:
-    """The library, whose functions are called by their names in capstan.h."""
+    """Loads the library and sets its functions' argument and result types."""
     try:
         library = ctypes.CDLL(_path())
     except OSError as error:
@@ -150,7 +150,7 @@ def load() -> ctypes.CDLL:
         raise ImportError(f"{library._name} has interface {found}, and capstan's Python package needs {VERSION}: "
                           "install both from one build")
     for name, arguments in _ARGUMENTS.items():
-        function = getattr(library, f"capstan_{name}")  # the one object that `library` keeps by this name
+        function = getattr(library, f"capstan_{name}")  # `library` caches this object under this name
         function.argtypes = arguments
         function.restype = _OTHER_RESULTS.get(name, c_int)
     return library

@@ -1,7 +1,7 @@
-"""Reads an array of the caller's: by the buffer protocol (numpy, array, memoryview) or by DLPack (torch, jax, cupy).
+"""Reads a caller's array through the buffer protocol (numpy, array, memoryview) or DLPack (torch, jax, cupy).
 
-It takes contiguous float32 in memory that the CPU reads, and refuses everything else by name; neither numpy nor a
-framework is needed for that.
+It accepts contiguous float32 in memory that the CPU can read, and refuses everything else by name. It needs neither
+numpy nor a framework.
 """
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from typing import Any
 
 from capstan.errors import Invalid, Unsupported
 
-_FRESH, _USED = b"dltensor", b"used_dltensor"  # names of the capsule: whose the tensor is
-_READABLE = 1, 3  # the CPU's memory, and what of it a GPU can read as well
+_FRESH, _USED = b"dltensor", b"used_dltensor"  # names of a capsule before and after its tensor is taken over
+_READABLE = 1, 3  # CPU memory, and pinned CPU memory
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
-_LAZY = ("neg", "conj")  # operations of torch that memory may still wait for, whose mark not every torch exports
-_NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # what a buffer's format may begin with
+# Torch operations that may be pending on a tensor's memory; not every torch version refuses to export such tensors.
+_LAZY = ("neg", "conj")
+_NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # prefixes that a buffer's format may have
 
 
 class _Tensor(ctypes.Structure):
-    """DLManagedTensor of dlpack.h, without a version, which every producer has."""
+    """DLManagedTensor of dlpack.h, the unversioned form that every producer supports."""
 
     _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("dimensions", c_int32),
                 ("type", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64), ("context", c_void_p), ("deleter", c_void_p)]
 
 
-# Prototypes of our own: those that hang on ctypes.pythonapi are everybody's. The interpreter's lock is held.
+# Our own prototypes, because those of ctypes.pythonapi are shared with other code. Calls hold the interpreter's lock.
 _pointer_of = ctypes.PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
@@ -41,7 +42,7 @@ _Deleter = ctypes.PYFUNCTYPE(None, c_void_p)
 
 
 def copy_floats(what: str, values: Any, into: memoryview[float]) -> None:
-    """`values` are float32 in the shape of `into`; `what` they are is for the errors."""
+    """Copies `values`, float32 in the shape of `into`. `what` names them in errors."""
     with _opened(what, values) as (form, shape, contiguous, memory):
         if form != "f" or shape != into.shape or not contiguous:
             how = "" if contiguous else ", not contiguous"
@@ -52,15 +53,15 @@ def copy_floats(what: str, values: Any, into: memoryview[float]) -> None:
 
 @contextmanager
 def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool, memoryview[Any]]]:
-    """Format, as the buffer protocol has it for float32; shape; whether it is contiguous; the memory."""
+    """Yields format ("f" is float32, as in the buffer protocol), shape, whether it is contiguous, and the memory."""
     _check_memory_is_the_values(what, values)
     try:
         view = memoryview(values)
-    except (TypeError, BufferError, ValueError, RuntimeError):  # an array of jax is a buffer where it is on the CPU
+    except (TypeError, BufferError, ValueError, RuntimeError):  # a jax array is a buffer only on the CPU
         view = None
     if view is not None:
         form = view.format.lstrip(_NATIVE)
-        # Only what has no prefix can be cast; jax has one.
+        # Only a format without a prefix can be cast; jax's has one.
         yield form, view.shape or (), view.c_contiguous, view if form == view.format else memoryview(view.tobytes())
         return
     tensor, capsule = _exported(what, values)
@@ -75,11 +76,11 @@ def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool
     finally:
         if tensor.deleter:
             _Deleter(tensor.deleter)(ctypes.addressof(tensor))
-        del capsule  # whose name says from now on that it has nothing to free
+        del capsule  # its name now says that it has nothing to free
 
 
 def _check_memory_is_the_values(what: str, values: Any) -> None:
-    masked = sys.modules.get("numpy.ma")  # whoever has an array of it has imported it
+    masked = sys.modules.get("numpy.ma")  # a program with a masked array has imported it
     if masked is not None and isinstance(values, masked.MaskedArray):
         raise Invalid(f"{what} are a masked array, and what it masks would be read with the rest; use filled()")
     for operation in _LAZY:
@@ -90,14 +91,15 @@ def _check_memory_is_the_values(what: str, values: Any) -> None:
 
 
 def _exported(what: str, values: Any) -> tuple[_Tensor, object]:
-    """It is ours to free, and lives as long as the capsule."""
+    """Returns the tensor, which the caller must free, and the capsule that keeps it alive."""
     if not hasattr(values, "__dlpack__") or not hasattr(values, "__dlpack_device__"):
         raise Invalid(f"{what} are a {type(values).__name__}, which is no buffer and has no __dlpack__(); give a numpy "
                       "array or another framework's tensor")
     try:
         device, number = map(operator.index, values.__dlpack_device__())
         capsule = values.__dlpack__() if device in _READABLE else None
-    except Exception as error:  # its maker's: of torch for one that requires a gradient, or is on "meta"
+    # Raised by the framework: torch does it for a tensor that requires a gradient, or is on "meta".
+    except Exception as error:
         raise Invalid(f"{what} are a {type(values).__name__} that cannot be read ({type(error).__name__}: {error}); "
                       "give a tensor that DLPack describes, on the CPU, or a numpy array") from error
     if device not in _READABLE:

@@ -1,4 +1,4 @@
-"""The client of a job's worker, and the rounds of work it gets."""
+"""The client of a job's worker, and its rounds of work."""
 from __future__ import annotations
 
 import contextlib
@@ -42,7 +42,7 @@ def _metric_row(name: str, total: float, weight: float) -> abi.Metric:
 
 
 def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
-    """The first weights of those that are given, where the library looks for them; null where there are none."""
+    """A flat array with the first weights of tensors with initial="given"; None if there are none."""
     wanted = {tensor.name: tensor for tensor in tensors if tensor.initial == "given"}
     for name in sorted(given.keys() - wanted.keys()):
         raise Invalid(f'first weights are given for "{name}", and no tensor of that name has initial="given"')
@@ -66,11 +66,11 @@ class Slot:
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """(seed of the job, step, slot): all that its samples and its random numbers may depend on."""
+        """(job's seed, step, slot). The slot's samples and random numbers may depend on nothing else."""
         return self._work.client.job["job"]["seed"], self._work.step, self.index
 
     def begin(self, samples: int) -> Tensors:
-        """Where the slot's gradient goes: the mean over its samples, times the loss scale.
+        """Returns the views to write the slot's gradient to: the mean over its samples, times the loss scale.
 
         Overwrite all of it; after end() it belongs to the client.
         """
@@ -79,15 +79,16 @@ class Slot:
         return self._work.client._begin(self.index, operator.index(samples))
 
     def ready(self, name: str) -> None:
-        """The gradient of this tensor is final: what can leave now leaves. May be left out."""
+        """Declares this tensor's gradient final, so that finished blocks are sent at once. Optional."""
         self._work.client._ready(name)
 
     def end(self, loss_sum: float, predictions: int, *, validation_loss_sum: float = 0.0,
             validation_predictions: int = 0, validation_correct: int = 0,
             metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
-        """All gradients of the slot are final. `loss_sum` is over `predictions`.
+        """Declares all gradients of the slot final. `loss_sum` is the sum over `predictions` predictions.
 
-        `metrics` has pairs (sum, weight) by name: of each the job shows sum / weight over all slots of the step.
+        `metrics` has pairs (sum, weight) by name. The job records each metric's sum / weight over all slots of the
+        step.
         """
         rows = [_metric_row(name, *pair) for name, pair in (metrics or {}).items()]
         self._work._end(self.index, abi.Result(
@@ -103,23 +104,23 @@ class Slot:
 
 
 class Work:
-    """One round: the gradients of these slots of global batch `step` are wanted."""
+    """One round: compute the gradients of these slots of global batch `step`."""
 
     def __init__(self, client: Client, work: abi.Work, weights: Tensors, program_state: bytes) -> None:
         self.client = client
         self.step: int = work.step
-        self.generation: int = work.generation  # rises when the job went back to an earlier step
+        self.generation: int = work.generation  # rises with each recovery, for example when the job goes back
         self.slot_count: int = work.slot_count  # of the job
-        self.loss_scale: float = work.loss_scale  # gradients are to be of loss_scale * loss
-        self.weights = weights  # those of this step, until the next round
-        self.updates: int = work.updates  # that they have had, in mode sync: skipped steps are none
-        self.program_state = program_state  # of their version; b"": none was given yet
+        self.loss_scale: float = work.loss_scale  # compute the gradient of loss_scale * loss
+        self.weights = weights  # the step's weights, valid until the next round
+        self.updates: int = work.updates  # mode sync: updates of the weights, without skipped steps; else 0
+        self.program_state = program_state  # the program's state of this version; b"": none was given yet
         self._slots = [work.slots[i] for i in range(work.slot_length)]
         self._over = False
 
     @property
     def slots(self) -> Iterator[Slot]:
-        """Those to compute, in order; no more of them once the round is over, because the job went on or went back."""
+        """The slots to compute, in order. Stops early if the round is over, because the job moved on or went back."""
         for index in self._slots:
             if self._over:
                 return
@@ -127,7 +128,7 @@ class Work:
 
     @property
     def slot_indices(self) -> list[int]:
-        """All of this process in this round."""
+        """All slots of this process in this round."""
         return self._slots
 
     def _end(self, slot: int, result: abi.Result) -> None:
@@ -150,12 +151,12 @@ class Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with contextlib.suppress(Error):  # what ended the block is what its caller must hear
+        with contextlib.suppress(Error):  # the caller must see the block's exception, not this one
             self.leave("it is done" if kind is None else f"{kind.__name__} ended it")
 
     @property
     def job_file(self) -> str:
-        """Canonical TOML."""
+        """The job file as canonical TOML."""
         text = ctypes.c_char_p()
         self._handle.call("job_file", text)
         return (text.value or b"").decode()
@@ -174,13 +175,13 @@ class Client:
 
     def declare(self, tensors: Sequence[Tensor], *, numeric_class: str = "", numeric_fingerprint: int = 0,
                 data_fingerprint: int = 0, given: Mapping[str, Any] | None = None) -> None:
-        """Says what this worker brings: once, in the order of the forward pass, the same on every worker.
+        """Declares the model's tensors, in the order of the forward pass and the same on every worker. Call it once.
 
-        numeric_class names what the bits of a gradient depend on; the fingerprints are of a fixed probe computed here
-        and of the data read here. A worker in which one of them differs from the others' is refused.
+        numeric_class names what a gradient's bits depend on; the fingerprints are hashes of a fixed probe computed here
+        and of the data read here. A worker that differs from the others in one of them is refused.
 
         `given` has the first weights of each tensor with initial="given", float32 in anything that Tensors takes.
-        Every worker brings them; the job takes one worker's, and has it on disk before the first step.
+        Every worker brings them. The job takes one worker's and writes them to disk before the first step.
         """
         first = _given(tensors, given or {})
         rows = (abi.Tensor * len(tensors))(*map(_row, tensors))
@@ -194,30 +195,30 @@ class Client:
     def set_hyper_parameters(self, groups: Sequence[HyperParameters]) -> None:
         """How this round's gradients update the weights: one entry for each group of the tensors.
 
-        The same from every worker of a step, a function of the step alone. Before a gradient of the round is final;
-        kept for rounds to come. Where tensors have a group there are no gradients without it.
+        All workers of a step must give the same values, so compute them from the step only. Call it before a gradient
+        of the round is final; later rounds keep the values. If tensors have groups, this call must come before the
+        first gradient.
         """
         rows = (abi.HyperParameters * len(groups))(*map(_group_row, groups))
         self._handle.call("set_hyper_parameters", rows, len(rows))
 
     def set_program_state(self, state: bytes) -> None:
-        """What the program keeps from step to step, as of the end of this round's step, at most 64 KiB: the job keeps
-        it with the next version of the weights, on disk with its snapshots, and hands it out as Work.program_state;
-        also when it went back, or was resumed.
+        """Gives the program's state after this round's step, at most 64 KiB. The job stores it with the next version of
+        the weights and in snapshots, and returns it as Work.program_state, also after it went back or was resumed.
 
-        It goes with the slots of the round that end after this call. The slots of a step that have one are to have the
-        same: made from Work.program_state and the step alone. Where none has one, what the version before had stays.
-        In mode sync.
+        It is sent with those slots of the round that end after this call. All slots of a step that bring a state must
+        bring the same one, so compute it from Work.program_state and the step only. If no slot brings one, the previous
+        version's state stays. Mode sync only.
         """
         self._handle.call("set_program_state", state, len(state))
 
     def work(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Work]:
-        """Rounds until the job is done, each with its weights in place. The iteration ends when the last snapshot and the
-        final weights are written.
+        """Yields rounds until the job is done, each with its weights in place. The iteration ends when the last
+        snapshot and the final weights are written.
 
-        Steps may come again, also earlier ones: whoever computes a slot from (seed, step, slot) and the weights alone
-        takes part in a job whose result does not depend on who computes what. It waits as long as the job lives, and
-        calls `meanwhile` now and then.
+        Steps may be repeated, also earlier ones. If every gradient depends only on (seed, step, slot) and the weights,
+        the job's result does not depend on which worker computes it. Waits as long as the job lives, and calls
+        `meanwhile` regularly.
         """
         while (work := self._next_work(meanwhile)) is not None:
             try:
@@ -227,16 +228,16 @@ class Client:
             yield Work(self, work, self._weights, self._program_state())
 
     def barrier(self, seconds: float | None = None) -> None:
-        """Until every worker of the job has called it: of a job with ranks all of them, else all that are in it, and
-        at least cluster.min_workers.
+        """Waits until every worker of the job has called it. In a job with ranks these are all ranks, otherwise all
+        current workers and at least cluster.min_workers.
 
-        Timeout names who is missing; this worker still counts as waiting, and the next call goes on with the same
+        Timeout names the missing workers; this worker still counts as waiting, and the next call continues the same
         barrier. Stale: the job is done.
         """
         patiently(lambda left: self._handle.call("barrier", left), seconds)
 
     def leave(self, reason: str = "it was asked to") -> None:
-        """Leaves the job in good order; others take over its slots."""
+        """Leaves the job; other workers take over its slots."""
         self._handle.call("leave", text_bytes("the reason", reason))
 
     @functools.cached_property
@@ -245,8 +246,8 @@ class Client:
 
     @functools.cached_property
     def weights_in_place(self) -> Tensors:
-        """The memory of Work.weights for frameworks whose tensors cannot be read-only. What is written there is gone
-        with the next round."""
+        """The memory of Work.weights for frameworks whose tensors cannot be read-only. The next round overwrites what
+        is written there."""
         return Tensors(self._tensors, self._weights_address(), self._handle, writable=True)
 
     def _weights_address(self) -> int:
@@ -269,7 +270,7 @@ class Client:
         address = ctypes.c_void_p()
         self._handle.call("begin_slot", slot, samples, address)
         assert address.value is not None
-        if address.value not in self._gradients:  # buffers come from a pool: the same ones again and again
+        if address.value not in self._gradients:  # buffers come from a pool and are reused
             self._gradients[address.value] = Tensors(self._tensors, address.value, self._handle, writable=True)
         return self._gradients[address.value]
 
@@ -286,7 +287,7 @@ class Client:
 
 
 def coordinator_address(given: str | None) -> str:
-    """The one that is given, else that of the environment."""
+    """The given address, or else $CAPSTAN_COORDINATOR."""
     address = given if given is not None else os.environ.get("CAPSTAN_COORDINATOR")
     if not address:
         raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
@@ -299,12 +300,12 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
             on_notice: Callable[[str], object] = log.warning) -> Client:
     """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
 
-    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. `on_notice` gets lines for
-    people (whom the client waits for, and since when) on a thread of the client's own.
+    A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. The client's thread calls
+    `on_notice` with lines that say which peers the client waits for, and for how long.
 
-    With `rank`, from 0, of `ranks`, as many as the job has slots, it alone computes slot `rank`, and the job waits for
-    it when it is lost; either every worker of a job has a rank, or none has. Its name is "rank-N" unless it is given one,
-    so that whoever is started in its place takes over.
+    `rank` counts from 0; `ranks` is the job's number of slots. With a rank, only this worker computes slot `rank`, and
+    the job waits for it when it is lost. Either all workers of a job have a rank or none has. Its name is then "rank-N"
+    unless `worker` gives one, so that a process started in its place replaces it.
     """
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")

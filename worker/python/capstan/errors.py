@@ -1,9 +1,9 @@
-"""What a call of capstan's client can fail with: one exception for each code, so that a handler names its reaction."""
+"""The errors of capstan's client: one exception for each code. The code tells the caller how to react."""
 from __future__ import annotations
 
 
 class Error(Exception):
-    """The client could not do what it was asked for; the text says what, which one, whom, what to do next."""
+    """A call failed. The text says what failed, for which object and peer, and what to do next."""
 
     code = 0
 
@@ -21,23 +21,23 @@ class Busy(Error):
 
 
 class Stale(Error):
-    """The round is over: ask for the next work. Client.work() does."""
+    """The round is over: ask for the next work, as Client.work() does."""
 
     code = 3
 
 
 class Rewound(Stale):
-    """The job went back to an earlier step, and the loop's samples cannot: start the process again."""
+    """The job went back to an earlier step, but the loop's samples cannot: start the process again."""
 
 
 class Timeout(Error, TimeoutError):
-    """The time was up."""
+    """The deadline passed."""
 
     code = 4
 
 
 class Unreachable(Error, ConnectionError):
-    """Nobody answers there."""
+    """No answer from that address."""
 
     code = 5
 
@@ -49,13 +49,13 @@ class Corrupt(Error):
 
 
 class Unsupported(Error, NotImplementedError):
-    """Known, but not in this build."""
+    """This build cannot do it."""
 
     code = 7
 
 
 class Refused(Error, ConnectionRefusedError):
-    """The job does not want this worker, or has failed; do not retry."""
+    """The job does not accept this worker, or has failed; do not retry."""
 
     code = 8
 

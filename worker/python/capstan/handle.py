@@ -1,4 +1,4 @@
-"""A handle of the library as Python holds it: a capstan_client or a capstan_reader."""
+"""A Python object that owns a handle of the library: a capstan_client or a capstan_reader."""
 from __future__ import annotations
 
 import ctypes
@@ -18,17 +18,18 @@ _ERROR_BYTES = 4096
 
 
 def text_bytes(what: str, text: str) -> bytes:
-    """The bytes of a text as C takes it."""
+    """The text as bytes for a C string."""
     if "\0" in text:
         raise Invalid(f"{what} {text!r} has a zero byte")
     return text.encode()
 
 
 class Handle:
-    """Freed when nobody holds it or a view of its memory any more, at the latest as Python ends."""
+    """The library's handle is freed when neither this object nor a view of its memory is referenced any more, at the
+    latest when Python ends."""
 
     def __init__(self, options: abi.Sized, kind: str = "") -> None:
-        """`kind` stands before the functions' names: "", or "reader_"."""
+        """`kind` is the prefix of the functions' names: "" or "reader_"."""
         self.functions = abi.load()
         self.pointer = ctypes.c_void_p()
         self._prefix = f"capstan_{kind}"
@@ -49,7 +50,7 @@ class Handle:
 
 
 def interruptibly(call: Callable[[], int]) -> int:
-    """What a call into C returns. It runs on a thread of its own, because Python sees Ctrl-C only between its own calls."""
+    """Runs a call into C on a new thread and returns its result. Python handles Ctrl-C only between its own calls."""
     returned: list[int] = []
     thread = threading.Thread(target=lambda: returned.append(call()), daemon=True)
     thread.start()
@@ -60,8 +61,8 @@ def interruptibly(call: Callable[[], int]) -> int:
 
 def patiently(call: Callable[[float], None], seconds: float | None = None,
               meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Until it is answered, or for so long. None: the job has the deadlines, and says whom it waits for. `meanwhile` is
-    called now and then."""
+    """Repeats `call` until it returns or `seconds` have passed. None: no deadline of its own; the job keeps the
+    deadlines and reports what it waits for. `meanwhile` is called between the calls."""
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     while True:
         left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Lines for people: through Python's logging where the program has set it up, and else on stderr."""
+"""Notices to the user: through Python's logging if the program has set it up, otherwise on stderr."""
 from __future__ import annotations
 
 import logging
@@ -6,7 +6,7 @@ import sys
 
 
 class _Standard(logging.Handler):
-    """Shows what nobody else would, as "capstan: text"."""
+    """Prints records that no other handler shows, as "capstan: text"."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers and log.handlers == [self]:

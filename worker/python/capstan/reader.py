@@ -1,4 +1,4 @@
-"""Following a job without taking part in it: its newest weights, its optimizer's state, how far it is."""
+"""Follows a job without taking part in it: its progress, its newest weights, its optimizer's state."""
 from __future__ import annotations
 
 import ctypes
@@ -20,36 +20,36 @@ STATES = ("gathering", "running", "done", "failed")
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is."""
+    """A job's progress."""
 
     state: str  # one of STATES
-    step: int  # under way
-    generation: int  # one history of the job; rises when it went back to an earlier step
+    step: int  # the current step
+    generation: int  # rises with each recovery, for example when the job goes back
     slot_count: int
-    message: str  # why it failed
+    message: str  # why the job failed
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a job's weights. Its views show it until the reader pulls again.
+    """One version of a job's weights. Its views are valid until the reader pulls again.
 
-    In mode sync `step` is the one that computes with these weights, and all of them are of one version; in the others
-    all slots had reached it before, and each block of tensors is whole.
+    In mode sync `step` is the step that computes with these weights, and all weights are of one version. In async and
+    bounded it is a step that all slots had reached before, and each block is consistent in itself.
     """
 
     step: int
     generation: int
-    done: bool  # the job's last
-    updates: int  # that the weights have had: skipped steps are none; async, bounded: the block with the fewest
+    done: bool  # this is the job's last version
+    updates: int  # updates of these weights, without skipped steps; async, bounded: the fewest of a block
     weights: Tensors
-    state: dict[str, Tensors]  # by PyTorch's names, like "exp_avg"; empty unless it was asked for
+    state: dict[str, Tensors]  # by PyTorch's names, like "exp_avg"; empty unless requested
 
 
 class Reader:
     """Reads a running job's weights. It belongs to one thread at a time, and to the process that connected it.
 
-    A job never waits for a reader, but for its end: one that asked within the job's limits.lease has as long again to
-    read the last version.
+    Only the job's end waits for readers: a reader that asked within the last limits.lease before it has one more lease
+    to read the last version.
     """
 
     def __init__(self, coordinator: str, name: str | None = None, *, join_seconds: float = 60.0) -> None:
@@ -65,12 +65,12 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """The job's end does not wait for this reader any more; views that are still held stay valid."""
+        """From now on the job's end does not wait for this reader. Views that are still referenced stay valid."""
         self._handle = None
 
     @property
     def job_file(self) -> str:
-        """Canonical TOML."""
+        """The job file as canonical TOML."""
         text = ctypes.c_char_p()
         self._call("job_file", text)
         return (text.value or b"").decode()
@@ -81,7 +81,8 @@ class Reader:
         return tomllib.loads(self.job_file)
 
     def progress(self, seconds: float | None = None) -> Progress:
-        """Asks the coordinator; Timeout when it does not answer in time (None: while it may still live)."""
+        """Asks the coordinator. Timeout if it does not answer in time. None: waits until the coordinator counts as
+        lost."""
         progress = abi.Progress()
         patiently(lambda slice_seconds: self._call("progress", slice_seconds, progress), seconds)
         return Progress(STATES[progress.state], progress.step, progress.generation, progress.slot_count,
@@ -89,10 +90,11 @@ class Reader:
 
     def pull(self, newer_than: int | None = None, *, optimizer_state: bool = False,
              seconds: float | None = None) -> Version | None:
-        """The newest version of a later step than `newer_than` (None: any), once there is one.
+        """Waits for a version of a later step than `newer_than` (None: any), and returns the newest one.
 
-        None when the job is done and has no newer one; once the last one was pulled, the reader knows so by itself,
-        for servers end with the job. Timeout when none came in time (None: as long as the job lives).
+        Returns None when the job is done and has no newer version. Once the last version was pulled, that needs no
+        answer from the servers, which end with the job. Timeout if none came in time. `seconds` None: waits as long as
+        the job lives.
         """
         wish = abi.PullOptions(has_newer_than=newer_than is not None, newer_than=newer_than or 0,
                                optimizer_state=optimizer_state)
@@ -106,7 +108,8 @@ class Reader:
                        state)
 
     def follow(self, *, optimizer_state: bool = False) -> Iterator[Version]:
-        """Each newer version that can be had, to the job's last. Steps rise; those that come too fast are left out."""
+        """Yields newer versions up to the job's last. Steps rise; versions that come faster than they can be read are
+        left out."""
         newer_than = None
         while (version := self.pull(newer_than, optimizer_state=optimizer_state)) is not None:
             yield version
@@ -114,7 +117,7 @@ class Reader:
 
     @functools.cached_property
     def state_names(self) -> tuple[str, ...]:
-        """What the job's optimizer keeps for each weight, by PyTorch's names."""
+        """Names of the optimizer's state arrays, as in PyTorch."""
         count, name = ctypes.c_size_t(), ctypes.c_char_p()
         self._call("state_count", count)
         names = []
@@ -125,7 +128,7 @@ class Reader:
 
     @functools.cached_property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The job's, in the order of their declaration; known once a version was pulled."""
+        """The job's tensors, in the order of their declaration; known once a version was pulled."""
         count, row = ctypes.c_size_t(), abi.ReaderTensor()
         self._call("tensor_count", count)
         tensors = []
@@ -148,6 +151,6 @@ class Reader:
 
 def follow(coordinator: str, name: str | None = None, *, optimizer_state: bool = False,
            join_seconds: float = 60.0) -> Iterator[Version]:
-    """Each newer version of the job at "host:port" that can be had, to its last; Reader.follow() with a reader."""
+    """Yields newer versions of the job at "host:port" up to its last, as Reader.follow() does, with its own reader."""
     with Reader(coordinator, name, join_seconds=join_seconds) as reader:
         yield from reader.follow(optimizer_state=optimizer_state)

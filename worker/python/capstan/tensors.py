@@ -1,4 +1,4 @@
-"""The tensors of a job: what a worker declares, and views of what the client holds."""
+"""The tensors of a job: their declarations, and views of the client's memory."""
 from __future__ import annotations
 
 import ctypes
@@ -16,16 +16,17 @@ ELEMENT_BYTES = 4  # float32
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor of float32. Its first weights follow from the job's seed and its name, or are given to declare()."""
+    """One tensor of float32. Its first weights follow from the job's seed and its name, or are passed to declare()."""
 
     name: str
     shape: Sequence[int]
     initial: str = "zeros"  # or "ones", "normal" (scale: standard deviation), "uniform" (in [-scale, scale)), "given"
     scale: float = 0.0
-    weight_decay: bool = True  # False: the optimizer's weight_decay spares it
-    group: int = 0  # 0: the job file has its hyper-parameters; else Client.set_hyper_parameters has, as the group-th
-    # Not trained but observed, as batch-norm's running mean: a slot's gradient is the mean that it saw over its
-    # samples, without the loss scale; a step moves the kept value by a tenth of the way to the mean over all samples.
+    weight_decay: bool = True  # False: the optimizer's weight_decay does not apply to it
+    group: int = 0  # 0: the job file has its hyper-parameters; else the group's number, from 1, in set_hyper_parameters
+    # Observed and not trained, such as batch-norm's running mean. A slot's gradient is the mean that the slot observed
+    # over its samples, without the loss scale. A step moves the stored value a tenth of the way to the mean over all
+    # samples.
     statistic: bool = False
 
     def __post_init__(self) -> None:
@@ -41,8 +42,8 @@ class Tensor:
 
 
 class Tensors(Mapping[str, "memoryview[float]"]):
-    """Views by name of memory that belongs to the client: numpy.asarray(tensors["w"]) copies nothing, and
-    gradient["w"] = array copies once.
+    """Views by name of the client's memory: numpy.asarray(tensors["w"]) copies nothing, and gradient["w"] = array
+    copies once.
 
     A view keeps the client's memory alive, even when the client has left.
     """
@@ -61,7 +62,7 @@ class Tensors(Mapping[str, "memoryview[float]"]):
 
     @property
     def flat(self) -> memoryview[float]:
-        """All of them, one behind the other, as they were declared."""
+        """All tensors in the declared order, without gaps."""
         return self._bytes.cast("f")
 
     def __getitem__(self, name: str) -> memoryview[float]:
@@ -69,8 +70,8 @@ class Tensors(Mapping[str, "memoryview[float]"]):
         return self._bytes[begin:end].cast("f", shape)
 
     def __setitem__(self, name: str, values: Any) -> None:
-        """Copies float32 of the tensor's shape there: a buffer's (a numpy array is one), or those of a tensor on the
-        CPU of any framework with `__dlpack__`."""
+        """Copies `values` there: float32 of the tensor's shape, in a buffer such as a numpy array, or in a CPU tensor
+        of any framework with `__dlpack__`."""
         if name not in self._places:
             raise Invalid(f'"{name}" is no tensor that was declared')
         if self._bytes.readonly:

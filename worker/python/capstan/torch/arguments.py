@@ -1,4 +1,4 @@
-"""What a script gives to prepare(), in any order."""
+"""The arguments of prepare(), in any order."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ def _name_of(thing: Any) -> str:
 
 @dataclass
 class Arguments:
-    """One of each, and loaders that the job leaves alone."""
+    """One argument of each kind, and further loaders, which stay as they are."""
 
     model: Any = None
     optimizer: Any = None
-    loader: Any = None  # the first one: the job chooses its batches
+    loader: Any = None  # the first loader, whose batches the job chooses
     scheduler: Any = None
-    given: list[Any] = field(default_factory=list)  # in their order
+    given: list[Any] = field(default_factory=list)  # all arguments, in the given order
 
     @classmethod
     def sort(cls, given: tuple[Any, ...], named: dict[str, Any]) -> Arguments:
@@ -62,5 +62,5 @@ class Arguments:
             raise Invalid(f"prepare() was given two {name}s: a job has one")
 
     def answer(self, loader: Any) -> Any:
-        """The same things in the same order, `loader` in place of the one that the job takes over."""
+        """The same objects in the same order, with `loader` in place of the first loader."""
         return tuple(loader if thing is self.loader else thing for thing in self.given)

@@ -1,7 +1,8 @@
-"""Which samples a slot of a step has, and the loader that fetches them ahead of time.
+"""Which samples a slot of a step has, and the loader that prefetches them.
 
-An epoch is a permutation of the data set, by (seed, epoch): each sample once; a global batch is the next piece of it,
-and a slot its share of the piece. So the samples of (step, slot) are the same in every process, in every life of it.
+An epoch is a permutation of the data set that depends on (seed, epoch). A global batch is the next piece of the epoch,
+and a slot has a share of that piece. So the samples of (step, slot) are the same in every process and after every
+restart.
 """
 from __future__ import annotations
 
@@ -21,17 +22,17 @@ from capstan.errors import Invalid, Unsupported
 
 try:
     import numpy
-except ImportError:  # torch runs without it, and then nobody draws from its generator
+except ImportError:  # torch runs without numpy; then nothing draws from numpy's generator
     numpy = None  # type: ignore[assignment]
 
 
 def key_of(*parts: object) -> int:
-    """64 bits by all of `parts`."""
+    """A 64-bit hash of all `parts`."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 def seed_generators(key: int) -> None:
-    """torch's, numpy's and Python's: what is drawn from now on follows from `key`."""
+    """Seeds torch's, numpy's and Python's generators with `key`."""
     torch.manual_seed(key)
     random.seed(key)
     if numpy is not None:
@@ -40,13 +41,13 @@ def seed_generators(key: int) -> None:
 
 @dataclass(frozen=True)
 class Piece:
-    """One batch: what is computed at a time of a slot."""
+    """One batch: the part of a slot that is computed at a time."""
 
     step: int
     slot: int
-    index: int  # within the slot
-    samples: tuple[int, ...]  # indices into the data set; none: the slot has nothing to compute
-    slot_samples: int  # in all pieces of the slot
+    index: int  # number of the piece within the slot
+    samples: tuple[int, ...]  # indices into the data set; empty: the slot has nothing to compute
+    slot_samples: int  # samples in all pieces of the slot
     last: bool  # of the slot
 
 
@@ -61,7 +62,7 @@ class Plan:
         if self.steps_per_epoch == 0:
             raise Invalid(f"the data set has {samples} samples, fewer than job.global_batch = {global_batch}, and the "
                           "loader drops the last batch")
-        # Of the newest epochs only: a permutation is as long as the data set.
+        # Caches only two epochs, because a permutation is as long as the data set.
         self._order = functools.lru_cache(maxsize=2)(self._permutation if shuffle else lambda _: range(samples))
 
     def _permutation(self, epoch: int) -> list[int]:
@@ -69,19 +70,19 @@ class Plan:
         return torch.randperm(self._samples, generator=generator).tolist()  # type: ignore[no-any-return]
 
     def _share(self, within: int, slot: int) -> tuple[int, int]:
-        """What a slot of the epoch's step number `within` has of the epoch's order."""
+        """The range of the epoch's order that `slot` has in the epoch's step number `within`."""
         begin = within * self._global_batch
         count = min(self._samples - begin, self._global_batch)
         first, end = (begin + count * part // self._slots for part in (slot, slot + 1))
         return first, end
 
     def samples_in(self, step: int) -> int:
-        """Of all slots together."""
+        """The samples of all slots in this step."""
         begin = step % self.steps_per_epoch * self._global_batch
         return min(self._samples - begin, self._global_batch)
 
     def batches_per_epoch(self, slots: Sequence[int]) -> int:
-        """How often these slots are handed something out in an epoch."""
+        """How many batches these slots have in an epoch."""
         def batches(within: int) -> int:
             shares = (self._share(within, slot) for slot in slots)
             return sum(-(-(end - first) // self._batch) for first, end in shares)
@@ -98,7 +99,7 @@ class Plan:
 
 
 class _Batches(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    """The user's data set by pieces. Random choices in it (augmentation) follow from the piece."""
+    """The user's data set, indexed by pieces. Its random choices (augmentation) depend only on the piece."""
 
     def __init__(self, data: Any, collate: Callable[[list[Any]], Any], seed: int) -> None:
         self._data, self._collate, self._seed = data, collate, seed
@@ -109,7 +110,7 @@ class _Batches(torch.utils.data.Dataset):  # type: ignore[type-arg]
 
 
 class _Sequence(Sampler):  # type: ignore[type-arg]
-    """The pieces to come, as far as they can be foreseen: these slots again in each step."""
+    """The expected next pieces: the same slots in each step."""
 
     def __init__(self, plan: Plan, first: Piece, slots: list[int], steps: int) -> None:
         self._plan, self._first, self._slots, self._steps = plan, first, slots, steps
@@ -142,7 +143,7 @@ def _shuffles(loader: DataLoader[Any]) -> bool:
 
 
 class Fetcher:
-    """The batches of pieces, fetched ahead by the script's loader's own processes where it has any."""
+    """Returns the batches of pieces, prefetched by the worker processes of the script's loader, if it has any."""
 
     def __init__(self, loader: DataLoader[Any], *, seed: int, steps: int, global_batch: int, slots: int) -> None:
         if isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
@@ -156,9 +157,9 @@ class Fetcher:
         self._ahead: Iterator[tuple[Piece, Any]] = iter(())
 
     def fetch(self, piece: Piece, slots: list[int]) -> Any:
-        """`slots`: those this process has in the piece's step."""
+        """`slots`: this process's slots in the piece's step."""
         found, batch = next(self._ahead, (None, None))
-        if found != piece:  # the first one, or the slots moved, or the job went back
+        if found != piece:  # the first piece, or slots have moved, or the job went back
             self._ahead = self._begin(piece, slots)
             found, batch = next(self._ahead)
         assert found == piece

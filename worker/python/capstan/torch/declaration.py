@@ -1,4 +1,4 @@
-"""What a script's model is for the job: its tensors, in the groups of the optimizer."""
+"""Declares a script's model to the job: its tensors, in the optimizer's groups."""
 from __future__ import annotations
 
 import torch
@@ -15,7 +15,8 @@ from capstan.torch.values import Values
 
 def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer, fetcher: Fetcher | None,
             wishes: Wishes) -> Values:
-    """The model's trained parameters, in its order, behind what training observes; this process brings first values."""
+    """Declares statistics first, then the model's trained parameters in its order, with this process's values as first
+    weights."""
     _check_embeddings(model)
     parameters = _parameters(model, optimizer)
     values = Values(model, parameters, wishes)
@@ -29,7 +30,7 @@ def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optim
         numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                       f"{parameters[0].parameter.device.type}",
         numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
-        # What is not trained has to be the same everywhere.
+        # Constants must be the same in all processes.
         data_fingerprint=key_of(values.constants.digest, fetcher and fetcher.fingerprint))
     return values
 
@@ -45,12 +46,12 @@ def _parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> lis
     groups = {id(parameter): (index, parameter) for index, group in enumerate(optimizer.param_groups)
               for parameter in group["params"]}
     found: list[Parameter] = []
-    taken: list[tuple[str, torch.nn.Parameter]] = []  # that the optimizer has
+    taken: list[tuple[str, torch.nn.Parameter]] = []  # parameters that the optimizer has
     for name, parameter in model.named_parameters():
         group, _ = groups.pop(id(parameter), (None, None))
         if group is not None:
             taken.append((name, parameter))
-        if parameter.requires_grad:  # torch's optimizers pass over the others, too
+        if parameter.requires_grad:  # torch's optimizers skip the others, too
             found.append(Parameter(name, parameter, len(found), _checked(name, parameter, group)))
     frozen = [entry for entry in taken if not entry[1].requires_grad]
     if frozen:
@@ -80,6 +81,6 @@ def _checked(name: str, parameter: torch.nn.Parameter, group: int | None) -> int
 
 
 def _attribute(name: str) -> str:
-    """As a script reaches it."""
+    """The expression with which a script reaches it."""
     words = name.split(".")
     return "model" + "".join(f"[{word}]" if word.isdecimal() else f".{word}" for word in words)

@@ -1,4 +1,4 @@
-"""The gradients of a slot on their way from backward() into the client's memory, and from there to the servers."""
+"""Moves the gradients of a slot from backward() into the client's memory, and from there to the servers."""
 from __future__ import annotations
 
 import contextlib
@@ -16,7 +16,8 @@ from capstan.torch.staging import Staging
 
 
 class Gradients:
-    """Takes each parameter's gradient when backward() has it, and lets it leave when nothing is to be added to it."""
+    """Takes each parameter's gradient when backward() has computed it, and sends it when nothing more is added to
+    it."""
 
     def __init__(self, parameters: list[Parameter], unused: str | None = None) -> None:
         if unused not in (None, "zero"):
@@ -24,13 +25,13 @@ class Gradients:
         self._parameters = parameters
         self._unused = unused
         self._staging = Staging(parameters)
-        self._taking = threading.Lock()  # backward() has a thread for each device
+        self._taking = threading.Lock()  # backward() uses a thread per device
         self._slot: Slot | None = None
-        self._memory: Tensors | None = None  # the slot's; None: none has begun
-        self._in_backward = False  # gradients are the slot's
-        self._last = False  # of the slot's calls of backward(): what comes now is final
-        self._refusal: Exception | None = None  # of a gradient
-        self._failed = False  # they are half there, and have left in part
+        self._memory: Tensors | None = None  # the slot's gradients; None: no slot has begun
+        self._in_backward = False  # gradients that arrive now belong to the slot
+        self._last = False  # this is the slot's last backward(): gradients are final
+        self._refusal: Exception | None = None  # why a gradient was refused
+        self._failed = False  # an exception interrupted a slot whose gradients were partly sent
         for entry in parameters:
             entry.call_when_ready(self._is_ready)
 
@@ -40,7 +41,7 @@ class Gradients:
 
     @property
     def memory(self) -> Tensors:
-        """The slot's."""
+        """The slot's gradients in the client's memory."""
         assert self._memory is not None
         return self._memory
 
@@ -50,7 +51,7 @@ class Gradients:
         self._slot, self._memory = slot, slot.begin(samples)
 
     def compute(self, loss: torch.Tensor, *, last: bool) -> None:
-        """backward() of a part of the slot; with the last one all gradients leave."""
+        """Runs backward() for a part of the slot; after the last part all gradients are sent."""
         self._in_backward, self._last = True, last
         try:
             torch.autograd.backward([loss])
@@ -63,7 +64,7 @@ class Gradients:
             self.send_the_rest()
 
     def send_the_rest(self) -> None:
-        """The slot has no more of them: who reads one from now on is told that it has left."""
+        """Sends all remaining gradients. From now on code that reads a gradient gets an error that says it was sent."""
         for entry in self._parameters:
             if not entry.final:
                 self._send(entry)
@@ -71,13 +72,13 @@ class Gradients:
             entry.hide_gradient()
 
     def end(self) -> None:
-        """The slot's are the client's."""
+        """Called when the slot's gradients belong to the client."""
         for entry in self._parameters:
             entry.clear_gradient()
         self._slot = self._memory = None
 
     def of_the_script(self) -> Parameter | None:
-        """A parameter with a gradient that no slot asked for."""
+        """A parameter with a gradient that does not come from Trainer.backward()."""
         return next((entry for entry in self._parameters if entry.has_own_gradient()), None)
 
     def must_be_clear(self) -> None:
@@ -93,7 +94,7 @@ class Gradients:
 
     @contextlib.contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Of a slot's gradients: after an exception it cannot be ended."""
+        """After an exception inside, the slot cannot be ended any more."""
         try:
             yield
         except BaseException:
@@ -106,11 +107,11 @@ class Gradients:
                 return
             try:
                 self._take(entry)
-            except Exception as error:  # raised by compute(): after one from here torch 1.13 may not end
+            except Exception as error:  # compute() raises it: torch 1.13 may hang after an exception in a hook
                 self._refusal = error
 
     def _take(self, entry: Parameter) -> None:
-        """The gradient goes into the client's memory, and its own is free at once."""
+        """Copies the gradient into the client's memory and frees it."""
         self._put_arrived(wait=self._staging.has(entry))
         if entry.final:
             raise Invalid(f'parameter "{entry.name}" has a second gradient in one backward(), and the first has left: '
@@ -127,7 +128,7 @@ class Gradients:
         entry.clear_gradient()
 
     def _put_arrived(self, *, wait: bool) -> None:
-        """What was on its way from a GPU."""
+        """Stores gradients that have arrived from a GPU; with `wait`, all in flight."""
         for entry, gradient in self._staging.arrived(wait=wait):
             self._put(entry, gradient)
 
@@ -150,7 +151,7 @@ class Gradients:
         self._slot.ready(entry.name)
 
     def _fill(self, entry: Parameter, slot: Slot) -> None:
-        """Of a parameter that the loss does not depend on."""
+        """Fills in a zero gradient for a parameter that the loss does not depend on, or raises."""
         step = slot.key[1]
         if not entry.parameter.requires_grad:
             raise Invalid(messages.FROZEN.format(name=entry.name, step=step))

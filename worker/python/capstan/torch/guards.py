@@ -1,4 +1,4 @@
-"""What a script does to its model beside training it: the servers would undo it, or know nothing of it."""
+"""Detects changes that a script makes to its model besides training, which the servers would undo or not know of."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from capstan.torch.batches import key_of
 from capstan.torch.parameters import Parameter, digest_of
 from capstan.torch.statistics import Place
 
-_WHOLE = 4096  # elements of a tensor that are all looked at
-_EACH = 509  # of a larger one: no power of two, so that rows and columns are met alike
+_WHOLE = 4096  # tensors up to this size are compared in full
+_EACH = 509  # stride in larger ones; not a power of two, so that samples spread over rows and columns
 
 _CHANGED = ('parameter "{name}" was changed by the script in step {step}, and the servers keep their own: the '
             "change would last for this step alone. Load other weights before prepare(); where you evaluate with "
@@ -34,17 +34,18 @@ _OTHER_CHANGED = ('buffer "{name}" of {dtype} changed in step {step}, and the jo
 
 
 class Weights:
-    """The parameters' values: the round's own when a slot ends. A script may put others in their place
-    meanwhile, as for an evaluation. All elements of a tensor up to 4096 are looked at, and every 509th of a larger one."""
+    """Checks that the parameters have the round's values when a slot ends. Meanwhile a script may put in others, for
+    example for an evaluation. A tensor of up to 4096 elements is compared in full, a larger one at every 509th
+    element."""
 
     def __init__(self, parameters: list[Parameter]) -> None:
         self._parameters = parameters
         self._places: list[int] = []  # addresses
-        self._looks: list[torch.Tensor] = []  # views of what is looked at
+        self._looks: list[torch.Tensor] = []  # views of the compared elements
         self._seen = torch.empty(0)
 
     def round_begins(self) -> None:
-        """They are in place."""
+        """Called when the round's weights are in place."""
         places = [entry.parameter.data_ptr() for entry in self._parameters]
         if places != self._places:
             self._places = places
@@ -52,7 +53,7 @@ class Weights:
         self._seen = self._look_at_all()
 
     def check(self, step: int, memory: Tensors) -> None:
-        """A slot ends. `memory`: the round's weights, of which parameters on the CPU are views."""
+        """Called when a slot ends. `memory`: the round's weights; parameters on the CPU are views of it."""
         for entry, place in zip(self._parameters, self._places):
             parameter = entry.parameter
             if not parameter.requires_grad:
@@ -73,7 +74,7 @@ class Weights:
 
 
 def _look(values: torch.Tensor) -> torch.Tensor:
-    """In the order of memory."""
+    """A view of the compared elements, in memory order."""
     flat = values.as_strided((values.numel(),), (1,))
     return flat if values.numel() <= _WHOLE else flat[::_EACH]
 
@@ -91,7 +92,7 @@ class _State:
 
 
 class Constants:
-    """Buffers and frozen parameters, which have to be the same in every process, from the first step to the last."""
+    """Checks buffers and frozen parameters, which must be the same in every process from the first step to the last."""
 
     def __init__(self, places: list[Place]) -> None:
         self._places = places
@@ -103,7 +104,8 @@ class Constants:
         return key_of(*(state.digest for state in self._states.values()))
 
     def check(self, step: int) -> None:
-        """A slot ends. Their bytes are read after the first one, and from then on where something was written."""
+        """Called when a slot ends. After the first slot all bytes are compared, later only those of tensors that were
+        written to."""
         for place in self._places:
             value, state = place.value, self._states[place.name]
             if isinstance(value, torch.nn.Parameter) and (value.requires_grad or value.grad is not None):
@@ -118,7 +120,7 @@ class Constants:
 
 
 def _mark(value: torch.Tensor) -> tuple[int, int, int]:
-    """Another one where the tensor was replaced or written to, but for what is written through .data."""
+    """Changes when the tensor is replaced or written to, except through .data."""
     return id(value), value.data_ptr(), value._version
 
 
@@ -133,7 +135,7 @@ def _changed(value: torch.Tensor) -> str:
 
 
 def refuse_new(model: torch.nn.Module, known: set[str], parameters: list[Parameter], step: int) -> None:
-    """A parameter that prepare() has not seen."""
+    """Raises if the model has a parameter that prepare() has not seen."""
     trained = {entry.name: entry.parameter for entry in parameters}
     for name, parameter in model.named_parameters():
         if name not in known or (name in trained and trained[name] is not parameter):

@@ -1,4 +1,4 @@
-"""Which of the job's processes this one is."""
+"""This process's number among the job's processes."""
 from __future__ import annotations
 
 import os
@@ -9,8 +9,8 @@ from capstan.errors import Invalid
 
 @dataclass(frozen=True)
 class Identity:
-    """A number of its own, where connect() was given a rank or capstan launch gave an index: it stays with the process
-    and with whoever is started in its place. Without one, a process is known by its slots."""
+    """The rank passed to connect(), or the index from capstan launch. A process that is started as a replacement has
+    the same number. Without a number, a process is identified by its slots."""
 
     rank: int | None = None
     ranks: int = 0
@@ -28,5 +28,5 @@ class Identity:
         return cls(int(index), int(indexes))
 
     def rank_with(self, slots: list[int]) -> int:
-        """Of the process that has these slots. -1: it has neither a number nor a slot."""
+        """The number of the process that has these slots. -1: it has neither a number nor a slot."""
         return self.rank if self.rank is not None else min(slots, default=-1)

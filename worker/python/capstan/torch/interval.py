@@ -1,4 +1,4 @@
-"""How often a script's scheduler acts: after each of the job's steps, or after each epoch."""
+"""When a script's scheduler acts: after each of the job's steps, or after each epoch."""
 from __future__ import annotations
 
 from capstan.errors import Invalid
@@ -7,8 +7,9 @@ WORDS = ("step", "epoch")
 
 
 class Interval:
-    """As prepare() was told, or else as the script does it: by whether it calls scheduler.step() after its first
-    optimizer.step(), or goes on to the next batch. From then on each call has to be where the word says."""
+    """The interval is the argument of prepare(), or else it follows from the script: "step" if it calls
+    scheduler.step() after its first optimizer.step(), "epoch" if it asks for the next batch first. All later calls must
+    fit the interval."""
 
     def __init__(self, word: str | None, steps_per_epoch: int | None = None, name: str = "scheduler") -> None:
         if word not in (None, *WORDS):
@@ -19,7 +20,7 @@ class Interval:
         self.word = word
         self._is_told = word is not None
         self._steps_per_epoch, self._name = steps_per_epoch, name
-        self._steps = 0  # calls of optimizer.step() since the last one of scheduler.step(), in this pass
+        self._steps = 0  # calls of optimizer.step() since the last scheduler.step(), in this pass
         self._in_pass = steps_per_epoch is None
 
     def acts_after(self, step: int) -> bool:
@@ -29,7 +30,7 @@ class Interval:
         return self.word == "step"
 
     def adopt(self, word: str) -> None:
-        """What the job was begun with."""
+        """Takes the interval with which the job was begun."""
         if self.word not in (None, word):
             raise Invalid(f'the job\'s {self._name} acts once each {word}, and this script\'s once each {self.word}: '
                           f'go on with prepare(..., scheduler_interval="{word}"), or begin another job')
@@ -49,7 +50,7 @@ class Interval:
         self._steps += 1
 
     def loop_goes_on(self) -> None:
-        """The script asks for a batch, or computes with it."""
+        """The script asks for a batch or computes with one."""
         if self._steps == 0:
             return
         if self.word is None:
@@ -65,7 +66,7 @@ class Interval:
                           "Begin a new job with it")
 
     def scheduler_steps(self, *, done: bool) -> None:
-        """The script has called scheduler.step(). Where that was too early, nothing was computed with it."""
+        """The script has called scheduler.step(). A call that is too early raises before anything is computed."""
         if self.word is None and self._steps == 0 and not done:
             raise Invalid(f"{self._name}.step() is called before the first optimizer.step(), which would leave out its "
                           "first learning rate: call it after optimizer.step(), or after the loop over the loader")

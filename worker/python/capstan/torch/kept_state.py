@@ -1,4 +1,4 @@
-"""What a scheduler keeps, as JSON and back: every value comes back as it was, floats by every bit."""
+"""Converts a scheduler's state to JSON and back. Every value is restored exactly, floats to the bit."""
 from __future__ import annotations
 
 import types
@@ -13,16 +13,17 @@ _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, weakre
 
 
 def is_code(value: object) -> bool:
-    """Of the script, which every process has for itself: it is not kept, as torch does not save it."""
+    """Whether the value is code. Every process has the script's code, so it is not stored, as torch does not save
+    it."""
     return isinstance(value, _CODE)
 
 
 def to_json(value: Any, name: str) -> Any:
-    """`name` is what people know the value by."""
+    """`name` names the value in errors."""
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if isinstance(value, float):  # numpy's own of 64 bits is one
+    if isinstance(value, float):  # numpy.float64 is one
         return float(value)
     if kind is list:
         return [to_json(item, f"{name}[{index}]") for index, item in enumerate(value)]
@@ -38,7 +39,7 @@ def to_json(value: Any, name: str) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """ValueError, TypeError: to_json did not make it."""
+    """Raises ValueError or TypeError if to_json did not make `value`."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if not isinstance(value, dict):

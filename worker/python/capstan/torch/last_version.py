@@ -1,4 +1,4 @@
-"""What the servers have, copied into the script's model and optimizer: the optimizer's state when the script saves it,
+"""Copies data from the servers into the script's model and optimizer: the optimizer's state when the script saves it,
 and the last weights when the job is done."""
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _TOO_LATE = ("the job is done, and its last weights could not be read before its
 
 
 class LastVersion:
-    """Servers end with the job, and wait for those who have asked for it within the job's lease: every process does,
-    from prepare() on, whether it has slots or waits for some."""
+    """The job's end waits for readers that have asked within the job's lease. So every process asks regularly from
+    prepare() on, whether it has slots or waits for some."""
 
     def __init__(self, address: str, job: dict[str, Any], values: Values, optimizer: torch.optim.Optimizer,
                  rule: Rule) -> None:
@@ -33,26 +33,27 @@ class LastVersion:
         self._reader.progress()
 
     def ask_for(self, step: int) -> None:
-        """Before this step's slots end: where it is the last one, the servers are told to wait."""
+        """Called before this step's slots end. In the job's last step it asks at once, so that the servers wait for
+        this process."""
         if step + 1 < self._steps:
             return self.go_on_asking()
         self._asked = time.monotonic()
         self._reader.progress()
 
     def go_on_asking(self) -> None:
-        """Now and then, whatever the process does."""
+        """Asks again if a part of the lease has passed since the last time."""
         if time.monotonic() < self._asked + self._every:
             return
         self._asked = time.monotonic()
-        with contextlib.suppress(Error):  # of a coordinator that is away: the job's own waiting says so
+        with contextlib.suppress(Error):  # if the coordinator is unreachable, the client reports it
             self._reader.progress(self._every)
 
     def close(self) -> None:
-        """The job's end does not wait for this process."""
+        """From now on the job's end does not wait for this process."""
         self._reader.close()
 
     def take(self) -> None:
-        """The model has the weights after the last step, and the optimizer its state."""
+        """Copies the weights after the last step into the model, and the state into the optimizer."""
         try:
             version = self._reader.pull(newer_than=self._steps - 1, optimizer_state=True)
         except Error as error:
@@ -64,15 +65,15 @@ class LastVersion:
         self.close()
 
     def take_optimizer_state(self) -> None:
-        """The newest there is, while the job runs."""
+        """Copies the newest state into the optimizer while the job runs."""
         with Reader(self._address) as reader:
             version = reader.pull(optimizer_state=True)
             if version is not None:
                 self._take_state(version)
 
     def _take_state(self, version: Version) -> None:
-        """Into the optimizer, as torch keeps it: "step" counts updates, in async and bounded those of the block that has
-        the fewest."""
+        """Copies a version's state into the optimizer in torch's form. "step" counts updates; in async and bounded,
+        those of the block with the fewest."""
         for entry in self._values.parameters:
             state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
                                      for name, tensors in version.state.items()}

@@ -1,5 +1,5 @@
-"""What a loss is of: the mean over its samples, their sum, or a mean that the script has divided already. Where the
-graph behind it says something else than the call does, the call is asked to say it."""
+"""Classifies a loss: the mean over its samples, their sum, or a mean that the script has divided already. If the loss's
+graph contradicts the call, an error asks the script to be explicit."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ _LOOKS_DIVIDED = (
     "the loss is a mean that was divided before backward(). Where the division belongs to an accumulation of the "
     "script's, leave it out: the job takes the mean over job.global_batch by itself, and the gradient would be too "
     "small; backward(loss, divided=False) says that the division belongs to the loss")
-_THROUGH = ("AddBackward0", "SubBackward0", "MulBackward0", "NegBackward0")  # of several terms, or scaled
+# Nodes of a loss with several terms, or of a scaled one.
+_THROUGH = ("AddBackward0", "SubBackward0", "MulBackward0", "NegBackward0")
 _NODES_MAX = 64
-_SUM = 2  # what torch keeps as the reduction of a loss function; a mean is 1
+_SUM = 2  # torch's number for a loss function's reduction "sum"; "mean" is 1
 
 
 def _kind(node: Any) -> str:
@@ -39,7 +40,7 @@ def _kind(node: Any) -> str:
 
 
 def _kinds(node: Any) -> set[str]:
-    """What the terms of a loss are."""
+    """The kinds of a loss's terms."""
     found: set[str] = set()
     nodes, seen = [node], 0
     while nodes and seen < _NODES_MAX:
@@ -53,13 +54,13 @@ def _kinds(node: Any) -> set[str]:
 
 
 def looks_like_a_sum(loss: torch.Tensor) -> bool:
-    """Where a term is a sum over samples, and none a mean."""
+    """Whether a term is a sum over samples and no term is a mean."""
     kinds = _kinds(loss.grad_fn) if loss.grad_fn is not None else set()
     return "sum" in kinds and not kinds & {"mean", "quotient"}
 
 
 def looks_divided(loss: torch.Tensor) -> bool:
-    """A mean, divided by another number than 1; a sum that is divided is a mean."""
+    """Whether the loss is a mean divided by a number other than 1. A divided sum counts as a mean."""
     node = loss.grad_fn
     if node is None or not node.name().startswith("Div"):
         return False
@@ -71,25 +72,25 @@ def looks_divided(loss: torch.Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Samples:
-    """How many a loss is over, and how many there are."""
+    """The numbers of samples in a loss, its slot and its step."""
 
     loss: int
     slot: int
-    step: int  # of all slots
+    step: int  # in all slots
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What a loss is multiplied with."""
+    """The factors for a loss."""
 
-    gradient: float  # before backward(): pieces add up to the slot's mean
-    loss: float  # for the sum of the samples' losses, which the job shows
+    gradient: float  # applied before backward(), so that pieces add up to the slot's mean
+    loss: float  # for the sum of the samples' losses, which the job records
 
 
 def weigh(loss: torch.Tensor, samples: Samples, *, reduction: str | None, divided: bool | None, pieces: bool,
           slots: int) -> Weight:
-    """`pieces`: the loss is one of several of its slot. Each of `reduction` and `divided` is None where the script does
-    not say it: then the loss is a mean, unless its graph says otherwise."""
+    """`pieces`: the loss is one of several of its slot. `reduction` and `divided` are None if the script does not give
+    them: then the loss is a mean, unless its graph contradicts that."""
     if reduction not in (None, "mean", "sum"):
         raise Invalid(f'backward(loss, reduction={reduction!r}): wanted "mean" or "sum"')
     if reduction is None and (pieces or slots > 1) and looks_like_a_sum(loss):

@@ -1,4 +1,4 @@
-"""What a script is told where its loop does something else than the job can follow, with the line to write."""
+"""Messages for a script whose loop does something that the job cannot follow. Each gives the line to write instead."""
 from __future__ import annotations
 
 PLAIN_BACKWARD = ("loss.backward() was called, and its gradients are this process's alone: write "

@@ -1,4 +1,4 @@
-"""What the calls of a script's optimizer do once it is prepared: the servers run it."""
+"""The methods of a prepared optimizer, which the servers run."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from capstan.errors import Invalid, Unsupported
 
 
 class Step:
-    """optimizer.step. A scheduler that looks at it, other than the prepared one when it acts, would count the calls of
-    this process alone."""
+    """Replaces optimizer.step. Any scheduler that reads its counter, other than the prepared one when it acts, would
+    count only this process's calls, so it is refused."""
 
     def __init__(self, end_slot: Callable[[], object], is_expected: Callable[[], bool]) -> None:
         self._end_slot, self._is_expected = end_slot, is_expected
@@ -23,25 +23,25 @@ class Step:
         self._end_slot()
 
     def __deepcopy__(self, _: object) -> Step:
-        return self  # of one trainer
+        return self  # belongs to one trainer
 
     @property
     def _with_counter(self) -> bool:
-        """By which schedulers know that steps are counted, before torch 2.5."""
+        """Schedulers of torch before 2.5 read it to see whether steps are counted."""
         if not self._is_expected():
             raise Invalid("a scheduler made after prepare() would count the steps of this process alone, and not the "
                           "job's: make it before, and give it to prepare(model, optimizer, loader, scheduler)")
         return True
 
-    _wrapped_by_lr_sched = _with_counter  # since torch 2.5
+    _wrapped_by_lr_sched = _with_counter  # the name since torch 2.5
 
 
 def replace_calls(optimizer: torch.optim.Optimizer, step: Step, take_state: Callable[[], None]) -> None:
-    """`take_state` puts the servers' state into the optimizer."""
+    """`take_state` copies the servers' state into the optimizer."""
     clear, state_dict = optimizer.zero_grad, optimizer.state_dict
 
     def zero_grad(set_to_none: bool = True) -> None:
-        clear(set_to_none=True)  # one that is zero would be a gradient that no slot asked for
+        clear(set_to_none=True)  # a zero gradient would look like one from the script's own backward()
 
     def state_dict_of_servers() -> dict[str, Any]:
         take_state()

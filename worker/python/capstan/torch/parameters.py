@@ -1,4 +1,4 @@
-"""The parameters of a script's model as tensors of the job: their values, their gradients, their place in the client's
+"""The parameters of a script's model as tensors of the job: their values, gradients and places in the client's
 memory."""
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capstan.torch.sent import Sent
 
 
 def copied(memory: memoryview[float], tensor: torch.Tensor) -> torch.Tensor:
-    """On the tensor's device, in its order of memory."""
+    """A copy of `memory` on the tensor's device, in the tensor's memory order."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the memory is read-only, and so is this use of it
+        warnings.simplefilter("ignore")  # the memory is read-only, and is only read here
         values = torch.frombuffer(memory, dtype=torch.float32)
     return torch.empty_like(tensor, requires_grad=False).copy_(values.view(tensor.shape))
 
 
 def buffer_of(tensor: torch.Tensor) -> tuple[torch.Tensor, memoryview[float]]:
-    """The tensor's values and a view of them; the first owns the memory."""
+    """The tensor's values on the CPU and a view of them; the values own the memory."""
     values = tensor.detach().cpu().resolve_neg().contiguous()
     memory = (ctypes.c_char * (4 * values.numel())).from_address(values.data_ptr())
     return values, memoryview(memory).cast("B").cast("f", tuple(values.shape))
@@ -39,15 +39,15 @@ def digest_of(tensors: Iterator[tuple[str, torch.Tensor]]) -> int:
 
 
 class Parameter:
-    """A parameter of the model, its place among the job's tensors, and the hook that is told of its gradient."""
+    """A parameter of the model, its place among the job's tensors, and the hook that is called with its gradient."""
 
     def __init__(self, name: str, parameter: torch.nn.Parameter, index: int, group: int) -> None:
         self.name, self.parameter, self.index, self.group = name, parameter, index, group
-        self.has_gradient = False  # of the slot under way, in the client's memory
-        self.final = False  # all of it is there
+        self.has_gradient = False  # the current slot's gradient is in the client's memory
+        self.final = False  # the gradient is complete
         self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(Sent)
         self._node: Any = None
-        self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer that they lie in
+        self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer
 
     def view(self, memory: Tensors) -> torch.Tensor:
         """This parameter's part of the client's memory."""
@@ -63,7 +63,7 @@ class Parameter:
         self.parameter.grad = None
 
     def has_own_gradient(self) -> bool:
-        """One that has not been taken: the script's own backward() made it."""
+        """Whether there is a gradient that was not taken over, because the script's own backward() made it."""
         gradient = self.parameter.grad
         return gradient is not None and gradient is not self._left
 
@@ -71,13 +71,13 @@ class Parameter:
         if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
             self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
             return
-        # Before torch 2.1: the node that adds to the gradient, which lives as long as it is held.
+        # Before torch 2.1: hook the node that accumulates the gradient. The reference keeps it alive.
         self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
         self._node.register_hook(lambda *_: call(self))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements fill its memory, in whichever order (channels_last is one)."""
+    """Whether its elements fill its memory without gaps, in any order (for example channels_last)."""
     wanted = 1
     for stride, size in sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size > 1):
         if stride != wanted:
@@ -87,8 +87,8 @@ def is_dense(tensor: torch.Tensor) -> bool:
 
 
 def lay_over(parameters: list[Parameter], weights: Tensors) -> None:
-    """The parameters' values are these from now on: on the CPU in the same memory; elsewhere, and in another order of
-    memory (channels_last), copies."""
+    """Gives the parameters these values. Contiguous parameters on the CPU share the memory; on other devices, or in
+    another memory order (channels_last), they are copied."""
     with torch.no_grad():
         for entry in parameters:
             values = entry.view(weights)

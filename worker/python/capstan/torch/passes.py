@@ -1,4 +1,4 @@
-"""A script's passes over the prepared loader: each is one epoch of the job, and hands out this process's share."""
+"""A script's passes over the prepared loader. Each is one epoch of the job and yields this process's share."""
 from __future__ import annotations
 
 import logging
@@ -19,15 +19,15 @@ _log = logging.getLogger("capstan")
 
 
 class Passes:
-    """The script's first pass is the job's first epoch, its second the second: where the job is further, because this
-    process began late or again, a pass is empty."""
+    """The script's pass number k is the job's epoch number k. If the job is further, because this process began late or
+    was restarted, the pass is empty."""
 
     def __init__(self, steps_per_epoch: int, steps: int) -> None:
         self.steps_per_epoch = steps_per_epoch
         self._steps = steps
-        self._epoch = -1  # of the newest pass
-        self._used = True  # something was computed in it, or it has ended: the next one is another epoch's
-        self._expected: int | None = None  # the epoch of the next pass, where the script was told it
+        self._epoch = -1  # epoch of the newest pass
+        self._used = True  # the newest pass has computed something or has ended, so the next pass is for the next epoch
+        self._expected: int | None = None  # the epoch of the next pass, if epochs() has yielded it
         self._said: set[str] = set()
 
     @property
@@ -40,11 +40,11 @@ class Passes:
 
     @property
     def is_expected(self) -> bool:
-        """The epoch that was told has had no pass yet."""
+        """Whether the epoch that epochs() has yielded has had no pass yet."""
         return self._expected is not None
 
     def begin(self, step: int, *, done: bool) -> None:
-        """`step`: the job's."""
+        """`step`: the job's current step."""
         if self._expected is not None:
             self._epoch = self._expected
         elif self._used:
@@ -75,14 +75,14 @@ class Passes:
 
 
 class Handout:
-    """The pieces of the slot under way, one after the other; one that nothing was computed with comes again."""
+    """Hands out the pieces of the current slot in order. A piece that was not computed is handed out again."""
 
     def __init__(self, fetcher: Fetcher) -> None:
         self._fetcher = fetcher
         self._slot: Slot | None = None
-        self._rest: Iterator[Piece] = iter(())  # pieces of the slot
+        self._rest: Iterator[Piece] = iter(())  # remaining pieces of the slot
         self._batch: Any = None
-        self.piece: Piece | None = None  # handed out, until its backward()
+        self.piece: Piece | None = None  # handed out and without backward() yet
         self.stepped = False  # optimizer.step() came after the backward() of the newest piece
 
     @property
@@ -90,24 +90,24 @@ class Handout:
         return self._fetcher.plan
 
     def next(self, work: Work, slot: Slot) -> tuple[Piece, Any]:
-        """A piece without samples: the slot has nothing to compute."""
+        """Returns a piece and its batch. A piece without samples: the slot has nothing to compute."""
         if slot is not self._slot:
             self._slot, self._rest, self.piece = slot, self.plan.pieces(work.step, slot.index), None
         if self.piece is None:
             self.piece, self.stepped = next(self._rest, None), False
-            if self.piece is None:  # a loop was left between backward() and step()
+            if self.piece is None:  # the script left a loop between backward() and step()
                 raise Invalid(messages.NO_STEP.format(share="the share of a slot"))
             if self.piece.samples:
                 self._batch = self._fetcher.fetch(self.piece, work.slot_indices)
         return self.piece, self._batch
 
     def let_go(self) -> None:
-        """The piece is computed, or passed over."""
+        """The piece is computed or skipped."""
         self.piece = self._batch = None
 
 
 class _Sampler:
-    """The script's sampler to look at. The job chooses the samples, and shuffles them anew in each epoch by itself."""
+    """A read-only view of the script's sampler. The job itself chooses the samples and shuffles them in each epoch."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler
@@ -130,9 +130,8 @@ class _Sampler:
 class Batches:
     """The prepared loader. A pass over it is one epoch of the job, and ends with it for all processes.
 
-    len() is the number of batches of a pass for the slots that this process has now: all of an epoch's for one
-    process, its share where there are several. What the loader says of itself, like dataset or batch_size, is the
-    script's own.
+    len() is the number of batches in a pass for this process's current slots: a whole epoch's with one process, its
+    share with several. Other attributes, like dataset or batch_size, are those of the script's loader.
     """
 
     def __init__(self, trainer: Trainer, loader: DataLoader[Any], plan: Plan) -> None:
@@ -140,7 +139,7 @@ class Batches:
 
     @property
     def epoch(self) -> int:
-        """How often all samples were seen."""
+        """The number of finished epochs."""
         return self._trainer.global_step // self.steps_per_epoch
 
     @property

@@ -1,4 +1,4 @@
-"""The numbers of the optimizer's groups, which the servers are told once in a round."""
+"""Sends the hyper-parameters of the optimizer's groups to the servers, once per round."""
 from __future__ import annotations
 
 import torch
@@ -9,23 +9,23 @@ from capstan.hyper_parameters import HyperParameters
 from capstan.torch.rules import Rule
 from capstan.torch.schedule import Schedule, refuse_unknown
 
-_LOOKS_MAX = 8  # for a scheduler that nobody gave to prepare()
+_LOOKS_MAX = 8  # searches for a scheduler that prepare() was not given
 
 
 class Rates:
-    """All slots of a step have the same ones, in this process as in the others."""
+    """All slots of a step must have the same numbers, in this process and in the others."""
 
     def __init__(self, client: Client, optimizer: torch.optim.Optimizer, rule: Rule, schedule: Schedule | None) -> None:
         self._client, self._optimizer, self._rule, self._schedule = client, optimizer, rule, schedule
-        self._told: list[HyperParameters] | None = None  # in this round
-        self._before: list[HyperParameters] | None = None  # in the round before
+        self._told: list[HyperParameters] | None = None  # sent in this round
+        self._before: list[HyperParameters] | None = None  # sent in the last round that sent any
         self._looks = 0
 
     def round_begins(self) -> None:
         self._told = None
 
     def tell(self, work: Work, slot: Slot) -> None:
-        """Before anything of the slot leaves."""
+        """Called before anything of the slot is sent."""
         groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
         if self._told is None:
             self._look_for_schedulers(groups)
@@ -40,7 +40,7 @@ class Rates:
                           "trainer.global_step")
 
     def _look_for_schedulers(self, groups: list[HyperParameters]) -> None:
-        """Before the first step, and where the script has changed a number by hand."""
+        """Searches before the first step and when a number has changed, at most _LOOKS_MAX times."""
         if groups != self._before and self._looks < _LOOKS_MAX:
             self._looks += 1
             refuse_unknown(self._optimizer)

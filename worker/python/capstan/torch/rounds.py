@@ -1,4 +1,4 @@
-"""The rounds of a job as a script goes through them: one slot after the other, until the job is done."""
+"""A script's way through the rounds of a job: one slot after the other, until the job is done."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -7,19 +7,19 @@ from capstan.client import Client, Slot, Work
 
 
 class Rounds:
-    """Owns the client's rounds. `begins` is called when a round's weights are in the client's memory, `ends` when the
-    job is done, and `waits` now and then meanwhile."""
+    """Owns the client's rounds. Calls `begins` when a round's weights are in the client's memory, `ends` when the job
+    is done, and `waits` regularly while waiting."""
 
     def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
                  waits: Callable[[], None]) -> None:
         self._client, self._begins, self._ends, self._waits = client, begins, ends, waits
         self._coming: Iterator[Work] = iter(())
-        self._rest: Iterator[Slot] = iter(())  # slots of the round that have not begun
-        self.work: Work | None = None  # the round under way; None: there is none yet, or no more
-        self.newest: Work | None = None  # the last one there was
-        self._computed: dict[int, int] = {}  # in which step each slot was last this process's
-        self.slot: Slot | None = None  # the slot under way
-        self.done = False  # the job's last step is taken
+        self._rest: Iterator[Slot] = iter(())  # the round's slots that have not begun
+        self.work: Work | None = None  # the current round; None: not begun, or the job is done
+        self.newest: Work | None = None  # the newest round, also after the job is done
+        self._computed: dict[int, int] = {}  # by slot: the last step in which this process had it
+        self.slot: Slot | None = None  # the current slot
+        self.done = False  # the job's last step is committed
 
     def open(self) -> None:
         """Waits for the first round."""
@@ -27,28 +27,28 @@ class Rounds:
         self._next_round()
 
     def next_slot(self) -> None:
-        """The next slot is begun, unless one is under way or the job is done."""
+        """Moves to the next slot, unless there is a current one or the job is done."""
         while self.slot is None and not self.done:
             self.slot = next(self._rest, None)
             if self.slot is None:
                 self._next_round()
 
     def take_slot(self) -> Slot:
-        """The slot under way, of which nothing more comes."""
+        """Returns the current slot, which is finished."""
         slot, self.slot = self.slot, None
         assert slot is not None
         return slot
 
     def own_slots(self) -> list[int]:
-        """Those of this process, in order: of the newest round, or where a round is of one slot, of this step and the
-        one before. None before the first round."""
+        """This process's slots in ascending order: those of the newest round. In modes where a round is one slot, those
+        of the current step and the one before. Empty before the first round."""
         if self.newest is None:
             return []
         oldest = self.newest.step - (0 if self._client.job["job"]["mode"] == "sync" else 1)
         return sorted(slot for slot, step in self._computed.items() if step >= oldest)
 
     def is_last(self, slot: Slot) -> bool:
-        """Of the round's slots."""
+        """Whether it is the round's last slot."""
         assert self.work is not None
         return slot.index == self.work.slot_indices[-1]
 

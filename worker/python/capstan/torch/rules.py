@@ -1,5 +1,5 @@
-"""What the servers can compute of torch.optim: which optimizer of the job file stands for which class, and the
-hyper-parameters of its groups. What they would compute otherwise is refused by name."""
+"""The torch.optim classes that servers can run: the job file's optimizer for each class, and the hyper-parameters of
+its groups. Options that the servers would compute differently are refused by name."""
 from __future__ import annotations
 
 import inspect
@@ -12,7 +12,7 @@ import torch
 from capstan.errors import Invalid, Unsupported
 from capstan.hyper_parameters import HyperParameters
 
-Group = dict[str, Any]  # of optimizer.param_groups
+Group = dict[str, Any]  # an entry of optimizer.param_groups
 
 
 def _sgd(group: Group) -> HyperParameters:
@@ -33,10 +33,10 @@ def _adagrad(group: Group) -> HyperParameters:
 class Rule:
     """How one class of torch.optim runs on the servers."""
 
-    kinds: tuple[str, ...]  # of the job file's optimizer.kind
+    kinds: tuple[str, ...]  # allowed values of the job file's optimizer.kind
     hyper_parameters: Callable[[Group], HyperParameters]
-    counts_steps: bool  # torch's state of a parameter has their number
-    unknown: tuple[str, ...]  # options that the servers do not know, unless they are off
+    counts_steps: bool  # torch's state of a parameter includes the number of steps
+    unknown: tuple[str, ...]  # options that the servers do not support; they must be off
 
 
 _RULES: dict[type, Rule] = {
@@ -52,7 +52,7 @@ def _has_stepped(state: dict[str, Any]) -> bool:
 
 
 def _rule_for(kind: type) -> Rule | None:
-    """Of the class, or of the one whose step() it has."""
+    """The rule for the class, or for a base class with the same step()."""
     for known, rule in _RULES.items():
         if issubclass(kind, known) and (kind is known or _same_step(kind, known)):
             return rule
@@ -60,7 +60,7 @@ def _rule_for(kind: type) -> Rule | None:
 
 
 def _same_step(kind: type, known: type) -> bool:
-    """torch wraps the step() of a class when it makes the first object of it."""
+    """Compares unwrapped functions, because torch wraps a class's step() when it makes the first object."""
     return inspect.unwrap(kind.step) is inspect.unwrap(known.step)  # type: ignore[attr-defined]
 
 

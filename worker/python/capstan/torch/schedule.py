@@ -1,5 +1,5 @@
-"""A learning rate scheduler that follows the job: its state is the job's, kept with each committed step. Whichever
-process asks for a step has it, after a step back and a new start too."""
+"""A learning rate scheduler that follows the job. The job stores its state with each committed step, so every process
+has the right state for a step, also after the job went back or the process was restarted."""
 from __future__ import annotations
 
 import gc
@@ -22,7 +22,7 @@ _REPLACED = ("step", "state_dict", "load_state_dict")
 
 
 def _check(scheduler: Any) -> None:
-    """What the job cannot step or keep, as far as one can see."""
+    """Refuses schedulers that the job cannot step or store, as far as that can be seen."""
     name = type(scheduler).__name__
     for part in (scheduler, *getattr(scheduler, "_schedulers", ())):
         if isinstance(part, torch.optim.lr_scheduler.ReduceLROnPlateau):
@@ -38,7 +38,7 @@ def _check(scheduler: Any) -> None:
 
 
 def refuse_unknown(optimizer: torch.optim.Optimizer) -> None:
-    """ReduceLROnPlateau leaves no mark on its optimizer before torch 2.2: it is looked for."""
+    """Refuses a ReduceLROnPlateau. Before torch 2.2 it leaves no mark on its optimizer, so this searches for it."""
     for holder in gc.get_referrers(optimizer):
         owners = gc.get_referrers(holder) if isinstance(holder, dict) else [holder]
         for owner in owners:
@@ -47,7 +47,8 @@ def refuse_unknown(optimizer: torch.optim.Optimizer) -> None:
 
 
 class Schedule:
-    """Owns the script's scheduler. Its step() only says how often it is to act: committed steps count."""
+    """Owns the script's scheduler. Calls of its step() only determine the interval; the scheduler acts after committed
+    steps."""
 
     def __init__(self, scheduler: Any, optimizer: torch.optim.Optimizer, interval: Interval) -> None:
         _check(scheduler)
@@ -57,22 +58,23 @@ class Schedule:
         self._act, self._state, self._load = scheduler.step, scheduler.state_dict, scheduler.load_state_dict
         self._name = type(scheduler).__name__
         self.interval = interval
-        self.acts = False  # just now: only then does torch's own code look at the optimizer's step()
+        self.acts = False  # the scheduler acts right now; only then may torch's code read the optimizer's step()
         self._begin = self._now()
         self._step = 0
-        self._told = array("q")  # by step, a hash of what this process told the servers
-        self._is_told = bytearray()  # by step: not where it had no slot
+        self._told = array("q")  # by step: a hash of the numbers that this process sent
+        self._is_told = bytearray()  # by step: whether this process sent numbers
         scheduler.state_dict = self._state_to_save
         scheduler.load_state_dict = self._refuse_state
         self.call_at_step(scheduler, lambda: None)
 
     @staticmethod
     def call_at_step(scheduler: Any, call: Callable[[], object]) -> None:
-        """What the script's scheduler.step() does from now on."""
+        """Makes the script's scheduler.step() call `call`."""
         scheduler.step = lambda *_, **__: call()
 
     def go_to(self, step: int, kept: bytes) -> None:
-        """As it is when step `step` begins: as the job kept it, where it did; else after so many steps."""
+        """Puts the scheduler into its state at the beginning of step `step`: the stored state, or if there is none, the
+        state after that many steps."""
         if kept:
             if kept != self._now():
                 self._restore(kept)
@@ -89,13 +91,13 @@ class Schedule:
             self._go_on()
 
     def after(self) -> bytes:
-        """What the job is to keep with the step that is under way: as it is when that has ended."""
+        """Advances past the current step; returns the state for the job to store with it."""
         self._go_on()
         return self._now()
 
     def check_told(self, step: int, groups: list[HyperParameters]) -> None:
-        """That this process tells the servers for `step` what it told them for it before the job went back. What it
-        has not told, because another process had the slots, or one before it under its name, it cannot compare."""
+        """Checks that this process sends the same numbers for `step` as it sent before the job went back. Numbers that
+        another process sent, or this one before a restart, cannot be compared."""
         missing = step + 1 - len(self._told)
         self._told.extend([0] * missing)
         self._is_told.extend([False] * missing)
@@ -121,7 +123,8 @@ class Schedule:
             self.interval.adopt(word)
 
     def _now(self) -> bytes:
-        """With the groups' numbers, which schedulers change by what they are. In one order, whoever says it."""
+        """The state as JSON, with the groups' numbers, from which schedulers compute new ones. Sorted, so that all
+        processes get the same bytes."""
         name, groups = self._name, self._optimizer.param_groups
         return json.dumps({
             "scheduler": name,

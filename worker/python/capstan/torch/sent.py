@@ -1,5 +1,5 @@
-"""What stands where a gradient was, between backward() and step(): the gradient has left, and each use of it is told
-what to write instead."""
+"""A placeholder for a gradient between backward() and step(). The gradient was sent, and each use of the placeholder
+raises an error that says what to write instead."""
 from __future__ import annotations
 
 import sys
@@ -28,7 +28,7 @@ def _clipping(limit: object) -> str:
 
 
 def _answer(call: str, arguments: tuple[object, ...]) -> str:
-    """By who asks: the functions of torch that are on the stack, or what is done with the gradient."""
+    """Chooses the message by the torch functions on the stack, or by what is done with the gradient."""
     frame = sys._getframe(2)
     while frame is not None:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
@@ -44,7 +44,7 @@ def _answer(call: str, arguments: tuple[object, ...]) -> str:
 
 
 class Sent(torch.Tensor):
-    """In the place of a gradient that has left."""
+    """The placeholder for a gradient that was sent."""
 
     @classmethod
     def __torch_function__(cls, function: Any, _: object, arguments: tuple[object, ...] = (),

@@ -1,4 +1,4 @@
-"""Gradients on their way from a GPU: through pinned memory, while backward() goes on."""
+"""Copies gradients from a GPU through pinned memory, while backward() continues."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,24 +9,24 @@ from capstan.torch.parameters import Parameter
 
 
 class Staging:
-    """One pinned tensor for each parameter on a GPU; nothing where there are none.
+    """Has a pinned tensor for each parameter on a GPU.
 
-    Copies are queued behind what computes the gradient, on its own stream: the gradient may be let go at once, its
-    memory is used again behind the copy. Each has an event of its own, so that the first may leave the process while
-    the last are still computed.
+    Copies are enqueued behind the computation of the gradient, on the same stream. So the gradient can be freed at
+    once: its memory is reused only after the copy. Each copy has its own event, so that the first gradients can be sent
+    while the last are still computed.
     """
 
     def __init__(self, parameters: list[Parameter]) -> None:
         self._pinned = {entry.name: torch.empty(entry.parameter.shape, dtype=torch.float32, device="cpu",
                                                 pin_memory=True)
                         for entry in parameters if entry.parameter.is_cuda}
-        self._under_way: dict[str, tuple[Parameter, torch.cuda.Event]] = {}  # in the order of their copies
+        self._under_way: dict[str, tuple[Parameter, torch.cuda.Event]] = {}  # in the order of the copies
 
     def wants(self, entry: Parameter) -> bool:
         return entry.name in self._pinned
 
     def has(self, entry: Parameter) -> bool:
-        """A gradient of it is under way; another one has to wait for it."""
+        """Whether a gradient of the parameter is in flight; another one must wait for it."""
         return entry.name in self._under_way
 
     def start(self, entry: Parameter, gradient: torch.Tensor) -> None:
@@ -36,7 +36,8 @@ class Staging:
         self._under_way[entry.name] = entry, event
 
     def arrived(self, *, wait: bool) -> Iterator[tuple[Parameter, torch.Tensor]]:
-        """In the order in which they started, those that are there, or all. Each has to be read before the next."""
+        """Yields gradients in the order of their copies: those that have arrived, or with `wait` all. Read each one
+        before the next."""
         while self._under_way:
             entry, event = next(iter(self._under_way.values()))
             if wait:

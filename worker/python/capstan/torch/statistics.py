@@ -1,7 +1,8 @@
-"""Buffers of a script's model that training changes, as batch-norm's running mean: the job keeps them with the weights.
+"""Buffers of a script's model that training changes, such as batch-norm's running mean. The job stores them with the
+weights.
 
-Each slot begins with the job's. What its forward passes made of them is observed when it ends, and the next step's are
-the mean over the slots, by their samples: the same bits for any number of processes.
+Each slot begins with the job's values. When it ends, the values after its forward passes are observed. The next step's
+values are the mean over the slots, weighted by their samples: the same bits for any number of processes.
 """
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from capstan.errors import Invalid, Unsupported
 from capstan.tensors import Tensor, Tensors
 from capstan.torch.parameters import buffer_of, copied
 
-_TENTH = 10.0  # servers move what they keep by a tenth of the way to what was observed
+_TENTH = 10.0  # servers move the stored value a tenth of the way to the observed one
 _COUNTER = "num_batches_tracked"
 WORDS = ("mean", "local")
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a module has a buffer or a parameter, which a script may replace by another tensor."""
+    """A module's attribute that is a buffer or a parameter. A script may replace the tensor in it."""
 
     name: str
     owner: torch.nn.Module
@@ -35,22 +36,22 @@ class Place:
 
     @property
     def is_counter(self) -> bool:
-        """Of the batches that a norm has seen."""
+        """Whether it counts the batches that a norm has seen."""
         return self.key == _COUNTER
 
     @property
     def is_observed(self) -> bool:
-        """Training changes it, as far as one knows."""
+        """Whether training is known to change it."""
         if self.key in ("running_mean", "running_var"):
             return bool(getattr(self.owner, "track_running_stats", True))
-        if type(self.owner).__name__ == "_SpectralNorm":  # of torch.nn.utils.parametrizations
+        if type(self.owner).__name__ == "_SpectralNorm":  # from torch.nn.utils.parametrizations
             return self.key in ("_u", "_v")
         hooks = (hook for hook in self.owner._forward_pre_hooks.values() if isinstance(hook, SpectralNorm))
         return any(self.key in (f"{hook.name}_u", f"{hook.name}_v") for hook in hooks)
 
 
 def places_of(model: torch.nn.Module) -> Iterator[Place]:
-    """Each buffer and each parameter once, by its first name."""
+    """Yields each buffer and parameter once, under its first name."""
     seen = set()
     for prefix, module in model.named_modules():
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
@@ -60,7 +61,7 @@ def places_of(model: torch.nn.Module) -> Iterator[Place]:
 
 
 class Wishes:
-    """What the script says of buffers: "mean", the job keeps it; "local", every process has its own."""
+    """The script's choices for buffers: "mean", the job stores the mean; "local", every process has its own value."""
 
     def __init__(self, wishes: Mapping[str, str] | None) -> None:
         self._wishes = dict(wishes or {})
@@ -83,7 +84,8 @@ class Wishes:
 
 
 class _Counter:
-    """Of batches: it follows the job's step. In a norm that does not train it stays what it is."""
+    """A norm's counter of batches. It follows the job's step; in a norm that is not in training mode it stays
+    unchanged."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -108,22 +110,23 @@ class _Counter:
 
 
 class Statistics:
-    """The first tensors of the job: what is observed when a slot ends is the last to leave."""
+    """The job's observed tensors. They come first in its catalog, because they are observed when a slot ends and so are
+    sent last."""
 
     def __init__(self, places: list[Place], counters: list[Place]) -> None:
         self._places = places
         self._homes = [_checked(place) for place in places]
         self._counters = [_Counter(place) for place in counters]
         self._sizes = [home.numel() for home in self._homes]
-        self._kept = torch.empty(0)  # the job's, of the round under way
+        self._kept = torch.empty(0)  # the job's values in the current round
         self._step = 0
-        self._observes = False  # has done so
+        self._observes = False  # the first slot has been observed
 
     def __len__(self) -> int:
         return len(self._places)
 
     def tensors(self) -> list[Tensor]:
-        """With the first group's number, of which nothing counts."""
+        """The tensors to declare. They need a group, whose numbers do not affect them."""
         return [Tensor(place.name, tuple(place.value.shape), initial="given", group=1, statistic=True)
                 for place in self._places]
 
@@ -131,7 +134,7 @@ class Statistics:
         return {place.name: buffer_of(place.value) for place in self._places}
 
     def lay_over(self, weights: Tensors, step: int) -> None:
-        """A round begins: its values are in the client's memory."""
+        """Called when a round begins and its values are in the client's memory."""
         self._step = step
         if self._places and self._kept.data_ptr() != weights.address:
             self._kept = self._flat(weights)
@@ -139,9 +142,9 @@ class Statistics:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """The model has the job's values, whatever it did with them."""
+        """Puts the job's values into the model."""
         if self._places:
-            # Copied to a GPU all at once.
+            # One copy to a GPU for all.
             parts = self._kept.to(self._homes[0].device).split(self._sizes)
             for index, (place, part) in enumerate(zip(self._places, parts)):
                 self._go_home(index, place).copy_(part.view(place.value.shape))
@@ -150,7 +153,8 @@ class Statistics:
 
     @torch.no_grad()
     def observe(self, memory: Tensors) -> None:
-        """A slot ends: what became of them goes beside its gradients, and the model has the job's values again."""
+        """Called when a slot ends: writes the observed values next to its gradients, and restores the job's values in
+        the model."""
         if not self._observes:
             self._observes = True
             for counter in self._counters:
@@ -167,7 +171,7 @@ class Statistics:
 
     @torch.no_grad()
     def take(self, weights: Tensors, step: int) -> None:
-        """The job is done: these are the last."""
+        """Called when the job is done, with its last values."""
         for index, place in enumerate(self._places):
             home = self._go_home(index, place)
             home.copy_(copied(weights[place.name], home))
@@ -186,7 +190,7 @@ class Statistics:
         return value.reshape(-1)
 
     def _go_home(self, index: int, place: Place) -> torch.Tensor:
-        """The tensor that the model had at first, unless it went to another device."""
+        """The tensor that the model had in prepare(), or a new one if the value moved to another device."""
         value, home = place.value, self._homes[index]
         if value is not home:
             if value.device != home.device:
@@ -195,7 +199,7 @@ class Statistics:
         return home
 
     def _average(self, observed: torch.Tensor) -> None:
-        """A norm that averages over all batches counts a step as one of them, of however many pieces."""
+        """For a norm that averages over all batches, a step counts as one batch, whatever its number of pieces."""
         begin = self._step
         for counter in self._counters:
             pieces = counter.value - begin if counter.averages else 0

@@ -1,4 +1,4 @@
-"""What was computed of the slot under way."""
+"""Counts what was computed in the current slot."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass
 class Tally:
-    """Of one slot, over all its calls of backward()."""
+    """Totals of one slot over all its calls of backward()."""
 
     samples: int = 0  # of the slot
-    computed: int = 0  # samples whose gradients are in
-    loss_sum: float = 0.0  # over the samples
-    more_to_come: bool = False  # calls of backward() for this slot
-    divided: bool | None = None  # its losses, by the number of these calls; None: nobody said it
+    computed: int = 0  # samples whose gradients are computed
+    loss_sum: float = 0.0  # sum of the samples' losses
+    more_to_come: bool = False  # further calls of backward() follow for this slot
+    divided: bool | None = None  # whether losses are divided by the number of these calls; None: not given
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def log(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:

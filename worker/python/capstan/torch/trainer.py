@@ -1,4 +1,4 @@
-"""The trainer: a script's model, optimizer, loader and scheduler as a worker of a job."""
+"""Trainer: makes a script's model, optimizer, loader and scheduler a worker of a job."""
 from __future__ import annotations
 
 import atexit
@@ -42,9 +42,10 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
             on_notice: Callable[[str], object] = _log.warning) -> Trainer:
     """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
 
-    A newer process with this `worker` name, or $CAPSTAN_WORKER, takes over from an older one. With `rank`, from 0, of
-    `ranks` this process has slot `rank` for itself, and the job waits for it when it is lost; its name is "rank-N" then,
-    so that whoever is started in its place takes over. Without a coordinator nothing is trained.
+    A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. `rank` counts from 0; `ranks` is
+    the job's number of slots. With a rank, only this process computes slot `rank`, and the job waits for it when it is
+    lost. Its name is then "rank-N", so that a process started in its place replaces it. Without a coordinator nothing
+    is trained.
     """
     address = capstan.client.coordinator_address(coordinator)
     identity = Identity.given(rank, ranks)
@@ -61,37 +62,38 @@ class Trainer:
         self._address, self._identity = address, identity
         self._job = client.job
         self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
-        self._tally = Tally()  # of the slot under way
-        self._weighing = Weighing(self._job["job"], None)  # of losses
+        self._tally = Tally()  # of the current slot
+        self._weighing = Weighing(self._job["job"], None)  # weights of losses
         self._values: Values | None = None
         self._gradients = Gradients([])
-        self._rates: Rates | None = None  # None: prepare() has not come yet
+        self._rates: Rates | None = None  # None: prepare() has not been called
         self._schedule: Schedule | None = None
         self._last: LastVersion | None = None
-        self._passes: Passes | None = None  # over a prepared loader
-        self._handout: Handout | None = None  # of its batches
-        self._replays = False  # whoever asks for samples follows the job where it goes
-        self._follows = False  # the loop begins where the job is
-        self._held_back = False  # the slot under way ends when the script has shown how often its scheduler acts
+        self._passes: Passes | None = None  # passes over the prepared loader
+        self._handout: Handout | None = None  # hands out the loader's batches
+        self._replays = False  # the loop's samples follow the job when it goes back
+        self._follows = False  # the loop begins at the job's current step
+        self._held_back = False  # the current slot ends once the script has shown when its scheduler acts
         self._has_left = False
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
                 unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
-        """prepare(model, optimizer[, loader][, scheduler]), in any order: makes them the job's, and returns them in the
-        same order, a loader of the job's batches in place of the first one; further loaders stay as they are.
+        """prepare(model, optimizer[, loader][, scheduler]), in any order: connects them to the job and returns them in
+        the same order. The first loader is replaced by one with the job's batches; further loaders stay as they are.
 
-        The weights are the job's from now on. Rank 0 gives the first ones, or without ranks the process whose name comes
-        first, and they are on the servers' disks before the first step. optimizer.step() pushes. The scheduler follows the committed steps: it acts
-        after each step or each epoch, as `scheduler_interval` says or as the script calls it. Without a loader, ask for
-        work with slots(), or take the samples where you like: then a job that has to go back raises Rewound from step(),
-        and one that is under way already is refused unless `resumes` says that the loop begins at global_step.
+        From now on the job provides the weights. The first weights come from rank 0, or without ranks from the process
+        whose name comes first; they are on the servers' disks before the first step. optimizer.step() pushes. The
+        scheduler follows the committed steps: it acts after each step or each epoch, as `scheduler_interval` says or as
+        the script calls it. Without a loader, ask for work with slots(), or choose the samples yourself. In the latter
+        case step() raises Rewound if the job goes back, and a job that has already begun is refused unless `resumes`
+        says that the loop begins at global_step.
 
-        BatchNorm's statistics and spectral_norm's vectors are the job's, too. Another buffer that changes is refused,
-        unless `buffers` has a pattern of its name: "mean", the job keeps the mean over a step's slots; "local", it
-        stays this process's own. With unused="zero" a parameter has a gradient of 0 where a slot's loss does not depend
-        on it.
+        The job also stores BatchNorm's statistics and spectral_norm's vectors. Any other buffer that changes is
+        refused, unless `buffers` has a pattern for its name: "mean", the job stores the mean over a step's slots;
+        "local", every process has its own value. With unused="zero" a parameter has gradient 0 in slots whose loss does
+        not depend on it.
         """
         if self._rates is not None:
             raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
@@ -123,8 +125,8 @@ class Trainer:
         return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan))
 
     def slots(self) -> Iterator[Slot]:
-        """The slots to compute until the job is done: for each, samples that follow from slot.key alone, then
-        backward() and step(). Steps may come again, also earlier ones."""
+        """Yields the slots to compute until the job is done. For each, choose samples that depend only on slot.key,
+        then call backward() and step(). Steps may be repeated, also earlier ones."""
         self._must_be_prepared()
         self._replays = self._follows = True
         self._rounds.next_slot()
@@ -137,8 +139,8 @@ class Trainer:
                               "it")
 
     def epochs(self, count: int | None = None) -> Iterator[int]:
-        """The job's epochs from where it is now, until it is done or `count` of them are over: one pass over the prepared
-        loader for each."""
+        """Yields the job's epochs from the current one, until the job is done or epoch number `count` is reached. Make
+        one pass over the prepared loader for each."""
         self._must_be_prepared()
         if self._passes is None:
             raise Invalid("epochs() are of a prepared loader: give prepare() one, or take work from slots()")
@@ -153,9 +155,10 @@ class Trainer:
 
     def backward(self, loss: torch.Tensor, samples: int | None = None, *, reduction: str | None = None,
                  divided: bool | None = None) -> None:
-        """loss.backward(), and gradients leave as they become final. `loss` is a mean over `samples` samples, which
-        the prepared loader knows by itself; with reduction="sum" their sum, whose gradient over the global batch is the
-        step's, as PyTorch alone has it. With `divided` the losses of a slot's pieces add up to the slot's."""
+        """Runs loss.backward() and sends gradients as they become final. `loss` is the mean over `samples` samples; a
+        prepared loader knows their number. With reduction="sum" it is their sum, and the step's gradient is that of the
+        sum over the global batch, as in plain PyTorch. With `divided` the losses of a slot's pieces add up to the
+        slot's loss."""
         self._must_have_a_slot()
         counts = self._weighing.samples(self.global_step, self._piece, samples, self._tally)
         self._gradients.must_be_clear()
@@ -173,9 +176,9 @@ class Trainer:
 
     @contextlib.contextmanager
     def accumulate(self, samples: int, *, divided: bool | None = None) -> Iterator[None]:
-        """The calls of backward() inside are of pieces of one slot, which has `samples` samples in all; each loss is the
-        mean over its own, or with `divided` that mean divided by the number of calls. A prepared loader does it by itself:
-        it hands a slot out in pieces of its batch_size."""
+        """The calls of backward() inside are for pieces of one slot, which has `samples` samples in all. Each loss is
+        the mean over its piece, or with `divided` that mean divided by the number of calls. A prepared loader
+        accumulates by itself: it yields a slot in pieces of its batch_size."""
         if self._handout is not None:
             raise Invalid("a prepared loader accumulates by itself: give it a batch_size below global_batch / slots")
         self._must_have_a_slot()
@@ -191,8 +194,8 @@ class Trainer:
             self._gradients.send_the_rest()
 
     def step(self) -> bool:
-        """What optimizer.step() does now: ends the slot. When that was the round's last one, the next round's weights
-        are in place on return; gradients may be overwritten then, and not before. False: the job is done."""
+        """The prepared optimizer.step(): ends the slot. After the round's last slot, the next round's weights are in
+        place on return; only then may gradients be overwritten. False: the job is done."""
         self._must_be_prepared()
         self._gradients.must_be_whole()
         self._loop_goes_on()
@@ -212,7 +215,7 @@ class Trainer:
         return not self.done
 
     def skip(self) -> None:
-        """Passes over the batch that the loop has: it adds nothing to the step's gradient."""
+        """Skips the loop's current batch: it adds nothing to the step's gradient."""
         self._must_be_prepared()
         if self._rounds.slot is None or (self._handout is not None and self._piece is None):
             raise Invalid("skip() passes over the batch that the loop has, before its backward()")
@@ -230,19 +233,19 @@ class Trainer:
         self._end_slot()
 
     def log(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
-        """Pairs (sum, weight) by name, between backward() and step(): the job shows sum / weight over all slots of the
-        step. What several pieces of a slot say of one name is added up."""
+        """Logs pairs (sum, weight) by name; call it between backward() and step(). The job records sum / weight over
+        all slots of the step. Values of one name from several pieces of a slot are added up."""
         if self._rounds.slot is None or not self._gradients.begun:
             raise Invalid("log() comes between backward() and step()")
         self._tally.log(metrics)
 
     def barrier(self, seconds: float | None = None) -> None:
-        """Until every worker of the job has called it; see Client.barrier."""
+        """Waits until every worker of the job has called it; see Client.barrier."""
         self.client.barrier(seconds)
 
     def close(self, reason: str | None = None) -> None:
-        """Leaves the job in good order; others take over its slots. A script that ends without a `reason` before the job
-        is done is told so."""
+        """Leaves the job; other workers take over its slots. Without a `reason`, logs a warning if the job is not
+        done."""
         if self._has_left:
             return
         self._has_left = True
@@ -258,29 +261,29 @@ class Trainer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with contextlib.suppress(Error):  # what ended the block is what its caller must hear
+        with contextlib.suppress(Error):  # the caller must see the block's exception, not this one
             self.close(None if kind is None else f"{kind.__name__} ended it")
 
     @property
     def done(self) -> bool:
-        """The job's last step is taken."""
+        """Whether the job's last step is committed."""
         return self._rounds.done
 
     @property
     def global_step(self) -> int:
-        """The step under way: so many are committed."""
+        """The current step, which equals the number of committed steps."""
         return self._rounds.work.step if self._rounds.work is not None else self._steps
 
     @property
     def loss_scale(self) -> float:
-        """What the loss of this round is multiplied with; 1 where the job has none."""
+        """The factor for this round's losses; 1 if the job has no loss scale."""
         return self._rounds.work.loss_scale if self._rounds.work is not None else 1.0
 
     @property
     def rank(self) -> int:
-        """This process's number, from 0: connect()'s rank, or the index that capstan launch gave it, which stays when it
-        is started again. A process that was started by hand has the number of its first slot, from prepare() on, and
-        another one when slots move."""
+        """This process's number, from 0: the rank passed to connect(), or the index from capstan launch, which a
+        restarted process keeps. A process that was started by hand has the number of its first slot, from prepare() on;
+        it changes when slots move."""
         if self._identity.rank is None and self._rates is None:
             raise Invalid("this process has no number before prepare(): it has neither connect(rank=...) nor the index that "
                           "capstan launch gives its programs; ask after prepare()")
@@ -288,19 +291,19 @@ class Trainer:
 
     @property
     def ranks(self) -> int:
-        """How many numbers there are: those of connect() or of capstan launch, else the job's slots."""
+        """The number of processes passed to connect() or given by capstan launch, else the job's number of slots."""
         return self._identity.ranks or int(self._job["job"]["slots"])
 
     @property
     def is_main(self) -> bool:
-        """Of one process: number 0. Without numbers it is the one that computes slot 0, which another one does when this
-        one is lost."""
+        """Whether this is process number 0. Without numbers, it is the process that computes slot 0, which may change
+        when a process is lost."""
         return self.rank == 0
 
-    # ---- the job's life: each of these is called in one place --------------------------------------------------------
+    # ---- the job's life cycle: each of these is called in one place --------------------------------------------------
 
     def _round_begins(self, work: Work, before: Work | None) -> None:
-        """The weights of a round are in the client's memory: the script's model has them on return."""
+        """A round's weights are in the client's memory; puts them into the script's model."""
         assert self._rates is not None and self._values is not None
         self._rates.round_begins()
         if self._schedule is not None:
@@ -310,7 +313,7 @@ class Trainer:
             self._went_back(work)
 
     def _begin(self, samples: int) -> None:
-        """A slot begins to be computed: nothing of it has left."""
+        """The computation of a slot begins; nothing of it has been sent."""
         slot = self._rounds.slot
         assert slot is not None
         self._weighing.look_at_slot(slot, samples)
@@ -319,7 +322,7 @@ class Trainer:
         self._gradients.begin(slot, samples)
 
     def _end_slot(self) -> None:
-        """A slot is computed: its gradients are the client's, and the next slot or round begins."""
+        """A slot is computed: passes its gradients to the client, and moves to the next slot or round."""
         self._held_back = False
         assert self._values is not None
         self._values.slot_ends(self.global_step, self._gradients.memory)
@@ -330,12 +333,13 @@ class Trainer:
         self._go_on()
 
     def _waits(self) -> None:
-        """For a round: who has no slots until the job's end wants its last weights all the same."""
+        """Called while waiting for a round. A process without slots needs the last weights too, so it must keep
+        asking."""
         if self._last is not None:
             self._last.go_on_asking()
 
     def _job_ends(self) -> None:
-        """The last step is committed: the script's model has its weights on return."""
+        """The last step is committed; puts its weights into the script's model."""
         assert self._last is not None
         if self._schedule is not None and self._schedule.interval.word is not None:
             self._schedule.go_to(self._steps, b"")
@@ -373,7 +377,7 @@ class Trainer:
     # ---- the loop ---------------------------------------------------------------------------------------------------
 
     def _pass(self) -> Iterator[Any]:
-        """One over the prepared loader."""
+        """One pass over the prepared loader."""
         passes, handout = self._passes, self._handout
         assert passes is not None and handout is not None
         self._loop_goes_on()
@@ -397,7 +401,7 @@ class Trainer:
             self._schedule.interval.pass_ends()
 
     def _slot_of_pass(self) -> Slot | None:
-        """The slot under way, unless it is of a later epoch."""
+        """The current slot; None if it is of a later epoch."""
         assert self._passes is not None
         self._rounds.next_slot()
         return self._rounds.slot if self.global_step < self._passes.end else None
@@ -411,8 +415,7 @@ class Trainer:
             raise Invalid(messages.NO_STEP.format(share=self._weighing.share))
 
     def _loop_goes_on(self) -> None:
-        """The script asks for something to compute, or computes: it has called its scheduler by now, if it does so after
-        each step."""
+        """The script asks for a batch or computes. If it calls its scheduler after each step, it has done so by now."""
         if self._schedule is not None:
             self._schedule.interval.loop_goes_on()
             if self._held_back:
@@ -426,7 +429,7 @@ class Trainer:
             self._end_slot()
 
     def _skip_slot(self) -> None:
-        """It has no samples."""
+        """Ends a slot that has no samples."""
         assert self._values is not None
         self._values.slot_is_skipped()
         slot = self._rounds.take_slot()
@@ -440,8 +443,9 @@ class Trainer:
         self._rounds.next_slot()
 
     def _keep(self, slot: Slot) -> None:
-        """With the step, where there are steps: the job keeps what the schedule is after it. The round's last slot says
-        it, since until then the program may look at what the schedule is now; the job's last slot is always one."""
+        """In mode sync, gives the job the schedule's state after the step. Only the round's last slot does so, because
+        until then the program may read the schedule's present state. The job's last slot is always the last of a
+        round."""
         assert self._last is not None and self._rounds.work is not None
         self._last.ask_for(self._rounds.work.step)
         if self._schedule is not None and self._job["job"]["mode"] == "sync" and self._rounds.is_last(slot):
@@ -469,7 +473,7 @@ class Trainer:
 
     @property
     def _piece(self) -> Piece | None:
-        """That the prepared loader has handed out, until its backward()."""
+        """The piece that the prepared loader has handed out, until its backward()."""
         return self._handout.piece if self._handout is not None else None
 
     def _must_be_prepared(self) -> None:
@@ -489,7 +493,7 @@ class Trainer:
 
 
 def _at_exit(trainer: weakref.ref[Trainer], process: int) -> None:
-    """The interpreter ends: a job that is not done hears of it from this process, and the script's people from us."""
+    """Called when the interpreter ends: leaves the job, and warns the user if the job is not done."""
     found = trainer()
     if found is None or process != os.getpid():
         return

@@ -1,4 +1,5 @@
-"""The values of a script's model: the job's at the beginning of each slot, and nobody else's when it ends."""
+"""The values of a script's model: set to the job's at the beginning of each slot, and checked for other changes at its
+end."""
 from __future__ import annotations
 
 import torch
@@ -10,7 +11,7 @@ from capstan.torch.statistics import Statistics, Wishes, places_of
 
 
 class Values:
-    """Parameters, which the servers train; statistics, which they keep; constants, which stay as they are."""
+    """Parameters, which the servers train; statistics, which they store; constants, which do not change."""
 
     def __init__(self, model: torch.nn.Module, parameters: list[Parameter], wishes: Wishes) -> None:
         trained = {id(entry.parameter) for entry in parameters}
@@ -24,18 +25,18 @@ class Values:
         self.constants = Constants([place for place in places if kinds[place.name] is None and place not in counters])
         self._weights = Weights(parameters)
         self._known = {name for name, _ in model.named_parameters()}
-        self._memory: Tensors | None = None  # with the round's weights
-        self._looked = False  # whether the model is still the one that was prepared
+        self._memory: Tensors | None = None  # the round's weights
+        self._looked = False  # checked that the model is still the prepared one
 
     def round_begins(self, step: int, memory: Tensors) -> None:
-        """They are in the client's memory: the model has them on return."""
+        """The round's weights are in the client's memory; puts them into the model."""
         self._memory = memory
         lay_over(self.parameters, memory)
         self.statistics.lay_over(memory, step)
         self._weights.round_begins()
 
     def slot_ends(self, step: int, gradients: Tensors) -> None:
-        """What it observed goes beside its gradients."""
+        """Checks for other changes, and writes the observed statistics next to the gradients."""
         assert self._memory is not None
         if not self._looked:
             refuse_new(self._model, self._known, self.parameters, step)
@@ -48,7 +49,7 @@ class Values:
         self.statistics.restore()
 
     def take(self, weights: Tensors, step: int) -> None:
-        """The job is done, and these are the last."""
+        """Puts the job's last weights into the model."""
         with torch.no_grad():
             for entry in self.parameters:
                 entry.parameter.copy_(copied(weights[entry.name], entry.parameter))

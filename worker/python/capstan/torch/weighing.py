@@ -1,4 +1,4 @@
-"""How many samples a loss is over, as the loader or the script says it, and what it weighs in its step."""
+"""How many samples a loss covers, from the loader or the script, and its weight in the step."""
 from __future__ import annotations
 
 import logging
@@ -17,7 +17,7 @@ _log = logging.getLogger("capstan")
 
 
 class Weighing:
-    """Of the job's global batches: `plan` cuts them where a loader is prepared, else the script does."""
+    """Weighs losses. `plan` cuts global batches if a loader is prepared; otherwise the script does."""
 
     def __init__(self, job: dict[str, Any], plan: Plan | None) -> None:
         self._global_batch, self._slots = int(job["global_batch"]), int(job["slots"])
@@ -26,7 +26,7 @@ class Weighing:
 
     @property
     def share(self) -> int:
-        """Samples of a slot, where a global batch is full."""
+        """The most samples of a slot in a full global batch."""
         return -(-self._global_batch // self._slots)
 
     def look_at_loader(self, batch_size: int) -> None:
@@ -34,14 +34,14 @@ class Weighing:
             _log.warning("%s", messages.cut_batches(batch_size, self.share, self._global_batch, self._slots))
 
     def look_at_slot(self, slot: Slot, samples: int) -> None:
-        """Without a plan the script says how many there are."""
+        """Without a plan, compares the script's number of samples with the slot's share, and warns once."""
         begin, end = (self._global_batch * part // self._slots for part in (slot.index, slot.index + 1))
         if self._plan is None and samples != end - begin and not self._has_warned:
             self._has_warned = True
             _log.warning("%s", messages.other_samples(slot.index, samples, self._global_batch, self._slots, end - begin))
 
     def samples(self, step: int, piece: Piece | None, said: int | None, tally: Tally) -> Samples:
-        """Of the next backward(). `piece`: that the prepared loader has handed out."""
+        """The numbers of samples for the next backward(). `piece`: the prepared loader's current piece."""
         if self._plan is not None:
             if piece is None:
                 raise Invalid(messages.TWO_OF_A_BATCH)
