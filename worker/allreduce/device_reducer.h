@@ -94,7 +94,7 @@ class DeviceReducer {
   DeviceMembers of_;
   DeviceSum* sum_ = nullptr;  // owned by the model
   std::unique_ptr<collective::DeviceGroup> group_;
-  std::vector<OnTheWay> on_the_way_;  // by bucket
+  std::vector<OnTheWay> on_the_way_;  // buckets in flight, by index
   std::string said_;
   collective::DeviceGroup::Ticket last_ticket_ = 0;
   DeviceTries tries_;

@@ -101,7 +101,7 @@ class ReplicaClient : public client::SessionClient {
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<Replica> replica_;
   std::vector<Bucket> buckets_;         // in the order in which they are reduced
-  std::vector<std::size_t> bucket_of_;  // by block
+  std::vector<std::size_t> bucket_of_;  // bucket of each block
   // Flat gradients: the sum over the round's slots so far; the current slot's, if not the first.
   std::vector<float> sum_, slot_;
 

@@ -46,7 +46,7 @@ class Group {
 
   // `data` becomes the sum of all members' data, with one set of bits on all.
   virtual Status AllReduce(std::span<float> data, Deadline deadline) = 0;
-  // This rank's part of `data` becomes the sum; what the rest holds then is nobody's business.
+  // This rank's part of `data` becomes the sum; the rest is undefined afterwards.
   virtual Status ReduceScatter(std::span<float> data, Deadline deadline) = 0;
   // Each rank's part of `data` comes to all.
   virtual Status AllGather(std::span<float> data, Deadline deadline) = 0;

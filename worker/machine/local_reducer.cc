@@ -97,7 +97,7 @@ class LocalReducer : public client::LocalReduce {
   Encoding encoding_ = Encoding::kFp32;
   SendCommand send_;
   std::vector<Bucket> buckets_;         // in the order in which they are sent
-  std::vector<std::size_t> bucket_of_;  // by block
+  std::vector<std::size_t> bucket_of_;  // bucket of each block
 
   // Used by the application's thread.
   std::shared_ptr<Job> job_;  // the current round; null: its blocks are not needed

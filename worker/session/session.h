@@ -128,7 +128,7 @@ class Session {
     std::uint64_t round = 0;
   };
   struct BarrierWaits {
-    std::string missing;  // for people
+    std::string missing;  // text that names the missing workers
   };
   struct BarrierPassed {};
   struct GroupKnown {  // allreduce: all members have offered addresses

@@ -1,9 +1,9 @@
 // capstan::Client: takes part in a job as a worker: it learns what to compute, gets the weights for it and returns
 // gradients.
 //
-// Kind:   owned by the one thread that calls it; it runs one thread of its own for the network. Several clients
-//         may live in one process: there is no global state. A child of fork() cannot use its parent's client: every
-//         call returns kInvalid there, and the destructor does nothing.
+// Kind:   owned by the one thread that calls it; it runs its own thread for the network. Several clients may live in
+//         one process: there is no global state. A child of fork() cannot use its parent's client: every call returns
+//         kInvalid there, and the destructor does nothing.
 // Limits: up to 65536 tensors of fp32.
 // Fails:  every call ends by its deadline with kTimeout. Every few seconds on_notice reports which peers the client
 //         waits for, and for how long; it prints to stderr unless it is set. kInvalid: wrong arguments or a wrong order
