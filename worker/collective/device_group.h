@@ -70,7 +70,7 @@ class DeviceGroup {
   // Work enqueued on `stream` from now on runs after that call. Before the host waits for that work, it must Wait for
   // the call, because only Wait reports whether the call succeeded.
   virtual Status OrderAfter(Ticket ticket, CUstream_st* stream) = 0;
-  // Waits until that call is done. At its deadline the group is over, so the wait ends.
+  // Waits until that call is done or the group is over, which it is at the call's deadline.
   virtual Status Wait(Ticket ticket) = 0;
   // Waits no longer than `until`. kBusy: the call continues.
   virtual Status Wait(Ticket ticket, Deadline until) = 0;

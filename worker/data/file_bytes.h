@@ -3,7 +3,7 @@
 // Kind:   pure functions over the file system.
 // Limits: kFileBytesMax bytes in memory for one file.
 // Fails:  kInvalid: missing, unreadable or outside the data folder; kCorrupt: a damaged or truncated gzip file.
-// Why:    only file_bytes.cc uses zlib.
+// Why:    zlib is used in one file only.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ class OwedBlocks {
   static constexpr std::size_t kWindow = 4;
 
   void Add(ShardIndex shard, BlockIndex block) { owed_[shard].blocks.insert(block); }
-  void Clear() { owed_.clear(); }  // the caller drops the lines (LinePace) as well
+  // Tells no line: call Lost before, or drop the lines as well.
+  void Clear() { owed_.clear(); }
 
   bool empty() const { return owed_.empty(); }
   bool owes(ShardIndex shard) const { return owed_.contains(shard); }
