@@ -57,7 +57,7 @@ class ReaderCore {
   struct Reading {
     Step step;  // without global steps: a step that every slot had reached before
     Generation generation;
-    bool done = false;  // the job's last
+    bool done = false;  // this is the job's last version
     std::uint64_t updates = 0;
   };
 

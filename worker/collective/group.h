@@ -44,14 +44,14 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // `data` becomes the sum of all members' data, with one set of bits on all.
+  // `data` becomes the sum of all members' data, with the same bits on all members.
   virtual Status AllReduce(std::span<float> data, Deadline deadline) = 0;
   // This rank's part of `data` becomes the sum; the rest is undefined afterwards.
   virtual Status ReduceScatter(std::span<float> data, Deadline deadline) = 0;
-  // Each rank's part of `data` comes to all.
+  // All members receive each rank's part of `data`.
   virtual Status AllGather(std::span<float> data, Deadline deadline) = 0;
   virtual Status Broadcast(std::span<float> data, int root, Deadline deadline) = 0;
-  // `data` of the root becomes the sum; that of the others stays.
+  // The root's `data` becomes the sum; the other members' data does not change.
   virtual Status Reduce(std::span<float> data, int root, Deadline deadline) = 0;
   // The root's `all` receives every member's `mine`, in rank order; `all` is ignored on other members.
   virtual Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) = 0;

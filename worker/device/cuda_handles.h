@@ -1,6 +1,6 @@
 // CudaStream, CudaEvent, PinnedMemory, PinnedRange: CUDA resources, released by their destructors.
 //
-// Kind:   owned by one thread. A stream's destructor waits for what is enqueued on it.
+// Kind:   owned by one thread. A stream's destructor waits for the work enqueued on it.
 // Fails:  made on a CudaContext, which keeps the first failure. After a failure they are null and must not be used.
 #pragma once
 

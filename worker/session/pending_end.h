@@ -1,6 +1,6 @@
 // PendingEnd: the end of a slot that a shard has not acknowledged yet.
 //
-// Kind:   a value; part of the Session, for its sources only.
+// Kind:   a value; part of Session, and used only by its sources.
 #pragma once
 
 #include "common/wire/messages/end_slot.h"

@@ -16,7 +16,7 @@
 // Use:
 //   std::unique_ptr<capstan::Client> client = capstan::Client::Connect(options).value();  // coordinator, own name
 //   client->Declare(description);                              // tensors, in the order of the forward pass
-//   while (auto work = client->NextWork(deadline).value()) {   // nothing: the job is done
+//   while (auto work = client->NextWork(deadline).value()) {   // nullopt: the job is done
 //     for (std::uint32_t slot : work->slots) {                 // kStale: leave this loop, ask for work again
 //       float* gradient = client->BeginSlot(slot, samples).value();
 //       ... forward: WaitWeights(t, t, deadline) before reading the weights of tensor t
