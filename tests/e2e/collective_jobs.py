@@ -7,14 +7,14 @@ import harness
 import recovery
 
 REDUCED = "capstan_worker_reduced_bytes_total"
-SENT = "capstan_worker_group_transmit_bytes_total"  # none where a group has one member
+SENT = "capstan_worker_group_transmit_bytes_total"  # 0 in a group of one member
 
 
 class CollectiveJob:
     """A second base class next to harness.JobTest."""
 
     def page_of(self, address):
-        """What a process has counted, by name with labels; empty where nobody answers."""
+        """A process's counters, by name with labels; empty if it does not answer."""
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as page:
                 lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
@@ -25,12 +25,12 @@ class CollectiveJob:
         return self.page_of(self.endpoints(run)["metrics"][process])
 
     def seen(self, process, counter, run="run"):
-        """Where the process answers now, and what it has counted: one that has taken its place answers elsewhere."""
+        """The process's present address and counters: a restarted process answers elsewhere."""
         address = self.endpoints(run)["metrics"].get(process)
         return address, self.page_of(address).get(counter, 0)
 
     def wait_until_counting(self, launch, names, counter, run="run", since=None):
-        """Until each of these processes has added to the counter what was not `seen` before, or by now."""
+        """Waits until each of these processes has raised the counter above `seen`, or above its present value."""
         since = since or {name: self.seen(name, counter, run) for name in names}
 
         def adds(name):
@@ -42,14 +42,14 @@ class CollectiveJob:
             raise AssertionError(f"it ended early:\n{launch.output}")
 
     def disturb(self, launch, names, number, run="run"):
-        """Processes that live get a signal. Their ids."""
+        """Sends a signal to the living processes. Returns their ids."""
         pids = [recovery.pid_of(self.path(run), name) for name in names]
         for name, pid in zip(names, pids):
             self.assertTrue(recovery.kill_if_alive(pid, number), f"{name} had ended before:\n{launch.output}")
         return pids
 
     def wait_for_line_after(self, launch, count, *texts):
-        """The last line after the first `count` that has one of these texts, once there is one."""
+        """Waits for a line after the first `count` that has one of these texts; returns the last such line."""
         found = lambda: [line for line in launch.lines[count:] if any(text in line for text in texts)]
         recovery.poll(lambda: launch.closed or found(), f"a line with one of {texts}")
         if not found():

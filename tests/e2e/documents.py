@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 import harness
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-STEPS = 60  # jobs of blocks are cut to so many
-MORE_STEPS = 120  # and where a block itself sets job.steps, to so many
-# A whole job has these.
+STEPS = 60  # jobs of blocks are shortened to this
+MORE_STEPS = 120  # or to this, if a block itself sets job.steps
+# Keys of a whole job.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
 CAPSTAN = """\
 #!/bin/sh
@@ -46,7 +46,7 @@ exec {program} "$@"
 
 
 class Broken(AssertionError):
-    """A block that does not do what its document says."""
+    """A block that does not do what its document claims."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Reader:
         return self.path(name)
 
     def run(self, block):
-        """Raises Broken where the block does not do what it should."""
+        """Raises Broken if the block fails."""
         if "not run" in block.marks:
             return
         run = getattr(self, f"run_{block.kind}", None) if block.kind else None
@@ -183,7 +183,7 @@ class Reader:
 
 
 def documents():
-    """Path from the root -> text, of all that users read."""
+    """Path from the root -> text, for all documents of users."""
     folder = os.path.join(ROOT, "docs")
     names = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(folder) if name.endswith(".md"))]
     found = {}

@@ -17,7 +17,7 @@ import torch
 
 seen = collections.Counter()
 _copy, _empty = torch.Tensor.copy_, torch.empty
-_gradient = collections.deque(maxlen=1)  # whose copy was the last to start, as a weak reference
+_gradient = collections.deque(maxlen=1)  # the gradient whose copy started last, as a weak reference
 
 
 class Stream:

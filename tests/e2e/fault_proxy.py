@@ -23,7 +23,7 @@ import threading
 CHUNK = 64 << 10
 HANDSHAKE = 128  # bytes of ZMTP's handshake, or a few more, in each direction
 KINDS = ("latency", "bandwidth", "stall", "blackhole", "reset", "corrupt", "truncate", "handshake")
-FORTH, BACK = "forth", "back"  # from who connects to the target; from the target
+FORTH, BACK = "forth", "back"  # towards the target; from the target
 
 
 class Fault:
@@ -97,11 +97,11 @@ class FaultProxy:
         self.connections.add(Connection(self, (reader, writer), server))
 
     def set_fault(self, fault):
-        """None: what passes, passes. On the loop's thread."""
+        """Sets a fault; None: everything passes. Called on the loop's thread."""
         ended, self.fault = self.fault, fault
         self.changed.set()
         self.changed = asyncio.Event()
-        if ended is not None and ended.kind == "blackhole":  # bytes are missing: the stream cannot go on
+        if ended is not None and ended.kind == "blackhole":  # bytes are missing, so the stream cannot continue
             self._close_all(abruptly=True)
         if fault is not None and fault.kind in ("reset", "handshake"):
             self.counts["reset"] += len(self.connections)
@@ -112,7 +112,7 @@ class FaultProxy:
             connection.close(abruptly)
 
     async def pass_on(self, connection, chunk, direction):
-        """The chunk as it goes on; None when the connection ends here."""
+        """The chunk to pass on; None if the connection ends here."""
         self.chunks += 1
         while (fault := self.fault) is not None and direction in fault.directions:
             if fault.kind == "stall":
@@ -142,7 +142,7 @@ class FaultProxy:
         return chunk
 
     def _flip(self, kind, chunk, begin, end):
-        """With another bit in one of the bytes from `begin` to `end`, if there are any."""
+        """Flips one bit in one of the bytes from `begin` to `end`, if there are any."""
         if begin >= end:
             return chunk
         self.counts[kind] += 1
@@ -152,7 +152,7 @@ class FaultProxy:
 
 
 class ProxyThread:
-    """Proxies on one loop of their own thread."""
+    """Proxies on one loop, in one thread."""
 
     def __init__(self, proxies):
         self.proxies = proxies

@@ -24,7 +24,7 @@ MESSAGE_BYTES = 1 << 20
 
 
 class Child:
-    """A script's process. Its id stays its own, also after its end, until the test has closed its end of `report`."""
+    """A script's process. Its id is not reused after its end until the test has closed its end of `report`."""
 
     def __init__(self, pid, report):
         self.pid, self.report = pid, report
@@ -36,12 +36,12 @@ class Child:
             self.report.send(str(number).encode())
 
     def tell_exit(self):
-        """Its exit code, or minus the signal that killed it, as subprocess has them."""
+        """The exit code, or minus the signal that killed it, as in subprocess."""
         result = os.waitid(os.P_PIDFD, self.ends, os.WEXITED | os.WNOWAIT)
         self.tell(result.si_status if result.si_code == os.CLD_EXITED else -result.si_status)
 
     def finish(self):
-        os.kill(self.pid, signal.SIGKILL)  # it may have ended, but nobody has reaped it
+        os.kill(self.pid, signal.SIGKILL)  # it may have ended, but is not reaped yet
         os.waitpid(self.pid, 0)
         self.close()
 
@@ -55,10 +55,10 @@ class Server:
         self.connection = connection
         self.poll = select.poll()
         self.poll.register(connection, select.POLLIN)
-        self.children = {}  # by the descriptors that tell of them
+        self.children = {}  # by the descriptors that report their end
 
     def serve(self):
-        """Until the test has closed the connection; in each child, a function that goes on as the script."""
+        """Serves until the test closes the connection; in each child, returns a function that continues as the script."""
         while True:
             descriptor, _ = self.poll.poll()[0]  # the others will still be ready, or have been closed
             if descriptor != self.connection.fileno():
@@ -112,7 +112,7 @@ BUILT_IN_PATH = sys.path[1 + len(packages()):]
 
 
 def become(request, output):
-    """Goes on as a process that was started with this request."""
+    """Continues as a process that was started with this request."""
     os.setsid()
     for standard in (1, 2):
         os.dup2(output, standard)
@@ -121,12 +121,12 @@ def become(request, output):
     os.environ.clear()
     os.environ.update(request["environment"])
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # Python's own generator does this after a fork by itself
+        sys.modules["numpy"].random.seed()  # Python's own generator reseeds itself after a fork
     run(request["arguments"])
 
 
 def run(arguments):
-    """As `python3 ARGUMENTS...`: a script or -c, in a fresh __main__."""
+    """Runs like `python3 ARGUMENTS...`: a script or -c, in a fresh __main__."""
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if arguments[0] == "-c":
         source, name, folder = arguments[1], "<string>", ""
@@ -143,7 +143,7 @@ def run(arguments):
 
 
 def end(module):
-    """As the interpreter ends, except that imported modules stay: to free PyTorch's objects one by one takes 0.2 s."""
+    """Ends like the interpreter, but keeps imported modules: freeing PyTorch's objects one by one takes 0.2 s."""
     threading._shutdown()
     atexit._run_exitfuncs()
     vars(module).clear()

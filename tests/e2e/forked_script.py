@@ -32,7 +32,7 @@ class ForkServer:
 
 
 class Child:
-    """What harness.Process uses of subprocess.Popen."""
+    """The part of subprocess.Popen that harness.Process uses."""
 
     def __init__(self, connection, arguments, folder, environment):
         self.arguments = arguments
@@ -72,12 +72,12 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
 
     def release(self):
-        """Until then the process's id is given to no other."""
+        """Until this call the process's id is not reused."""
         self.report.close()
 
 
 class ForkedScript(harness.Process):
-    """As harness.Process, with a script that the fork server has started."""
+    """Like harness.Process, for a script started by the fork server."""
 
     def __init__(self, server, *arguments, cwd, environment):
         self.name = os.path.basename(arguments[0])

@@ -5,7 +5,7 @@ another language takes a shared lock of the file before it begins the step.
 """
 import fcntl
 
-# Of the gates that a worker waits at: STEP:FILE, separated by spaces.
+# The gates at which a worker waits: STEP:FILE, separated by spaces.
 VARIABLE = "CAPSTAN_TEST_GATES"
 
 
@@ -23,6 +23,6 @@ class Gate:
 
 
 def wait_at(path):
-    """In a worker."""
+    """Called in a worker."""
     with open(path, encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_SH)

@@ -16,21 +16,21 @@ import unittest
 
 import still_there
 
-# By slow machines and by slow binaries: the presets of sanitizers set the second.
+# Factors for slow machines and slow binaries; the sanitizers' presets set the second.
 PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1")) * int(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
 
 
 def patient(seconds):
-    """A limit in seconds; more where the machine or the binaries are slow."""
+    """A limit in seconds, longer if the machine or the binaries are slow."""
     return seconds * PATIENCE
 
 
-OUT_OF_TIME = "(limit of the test)"  # in each failure for which a deadline of a test is the reason; tests/suite looks for it
+OUT_OF_TIME = "(limit of the test)"  # in each failure caused by a test's deadline; tests/suite looks for it
 DEADLINE = patient(120)  # seconds for anything that should take a few
-# Before a command: nohup and a shell's jobs in the background leave signals ignored, which the command would inherit.
+# Put before a command: nohup and background jobs of a shell leave signals ignored, which the command would inherit.
 OBEDIENT = "/usr/bin/env", "--default-signal=HUP,INT"
-ENDLESS = 10**9  # steps of a job that goes on until its test ends it
-# This test process has a loopback address of its own: another test cannot take a port there.
+ENDLESS = 10**9  # steps of a job that runs until its test ends it
+# Each test process has its own loopback address, so another test cannot take a port there.
 HOST = "127.{}.{}.{}".format(64 + (os.getpid() >> 16) % 64, (os.getpid() >> 8) % 256, os.getpid() % 256)
 BIN = None
 
@@ -85,7 +85,7 @@ def free_port(host="127.0.0.1"):
 
 
 def free_address():
-    """HOST:PORT where nobody listens, nor will before the process that is given it: each call gives another one."""
+    """A free HOST:PORT that stays free for the process that gets it: each call returns another one."""
     while True:
         address = f"{HOST}:{free_port(HOST)}"
         if address not in _addresses:
@@ -97,7 +97,7 @@ _addresses = set()
 
 
 def poll(condition, what, seconds=DEADLINE):
-    """What `condition` returns once it is true."""
+    """Waits until `condition()` is true; returns its result."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -149,7 +149,7 @@ class Process:
         return "\n".join(self.lines)
 
     def wait_for_line(self, text, timeout=DEADLINE, since=0):
-        """The first line that contains `text`, of those from number `since` on."""
+        """The first line from number `since` on that contains `text`."""
         found = lambda: next((line for line in self.lines[since:] if text in line), None)
         with self.arrived:
             if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout):
@@ -159,7 +159,7 @@ class Process:
             return found()
 
     def wait(self, timeout=DEADLINE):
-        """Its exit code, with all of its output read."""
+        """The exit code, after all output has been read."""
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -171,12 +171,12 @@ class Process:
 
 
 class Pid(int):
-    """A process id out of a file. The kernel gives ids out again: `started` tells the process from a later one."""
+    """A process id from a file. The kernel reuses ids: `started` tells the process from a later one."""
     started = None  # in ticks since boot; None: it had ended before the file was read
 
 
 def stat_of(pid):
-    """The state of a process and when it started, in ticks since boot; None where there is no such process."""
+    """The state of a process and its start, in ticks since boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid:d}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rsplit(")", 1)[1].split()
@@ -190,14 +190,14 @@ def read_pid(path):
         pid, written = Pid(file.read()), os.fstat(file.fileno()).st_mtime
     stat = stat_of(pid)
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    # A process writes its file after its start; ids come round in no second.
+    # A process writes its file after its start; ids are not reused within a second.
     if stat is not None and booted + stat[1] / os.sysconf("SC_CLK_TCK") <= written + 1:
         pid.started = stat[1]
     return pid
 
 
 def ended(pid):
-    """Whether the process has ended, although its parent may not have looked at it yet."""
+    """Whether the process has ended, even if its parent has not reaped it yet."""
     stat = stat_of(pid)
     return stat is None or stat[0] in "ZX" or (isinstance(pid, Pid) and pid.started != stat[1])
 
@@ -239,7 +239,7 @@ class JobTest(unittest.TestCase):
             return json.load(file)
 
     def weights(self, run="run"):
-        """Names in order and the bytes of final.safetensors, read by its rules."""
+        """Names in order and bytes of final.safetensors, read by the format's rules."""
         with open(self.path(run, "final.safetensors"), "rb") as file:
             content = file.read()
         (length,) = struct.unpack("<Q", content[:8])

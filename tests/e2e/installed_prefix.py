@@ -14,27 +14,27 @@ import re
 import shutil
 import subprocess
 
-INSTALLED = re.compile(r"file\(INSTALL [^)]*?FILES([^)]*)\)")  # in what cmake --install runs
+INSTALLED = re.compile(r"file\(INSTALL [^)]*?FILES([^)]*)\)")  # in the scripts that cmake --install runs
 
 
 @functools.cache
 def prefix(binaries):
-    """Where `cmake --install` has put what is built with these binaries."""
+    """The prefix into which `cmake --install` has installed this build."""
     return up_to_date(os.path.dirname(binaries))
 
 
 def up_to_date(build):
-    """The prefix of this build, installed again where it is older than what is installed."""
+    """The prefix of this build, installed again if a built file is newer."""
     folder = os.path.join(build, "prefix")
     with open(folder + ".lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in parallel
         if written_at(installed_at(folder)) <= newest_source(build):
             install(build, folder)
     return folder
 
 
 def install(build, folder):
-    """Into an empty folder: what is no longer installed is not there."""
+    """Installs into an empty folder, so files that are no longer installed are not there."""
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run(["cmake", "--install", build, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
     with open(installed_at(folder), "w", encoding="ascii"):
@@ -53,7 +53,7 @@ def written_at(path):
 
 
 def newest_source(build):
-    """When the last of the files was written that the install scripts name, or of these scripts."""
+    """When the newest of the install scripts, and of the files they name, was written."""
     newest = 0
     for script in scripts_of(build):
         with open(script, encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def newest_source(build):
 
 
 def scripts_of(build):
-    """cmake_install.cmake of the build, and those that it includes."""
+    """The build's cmake_install.cmake, and the scripts that it includes."""
     found = [os.path.join(build, "cmake_install.cmake")]
     for script in found:
         with open(script, encoding="utf-8") as file:

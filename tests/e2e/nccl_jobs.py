@@ -11,8 +11,8 @@ from collective_jobs import CollectiveJob
 STAND_IN = os.environ.get("CAPSTAN_NCCL_STAND_IN", "")
 WHERE = "CAPSTAN_EMULATED_NCCL"
 FAULT = "CAPSTAN_NCCL_FAULT"
-LEASE = harness.patient(3)  # of jobs whose devices fail: so long they are waited for
-LONG_LEASE = harness.patient(20)  # of jobs that nobody disturbs: then a busy machine does not either
+LEASE = harness.patient(3)  # of jobs whose devices fail: the wait for them
+LONG_LEASE = harness.patient(20)  # of undisturbed jobs, which a busy machine must not disturb either
 
 PLACES = f"""
 [cluster]
@@ -89,20 +89,20 @@ class NcclJobTest(CollectiveJob, recovery.SameBitsTest):
         return self.launch(self.write(f"{run}.toml", text or self.JOB), *recovery.options(settings), run=run)
 
     def assert_ends_with_bits_of(self, launch, *settings, run="run"):
-        """The job ends by itself with the weights of an undisturbed one with these settings."""
+        """Checks that the job ends by itself with the weights of an undisturbed one with these settings."""
         self.assertEqual(launch.wait(), 0, launch.output)
         self.assertEqual(recovery.digest_of(self.path(run)), recovery.undisturbed(self.JOB, settings), launch.output)
         self.assert_nothing_runs(run)
 
     def assert_stops_with_bits_of(self, launch, *settings, text=None, run="run"):
-        """The same of a job that has no end."""
+        """The same for an endless job."""
         steps = recovery.stop(launch)
         calm = recovery.undisturbed(text or self.JOB, [*settings, f"job.steps={steps}"])
         self.assertEqual(recovery.digest_of_version(self.path(run), steps), calm, f"after {steps} steps:\n{launch.output}")
         self.assert_nothing_runs(run)
 
     def with_a_worker_without_nccl(self):
-        """A folder of programs of which worker-1 has no NCCL."""
+        """A folder of programs in which worker-1 has no NCCL."""
         folder = self.path("programs")
         os.makedirs(folder, exist_ok=True)
         for name in ("capstan", "capstan-server"):

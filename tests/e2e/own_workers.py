@@ -19,7 +19,7 @@ ENDLESS = 10**6  # steps of a job that its test ends
 
 
 def environment(**settings):
-    """Of a script that finds the installed package."""
+    """The environment of a script that finds the installed package."""
     packages = os.path.join(installed_prefix.prefix(harness.BIN), "lib", "python3", "dist-packages")
     return {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1", **settings}
 
@@ -32,14 +32,14 @@ def fork_server(modules):
 class OwnWorkersTest(harness.JobTest):
     STEPS = 150
     EXAMPLE = ""  # folder of the job file
-    IMPORTED = ("numpy", "capstan")  # what its scripts import, and are spared
+    IMPORTED = ("numpy", "capstan")  # modules of its scripts, already imported by the server
 
     def setUp(self):
         super().setUp()
         self.gates = []
 
     def python(self, *arguments, **settings):
-        """A Python script, or -c, that waits at the gates there are now; `settings` are of its environment."""
+        """A Python script, or -c, that waits at the present gates; `settings` go into its environment."""
         if self.gates:
             settings[gate.VARIABLE] = " ".join(one.text for one in self.gates)
             arguments = (os.path.join(HERE, "paced_script.py"), *arguments)
@@ -47,13 +47,13 @@ class OwnWorkersTest(harness.JobTest):
                                           environment=environment(**settings))
 
     def new_python(self, *arguments, **settings):
-        """As people start a script: a Python that has imported nothing yet."""
+        """Starts a script as a user would: in a Python that has imported nothing yet."""
         words = [f"{name}={value}" for name, value in environment(**settings).items()]
         return harness.Process("/usr/bin/env", *words, sys.executable, "-B", *arguments, cwd=self.folder)
 
     @contextlib.contextmanager
     def gate(self, step):
-        """Scripts that are started within do not begin this step, nor a later one, before the gate is open."""
+        """Scripts started within this block do not begin this step or a later one before the gate is open."""
         one = gate.Gate(self.path(f"gate-{len(self.gates)}"), step)
         self.gates.append(one)
         try:
@@ -76,7 +76,7 @@ class OwnWorkersTest(harness.JobTest):
         return known[key]
 
     def job(self, run, workers, *more):
-        """The launch of a job that waits for `workers` of them, with more settings."""
+        """Launches a job that waits for `workers` workers, with more settings."""
         settings = [f"cluster.workers={workers}", "cluster.servers=2", f"job.steps={self.STEPS}", f"limits.lease={harness.patient(2)}",
                     f"limits.join={harness.DEADLINE}", *more]
         return self.launch(os.path.join(EXAMPLES, self.EXAMPLE, "job.toml"),
@@ -107,7 +107,7 @@ class OwnWorkersTest(harness.JobTest):
         recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")
 
     def kill_in_mid_run(self, pid, run):
-        """Of a job that cannot end meanwhile: a gate before its last steps is shut."""
+        """For a job that cannot end meanwhile, because a gate before its last steps is shut."""
         self.wait_for_steps(run, KILL_AFTER)
         os.kill(pid, signal.SIGKILL)
         self.assertLess(recovery.count_records(self.path(run)), self.STEPS, "an invalid run: it was over")

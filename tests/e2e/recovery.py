@@ -20,7 +20,7 @@ import time
 
 import harness
 
-# What these jobs have in common; their own rates may follow.
+# Common to these jobs; their own rates may follow.
 LEARNING = f"""\
 [cluster]
 coordinator = "{harness.HOST}:0"
@@ -42,7 +42,7 @@ kind = "adamw"
 lr = 0.002
 """
 
-# Two tensors are blocks of their own, so that both shards own some; the batch is not divided by the slots; the clip norm
+# Two tensors are separate blocks, so that both shards own some; the slots do not divide the batch; the clip norm
 # is exceeded in some steps and not in others, so that shards exchange norms (checked on undisturbed runs).
 CLIP_NORM = 0.08
 JOB = """\
@@ -77,7 +77,7 @@ stall = {stall}
 """
 
 
-# Rounds of what a test does at random or again; once is enough for a change, a night has time for many.
+# Rounds of random or repeated parts of a test; one is enough for a change, a nightly run has time for many.
 CHAOS_RUNS = int(os.environ.get("CAPSTAN_CHAOS_RUNS", "1"))
 
 
@@ -96,15 +96,15 @@ def chaos_seed():
 poll = harness.poll
 
 STALL = harness.patient(180)  # longer than tests wait for anything
-# What a job needs that loses processes.
+# Settings for a job that loses processes.
 KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(3)}", f"limits.stall={STALL}"]
 ONE_OF_EACH = ["cluster.workers=1", "cluster.servers=1"]
 
 
 class RecoveryTest(harness.JobTest):
     EVERY, JOIN, LEASE = 25, harness.patient(60), harness.patient(3)
-    STEPS = harness.ENDLESS  # of a job whose number of steps a test does not give
-    UNDISTURBED = ONE_OF_EACH  # how the job runs that the others are compared with; by that its bits do not change
+    STEPS = harness.ENDLESS  # of a job for which a test sets no number of steps
+    UNDISTURBED = ONE_OF_EACH  # processes of the undisturbed job; its bits do not depend on them
 
     @classmethod
     def text(cls, steps):
@@ -116,7 +116,7 @@ class RecoveryTest(harness.JobTest):
 
     @classmethod
     def golden(cls, steps):
-        """The sha256 of the weights after so many steps that nobody disturbed; each number is computed once."""
+        """The sha256 of the weights after so many undisturbed steps; each number of steps is computed once."""
         return undisturbed(cls.text(steps), cls.UNDISTURBED, check_that_some_are_clipped)
 
     def resume(self, *arguments, run="run"):
@@ -124,14 +124,14 @@ class RecoveryTest(harness.JobTest):
                                cwd=self.folder)
 
     def assert_same_bits(self, launch, run="run", steps=None):
-        """The job ends by itself, after `steps` or STEPS, with the weights of an undisturbed one."""
+        """Checks that the job ends by itself, after `steps` or STEPS, with the weights of an undisturbed one."""
         steps = steps or self.STEPS
         self.assertEqual(launch.wait(), 0, launch.output)
         self.assertEqual(digest_of(self.path(run)), self.golden(steps), f"other weights than undisturbed:\n{launch.output}")
         self.assert_whole_history(run, steps)
 
     def assert_stops_with_same_bits(self, launch, run="run"):
-        """Stops the job; its last snapshot has the weights of an undisturbed job. The number of its steps."""
+        """Stops the job; its last snapshot must have an undisturbed job's weights. Returns its number of steps."""
         poll(lambda: launch.closed or has_caught_up(self.path(run)), "the steps that were taken back")
         poll(lambda: launch.closed or are_some_clipped(records(self.path(run))), "steps that are clipped, and others")
         steps = stop(launch)
@@ -141,7 +141,7 @@ class RecoveryTest(harness.JobTest):
         return steps
 
     def assert_whole_history(self, run="run", steps=None):
-        """Every step is there, and the last record of each is of the highest generation seen for it."""
+        """Checks that every step is there, and that its last record has the highest generation seen for it."""
         last, highest = {}, {}
         for record in records(self.path(run)):
             step = record["step"]
@@ -170,7 +170,7 @@ class RecoveryTest(harness.JobTest):
 
 
 class SameBitsTest(harness.JobTest):
-    """Jobs that are to end with the same weights."""
+    """Jobs that must end with the same weights."""
 
     def run_job(self, text, name, *settings):
         """The sha256 of the final weights."""
@@ -188,7 +188,7 @@ class SameBitsTest(harness.JobTest):
         return digests.popitem()[1]
 
     def run_killed(self, text, name, *settings, kills=()):
-        """The steps and the sha256 of a job that was stopped after these processes got SIGKILL, one after the other."""
+        """Sends SIGKILL to these processes one after the other, then stops the job; returns its steps and sha256."""
         endless = [*settings, f"job.steps={harness.ENDLESS}"]
         with self.launch(self.write(f"{name}.toml", text), *options(endless), run=name) as launch:
             for victim in kills:
@@ -220,17 +220,17 @@ def wait_for_steps(launch, run, count):
 
 
 def has_caught_up(run):
-    """Whether no step is missing that was done once and taken back."""
+    """Whether every step that was done once and taken back is there again."""
     steps = [record["step"] for record in records(run)]
     return bool(steps) and steps[-1] == max(steps)
 
 
 def stop(launch):
-    """Ctrl-C for a launcher, or a coordinator that was started by hand. The version of the snapshot that it took then."""
+    """Sends Ctrl-C to a launcher or a hand-started coordinator. Returns the version of its last snapshot."""
     if launch.closed:
         raise AssertionError(f"it ended before it was stopped:\n{launch.output}")
     harness.kill(launch.pid, signal.SIGINT)
-    code = launch.wait(harness.DEADLINE + harness.patient(60))  # so long it waits for the snapshot
+    code = launch.wait(harness.DEADLINE + harness.patient(60))  # it may wait so long for the snapshot
     said = re.search(r"stopped at step (\d+); the newest snapshot is of version (\d+),", launch.output)
     if code != 128 + signal.SIGINT or said is None or said[1] != said[2]:
         raise AssertionError(f"it did not stop with a snapshot of its last step, but ended with {code}:\n{launch.output}")
@@ -250,7 +250,7 @@ _undisturbed = {}
 
 
 def undisturbed(job, settings, check=lambda steps: None):
-    """The sha256 of the weights that a job of this text ends with; it runs once. `check` sees the records of its steps."""
+    """The sha256 of the final weights of a job with this text, which runs once. `check` gets the records of its steps."""
     key = (job, tuple(settings))
     if key not in _undisturbed:
         with tempfile.TemporaryDirectory(prefix="capstan-golden-") as folder:
@@ -270,7 +270,7 @@ def undisturbed(job, settings, check=lambda steps: None):
 
 
 def digest_of_version(run, version):
-    """The sha256 of the weights of one snapshot, as `capstan snapshot export` writes them."""
+    """The sha256 of one snapshot's weights, as exported by `capstan snapshot export`."""
     with tempfile.TemporaryDirectory(prefix="capstan-export-") as folder:
         path = os.path.join(folder, "weights.safetensors")
         done = subprocess.run([harness.program("capstan"), "snapshot", "export", "--run-dir", run, "--step", str(version),
@@ -316,7 +316,7 @@ def pid_of(run, name):
 
 
 def wait_until_alive(run, name):
-    """Until the launcher has started a process again that was killed."""
+    """Waits until the launcher has restarted a killed process."""
     poll(lambda: not harness.ended(pid_of(run, name)), f"a start of {name}")
 
 
@@ -327,7 +327,7 @@ def names_in(run):
 
 
 class StepClock:
-    """Notes when each record of metrics.jsonl was first seen, to 5 ms: its own clock, not the run's."""
+    """Notes when each record of metrics.jsonl was first seen, to 5 ms, by the test's clock."""
 
     def __init__(self, run):
         self.path = os.path.join(run, "metrics.jsonl")
@@ -375,7 +375,7 @@ def kill_if_alive(pid, number):
 
 
 def kill_one(run, rng):
-    """Kills a random process of those that run; its name, or none where all are dead."""
+    """Kills a random running process; returns its name, or none if all are dead."""
     names = names_in(run)
     for name in rng.sample(names, len(names)):
         if kill_if_alive(pid_of(run, name), signal.SIGKILL):
@@ -384,7 +384,7 @@ def kill_one(run, rng):
 
 
 def kill_until_done(launch, run, steps):
-    """Kills of random processes of a job that ends by itself; the last one hits it while it ends, or has ended."""
+    """Kills random processes of a job that ends by itself; the last kill comes while it ends, or later."""
     seed = chaos_seed()
     say(f"CAPSTAN_CHAOS_SEED={seed}")
     rng, wanted, kills = random.Random(seed), 0, []

@@ -10,7 +10,7 @@ SECONDS_MAX = 30  # for one look with gdb
 
 
 def descendants(pid):
-    """Ids of the process and of all below it."""
+    """Ids of the process and all its descendants."""
     found = [pid]
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid:d}/task/{pid:d}/children", encoding="ascii") as file:
@@ -20,7 +20,7 @@ def descendants(pid):
 
 
 def describe(pid):
-    """A line for each process, and below it one for each way in which threads of it wait. Stacks where gdb is installed."""
+    """A line for each process, followed by one for each way in which its threads wait; with stacks if gdb is installed."""
     lines = []
     for process in descendants(pid)[:PROCESSES_MAX]:
         with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def describe(pid):
 
 
 def stacks(pid):
-    """How many threads wait in which way: functions, the innermost first."""
+    """The number of threads that wait in each way: functions, the innermost first."""
     ways = collections.Counter()
     gdb = shutil.which("gdb")
     if gdb is None:

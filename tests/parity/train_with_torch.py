@@ -33,7 +33,7 @@ FAULTS = {
     'channels first': 'the linear layers see channel by channel',
 }
 FAULTS_OF = {'gelu': 'gpt', 'mask': 'gpt', 'untied': 'gpt', 'norm': 'gpt', 'average': 'convnet',
-             'channels first': 'convnet'}  # the others show in any model
+             'channels first': 'convnet'}  # other faults show in any model
 FAULTS_OF_TRUST = {'ratio', 'norms'}
 
 
@@ -91,7 +91,7 @@ def mlp_logits(p, job, x, faults, name='layers'):
 
 
 def convnet_logits(p, job, x, faults):
-    """Images and filters lie with their channels last; PyTorch wants them behind the samples."""
+    """Images and filters are stored channels-last; PyTorch wants the channels after the samples."""
     x = x.reshape(-1, *job['data']['image']).permute(0, 3, 1, 2)
     pool = F.avg_pool2d if 'average' in faults else F.max_pool2d
     for i in range(len(job['model']['channels'])):
@@ -135,7 +135,7 @@ def gpt_logits(p, job, tokens, faults):
 
 
 def decays(optimizer, name, parameter):
-    """Matrices decay; biases and the weights of norms do not, nor what the job excepts."""
+    """Matrices decay; biases, the weights of norms, and the job's exceptions do not."""
     return parameter.dim() >= 2 and not any(fnmatch.fnmatch(name, pattern) for pattern in optimizer['no_decay'])
 
 

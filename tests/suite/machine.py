@@ -9,7 +9,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = len(os.sched_getaffinity(0))
-# Seconds that the arithmetic of measure_patience takes on the machine whose limits the tests were written with.
+# Seconds of measure_patience's arithmetic on the machine for which the tests' limits were written.
 USUAL_SECONDS = 0.1
 PATIENCE_MAX = 5
 LIMIT_BY_DEFAULT = 900  # seconds for one test of the default tier
@@ -20,7 +20,7 @@ def build_folder(preset):
 
 
 def seconds_of_arithmetic():
-    """Processor time, which others on this machine do not lengthen much; the load tells of these."""
+    """Processor time, which other processes do not lengthen much; `load` accounts for those."""
     best = math.inf
     for _ in range(5):
         began = time.process_time()
@@ -32,7 +32,7 @@ def seconds_of_arithmetic():
 
 
 def patience_of(seconds, load):
-    """By how much limits of tests are longer than usual: `load` is the number of processes that want to run now."""
+    """The factor for limits of tests; `load` is the number of processes that want to run now."""
     slower = seconds / USUAL_SECONDS * (2 if CORES == 1 else 1) + load / CORES
     return min(PATIENCE_MAX, max(1, math.ceil(slower - 0.5)))
 

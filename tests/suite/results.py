@@ -9,11 +9,11 @@ from machine import CORES, ROOT, build_folder, limit_of_a_test
 
 # Tests of whole jobs wait more than they compute: four fifths of their time on two cores.
 TESTS_AT_ONCE = str(2 * CORES + 1)
-# A recovery test cannot choose the moment at which the machine stands still. At most so many are given a second try.
+# The machine may pause during any recovery test. At most so many tests get a second attempt.
 SECOND_TRIES_MAX = 2
-OUTPUT_MAX = str(1 << 20)  # bytes of a test; ctest leaves out the rest
+OUTPUT_MAX = str(1 << 20)  # bytes per test; ctest drops the rest
 CUT = "The rest of the test output was removed"
-OUT_OF_TIME = "(limit of the test)"  # tests/e2e/harness.py says so, and nobody else
+OUT_OF_TIME = "(limit of the test)"  # printed only by tests/e2e/harness.py
 # Python's unittest: one section for each failure, and a line about all of them.
 SECTION = re.compile("^={70}\n(FAIL|ERROR): ", re.MULTILINE)
 STATUS = re.compile(r"^FAILED \(failures=(\d+)(?:, skipped=\d+)?\)$", re.MULTILINE)
@@ -23,7 +23,7 @@ CRASH = re.compile("broken invariant: |Sanitizer: |runtime error: ")
 
 
 def ran_out_of_time(output):
-    """Whether a deadline of the harness is all that failed in this output of a Python test."""
+    """Whether only a deadline of the harness failed in this output of a Python test."""
     status = STATUS.findall(output)
     kinds, sections = SECTION.findall(output), SECTION.split(output)[2::2]
     return (len(status) == 1 and len(sections) == int(status[0]) and set(kinds) == {"FAIL"} and not CRASH.search(output) and
@@ -68,7 +68,7 @@ class Results:
         self.unsteady = []
 
     def run(self, stages, name, preset, *arguments):
-        """One ctest run. Whether all is well."""
+        """Runs ctest once. Returns whether everything passed."""
         code, tests = self._ctest(stages, name, preset, *arguments)
         bad = [test for test in tests if test.status == "fail"]
         if bad and self._may_try_again(preset, bad) and self._second_try(stages, preset, bad):
@@ -84,7 +84,7 @@ class Results:
         return all("recovery" in labels.get(test.name, []) for test in bad)
 
     def _second_try(self, stages, preset, bad):
-        """One test after the other. What passes takes the place of the failure; what else runs for it is not counted again."""
+        """Runs one test after the other. A pass replaces the failure; other tests that run for it are not counted again."""
         names = [test.name for test in bad]
         code, tests = self._ctest(stages, f"{preset}: second try", preset, "-R", only(names), "-j1")
         passed = {test.name: test for test in tests if test.name in names and test.status == "run"}
@@ -100,7 +100,7 @@ class Results:
         report = os.path.join(build_folder(preset), "junit.xml")
         if os.path.exists(report):
             os.remove(report)
-        # TSan of g++ 12 does not start where the kernel randomises addresses widely.
+        # g++ 12's TSan does not start if the kernel randomises addresses widely.
         plain = ["setarch", "-R"] if preset == "tsan" and subprocess.run(
             ["setarch", "-R", "true"], capture_output=True, check=False).returncode == 0 else []
         code = stages.run(name, [*plain, "ctest", "--preset", preset, "-j", TESTS_AT_ONCE, "--output-on-failure", "--no-tests=error",

@@ -10,7 +10,7 @@ from machine import CORES, ROOT, build_folder
 SECONDS_TO_END = 10  # for a command that is interrupted
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-# The build's own children end with it: the shell passes a signal on to its whole group.
+# The build's children end with it: the shell passes a signal on to its whole group.
 BUILD = """\
 trap 'trap "" TERM; kill 0; exit 143' TERM
 { cmake --preset "$1" && cmake --build --preset "$1" "-j$2" --target "$3"; } &
@@ -25,19 +25,19 @@ class Interrupted(BaseException):
 
 def interrupt(number, _):
     for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(other, signal.SIG_IGN)  # the first one is being obeyed
+        signal.signal(other, signal.SIG_IGN)  # the first signal is being handled
     raise Interrupted(number)
 
 
 def obey_signals():
-    """A signal that whoever started this had ignored stays ignored, as nohup asks of SIGHUP."""
+    """A signal that the parent ignored stays ignored, as nohup wants for SIGHUP."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
 
 
 def run(command):
-    """The exit code. The command has a group of its own, which is interrupted as a whole when this process is."""
+    """Returns the exit code. The command has its own process group, which is interrupted as a whole with this process."""
     child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
     try:
         return child.wait()
@@ -47,7 +47,7 @@ def run(command):
 
 
 def end_group(child, number):
-    """Ends what is left of the child's group: with this signal, or else by force."""
+    """Ends the rest of the child's group: with this signal or, if that fails, by force."""
     if child.poll() is None:
         os.killpg(child.pid, number)
         try:
@@ -77,7 +77,7 @@ def yield_to_others():
 
 
 class Stages:
-    """Runs commands one after the other, and remembers their seconds and how they ended."""
+    """Runs commands one after the other, and records their seconds and results."""
 
     def __init__(self):
         self.began = time.monotonic()
@@ -107,7 +107,7 @@ class Stages:
 
 
 class BackgroundBuild:
-    """A build next to the tests. Its output is printed when it is waited for."""
+    """A build parallel to the tests. Its output is printed when its end is awaited."""
 
     def __init__(self, preset, target):
         self.preset = preset

@@ -4,10 +4,10 @@ import os
 from machine import ROOT, build_folder
 from results import property_of
 
-# These look at the whole tree, or are a glance at everything; they take seconds.
+# These tests read the whole tree, or touch everything briefly; they take seconds.
 ALWAYS = ("tidy", "tidy_test", "tidy_format", "smoke_test")
-PLUGINS = ("lib", "tests/nccl_stand_in")  # programs load them, whatever their command says
-COMPILED = (".cc", ".h", ".cu", ".capnp")  # seen in the program that they were compiled into
+PLUGINS = ("lib", "tests/nccl_stand_in")  # loaded by programs whose command does not name them
+COMPILED = (".cc", ".h", ".cu", ".capnp")  # covered by the program that they were compiled into
 
 
 def files_in(folder):
@@ -23,7 +23,7 @@ class Stamps:
                                             if ".so" in path)
 
     def due(self, tests):
-        """The names of those that are to run, of tests as ctest lists them."""
+        """The names of the tests that are due, out of those that ctest lists."""
         return [test["name"] for test in tests if self._is_due(test)]
 
     def _is_due(self, test):
@@ -40,7 +40,7 @@ class Stamps:
         return max((os.stat(file).st_mtime for file in files), default=0)
 
     def _files_of(self, test):
-        """What the test's command names, what lies next to its sources, and for a script the programs and the harness."""
+        """The files in the test's command and next to its sources; for a script, also the programs and the harness."""
         command = test.get("command", [])
         named = [word for word in command if word.startswith(self.root + os.sep)]
         files = [word for word in named if os.path.isfile(word)]
@@ -53,12 +53,12 @@ class Stamps:
         return files + [file for file in files_in(self._source_folder(test)) if not file.endswith(COMPILED)]
 
     def _source_folder(self, test):
-        """The folder of the CMakeLists.txt that adds the test: the build has a folder of the same place."""
+        """The folder of the CMakeLists.txt that adds the test; the build has a folder at the same place."""
         place = os.path.relpath(property_of(test, "WORKING_DIRECTORY", self.build), self.build)
         return os.path.join(self.root, place) if not place.startswith(".") else os.devnull
 
     def note(self, names, moment):
-        """These have passed; `moment` is when their run began, for an edit in the meantime is not in it."""
+        """Records that these passed; `moment` is the start of their run, because later edits are not covered."""
         for name in names:
             path = os.path.join(self.folder, name)
             with open(path, "w", encoding="ascii"):

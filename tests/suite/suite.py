@@ -16,7 +16,7 @@ from results import Results, labels_of, listing, only
 from stages import BackgroundBuild, Interrupted, Stages, obey_signals
 from stamps import Stamps
 
-# What tests of recovery do at random, or again and again, --all does so many times.
+# --all repeats random and repeated parts of recovery tests so many times.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
 
@@ -56,7 +56,7 @@ class Suite:
             self.test("tsan", "-L", "^tsan$")
 
     def selected(self):
-        """A choice of the caller's, each test in the tree in which it runs by default; no more is built than that needs."""
+        """Tests chosen by the caller, each in its default tree; builds only what they need."""
         if not self.configure("release"):
             return
         tests = listing("release", *self.ctest_arguments)
@@ -95,7 +95,7 @@ class Suite:
         stamps.note((test.name for test in self.results.tests if test.status == "run"), began)
 
     def run(self, arguments):
-        """How it ended: 0, or 128 and the signal that interrupted it."""
+        """The result: 0, or 128 plus the signal that interrupted it."""
         try:
             if arguments.quick:
                 self.quick()
@@ -108,7 +108,7 @@ class Suite:
         except Interrupted as signal:
             self.stages.note("interrupted", time.monotonic(), 128 + signal.number)
             return 128 + signal.number
-        except Exception as error:  # the table is of use even so
+        except Exception as error:  # the table is useful anyway
             traceback.print_exc()
             print(getattr(error, "stderr", None) or "", file=sys.stderr)
             self.stages.note("the suite itself", time.monotonic(), 1)

@@ -18,7 +18,7 @@ import stamps
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("suite.py", "machine.py", "results.py", "stages.py", "stamps.py")
 LATE = "AssertionError: 3 steps did not happen within 120 s (limit of the test)"
-# A fake of ctest: it notes its words, prints the list of tests, or writes the report of its next planned run.
+# A fake ctest: it records its arguments, prints the list of tests, or writes the report of its next planned run.
 CTEST = """\
 #!/usr/bin/python3
 import json, os, signal, sys
@@ -44,7 +44,7 @@ if run != "no report":
             for name, status, output in run) + "</testsuite>")
 sys.exit(8 if run == "no report" or any(status == "fail" for _, status, _ in run) else 0)
 """
-# A build of asan waits until it is ended, where a test asks for that.
+# If a test asks for it, a build of asan waits until it is ended.
 CMAKE = """\
 #!/bin/sh
 echo "$*" >> "$FAKE/cmake.log"
@@ -54,7 +54,7 @@ case "$*" in *"$FAILS"*) exit 1 ;; esac
 
 
 def failed(*errors, kind="FAIL", status=None):
-    """What unittest prints of a file in which these tests failed."""
+    """unittest's output for a file in which these tests failed."""
     text = "".join(f"{'=' * 70}\n{kind}: test_{index} (x)\n{'-' * 70}\nTraceback (most recent call last):\n  in x\n{error}\n\n"
                    for index, error in enumerate(errors))
     return f"{text}{'-' * 70}\nRan 9 tests in 1 s\n\n{status or f'FAILED (failures={len(errors)})'}\n"
@@ -226,7 +226,7 @@ class SuiteTest(unittest.TestCase):
             self.wait_until_nothing_is_left()
 
     def wait_until_nothing_is_left(self):
-        """The kernel may take a moment to end what was killed."""
+        """The kernel may take a moment to end killed processes."""
         deadline = time.monotonic() + 60
         while left := self.left_running():
             self.assertLess(time.monotonic(), deadline, f"left running: {left}")
