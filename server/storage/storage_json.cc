@@ -12,12 +12,12 @@ namespace {
 
 // Bytes as hex digits, because they need not be text.
 std::string HexOf(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
+  constexpr std::string_view kHexDigits = "0123456789abcdef";
   std::string hex;
   hex.reserve(2 * bytes.size());
   for (const char byte : bytes) {
-    hex += kDigits[static_cast<unsigned char>(byte) >> 4];
-    hex += kDigits[static_cast<unsigned char>(byte) & 15];
+    hex += kHexDigits[static_cast<unsigned char>(byte) >> 4];
+    hex += kHexDigits[static_cast<unsigned char>(byte) & 15];
   }
   return hex;
 }
