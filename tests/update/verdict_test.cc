@@ -17,7 +17,7 @@
 namespace capstan::server {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 EditableJobConfig MakeConfig() {
@@ -146,7 +146,7 @@ TEST_CASE("the next step begins with the state that the program gave, also after
   CHECK(step.Judge(MakeConfig()).next.program_state == "after");
   EditableJobConfig skips = MakeConfig();
   skips.job.on_nonfinite = NonFinitePolicy::kSkip;
-  Step4 bad({kNaN, 1.0}, 2);
+  Step4 bad({kNotANumber, 1.0}, 2);
   bad.prepared()[0].report.program_state = "after";
   const Verdict skipped = bad.Judge(skips);
   CHECK(skipped.action == StepAction::kSkip);
@@ -187,9 +187,9 @@ TEST_CASE("the norm is added in catalog order, whatever the number of shards", "
 
 TEST_CASE("a gradient that is not finite stops the job and names the first tensor, and the slots whose loss was not",
           "[server][verdict]") {
-  for (double bad : {kNaN, kInfinity}) {
-    Step4 step({1.0, bad, kNaN}, 2);
-    step.prepared()[1].report.slots[0].loss_sum = kNaN;  // slot 1
+  for (double bad : {kNotANumber, kInfinity}) {
+    Step4 step({1.0, bad, kNotANumber}, 2);
+    step.prepared()[1].report.slots[0].loss_sum = kNotANumber;  // slot 1
     const Verdict verdict = step.Judge(MakeConfig());
     CHECK(verdict.kind == Verdict::Kind::kStop);
     CHECK(verdict.reason.find("\"t1\"") != std::string::npos);

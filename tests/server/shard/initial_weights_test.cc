@@ -44,21 +44,21 @@ TEST_CASE("initial weights depend on the seed and on the tensor's name", "[serve
 }
 
 TEST_CASE("initial weights have the distribution that was asked for", "[server][init]") {
-  constexpr std::size_t kCount = 100000;
+  constexpr std::size_t kElements = 100000;
   const auto mean_and_square = [](const std::vector<float>& values) {
     double sum = 0, squares = 0;
     for (float v : values) {
       sum += static_cast<double>(v);
       squares += static_cast<double>(v) * static_cast<double>(v);
     }
-    return std::pair(sum / kCount, squares / kCount);
+    return std::pair(sum / kElements, squares / kElements);
   };
   const auto [normal_mean, normal_square] =
-      mean_and_square(Make(1, {.name = "n", .shape = {kCount}, .init = {InitKind::kNormal, 0.02F}}, 0, kCount));
+      mean_and_square(Make(1, {.name = "n", .shape = {kElements}, .init = {InitKind::kNormal, 0.02F}}, 0, kElements));
   REQUIRE(std::abs(normal_mean) < 0.02 * 0.015);
   REQUIRE(normal_square == Approx(0.0004).epsilon(0.02));
   const std::vector<float> uniform =
-      Make(1, {.name = "u", .shape = {kCount}, .init = {InitKind::kUniform, 3.0F}}, 0, kCount);
+      Make(1, {.name = "u", .shape = {kElements}, .init = {InitKind::kUniform, 3.0F}}, 0, kElements);
   const auto [uniform_mean, uniform_square] = mean_and_square(uniform);
   REQUIRE(std::abs(uniform_mean) < 0.03);
   REQUIRE(uniform_square == Approx(3.0).epsilon(0.02));
