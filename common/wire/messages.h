@@ -1,7 +1,7 @@
 // Every message of the protocol, as plain structs that the cores exchange, whatever the transport.
 //
 // Kind:   values.
-// Limits: the codec (wire_codec.h) bounds every list and text.
+// Limits: every list and text has one, in message_fields.h and part_fields.h.
 // Why:    a push is identified by (generation, step, node, block), never by its sender. A shard's message carries its
 //         incarnation and a coordinator's message its term, so a message from an earlier life of the sender is
 //         recognised and dropped. docs/design/protocol.md has the rules.

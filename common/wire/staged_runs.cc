@@ -12,13 +12,13 @@ std::vector<StagedRun> RunsOf(const std::vector<StagedNode>& nodes) {
     if (!runs.empty() && runs.back().node == node) {
       StagedRun& run = runs.back();
       const std::uint32_t stride = block - nodes[i - 1].block;
-      if (run.count == 1 || run.stride == stride) {
+      if (run.more == 0 || run.stride == stride) {
         run.stride = stride;
-        ++run.count;
+        ++run.more;
         continue;
       }
     }
-    runs.push_back({block, 0, 1, node});
+    runs.push_back({block, node});
   }
   return runs;
 }
@@ -31,7 +31,7 @@ void ArrangeToFit(std::vector<StagedNode>* nodes) {
   const std::vector<StagedRun> runs = RunsOf(*nodes);
   if (runs.size() <= kStagedRunsMax) return;
   std::size_t fitting = 0;
-  for (std::size_t i = 0; i < kStagedRunsMax; ++i) fitting += runs[i].count;
+  for (std::size_t i = 0; i < kStagedRunsMax; ++i) fitting += std::size_t{runs[i].more} + 1;
   nodes->resize(fitting);
 }
 

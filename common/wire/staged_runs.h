@@ -17,11 +17,11 @@ namespace capstan {
 inline constexpr std::size_t kStagedRunsMax = 65536;
 inline constexpr std::size_t kStagedNodesMax = std::size_t{1} << 20;
 
-// `count` blocks that have `node`: `block`, `block` + `stride`, ... modulo 2^32.
+// `more` + 1 blocks that have `node`: `block`, `block` + `stride`, ... modulo 2^32.
 struct StagedRun {
   BlockIndex block = 0;
-  std::uint32_t stride = 0, count = 1;
   Node node;
+  std::uint32_t stride = 0, more = 0;
 };
 
 std::vector<StagedRun> RunsOf(const std::vector<StagedNode>& nodes);

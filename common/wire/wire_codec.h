@@ -1,7 +1,7 @@
 // EncodeHeader, DecodeHeader: a message's header to and from the bytes of schema/wire.capnp.
 //
 // Kind:   pure functions.
-// Limits: the constants below; they hold for encoding and decoding.
+// Limits: those of message_fields.h and kHeaderBytesMax; they hold for encoding and decoding.
 // Fails:  kInvalid (encoding a value beyond a limit), kCorrupt (bytes that are not a header), kUnsupported (another
 //         protocol version). No bytes can crash the decoder, make it throw, or make it allocate more than a small
 //         multiple of their number.
@@ -24,10 +24,6 @@ inline constexpr std::uint32_t kProtocolMagic = 0x54535043;  // "CPST"
 inline constexpr std::uint16_t kProtocolVersion = 1;
 
 inline constexpr std::size_t kHeaderBytesMax = kFrameBytesMax;
-inline constexpr std::size_t kListEntriesMax = 65536;   // of every list
-inline constexpr std::size_t kDimensionsMax = 8;        // of a tensor's shape
-inline constexpr std::size_t kTextBytesMax = 64 << 10;  // UTF-8 without zero bytes
-inline constexpr std::size_t kJobFileBytesMax = 1 << 20;
 
 // Replaces the contents of `out` and keeps its capacity, so a reused vector costs no allocation. Texts for users
 // (messages, reasons) are cut and cleaned to fit. Any other breach of a limit is kInvalid and leaves `out` empty.

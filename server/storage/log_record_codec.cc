@@ -2,7 +2,7 @@
 
 #include <exception>
 
-#include "common/wire/wire_codec.h"
+#include "common/wire/messages/limits.h"
 #include "server/storage/storage_json.h"
 
 namespace capstan::server {

@@ -1,7 +1,7 @@
 // EncodeLogRecord, DecodeLogRecord: the coordinator's records as one line of JSON each.
 //
 // Kind:   pure functions.
-// Limits: lists and texts as on the wire (wire_codec.h).
+// Limits: lists and texts as on the wire (limits.h).
 // Fails:  Encode: kInvalid, a text that is not UTF-8. Decode: kCorrupt; kUnsupported (a header of a newer format).
 #pragma once
 

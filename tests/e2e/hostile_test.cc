@@ -18,7 +18,7 @@
 #include "common/data/safetensors.h"
 #include "common/wire/zmq_transport.h"
 #include "tests/catch.h"
-#include "tests/common/wire/message_fields.h"
+#include "tests/common/wire/random_messages.h"
 #include "tests/e2e/in_process_job.h"
 #include "tests/tier.h"
 

@@ -1,7 +1,7 @@
 // Any bytes as a header: refused with a reason, or read as a message that can be sent and read back unchanged.
 #include "common/wire/header_seal.h"
 #include "common/wire/wire_codec.h"
-#include "tests/common/wire/message_fields.h"
+#include "tests/common/wire/random_messages.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {

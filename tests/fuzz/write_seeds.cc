@@ -19,7 +19,7 @@
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "server/storage/shard_life_codec.h"
-#include "tests/common/wire/message_fields.h"
+#include "tests/common/wire/random_messages.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/server/coordinator/coordinator_bench.h"
 #include "tests/server/shard/shard_bench.h"

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "common/base/hash.h"
-#include "tests/common/wire/message_fields.h"
+#include "tests/common/wire/random_messages.h"
 
 namespace capstan::testing {
 
@@ -49,14 +49,11 @@ class HostileMessagesFrom {
   Message Spoil(Header header) {
     std::visit(
         [&](auto& body) {
-          auto fields = Fields(body);
-          constexpr std::size_t kCount = std::tuple_size_v<decltype(fields)>;
-          const std::size_t chosen = random_.Below(kCount);
+          FieldCounter counter;
+          Fields(counter, body);
+          FieldReplacer replacer{*this, random_.Below(counter.count)};
           percent_ = random_.Below(2) * 90;
-          [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-            ((kIndex == chosen ? Replace(std::get<kIndex>(fields)) : void()), ...);
-          }
-          (std::make_index_sequence<kCount>());
+          Fields(replacer, body);
         },
         header.any());
     return WithPayload(std::move(header));
@@ -79,11 +76,24 @@ class HostileMessagesFrom {
   }
 
  private:
-  template <class T>
-  void Replace(T& field) {
-    Fill(field, random_);
-    Tame(field);
-  }
+  struct FieldCounter {
+    std::size_t count = 0;
+    void operator()(auto&, const auto&...) { ++count; }
+  };
+  struct FieldReplacer {
+    HostileMessagesFrom& messages;
+    std::size_t chosen;
+    std::size_t index = 0;
+    void operator()(auto& field, const auto&...) {
+      if (index++ != chosen) return;
+      Fill(field, messages.random_);
+      messages.Tame(field);
+    }
+  };
+  struct FieldTamer {
+    HostileMessagesFrom& messages;
+    void operator()(auto& field, const auto&...) { messages.Tame(field); }
+  };
   void Tame(Incarnation& number) {
     if (Chance(percent_)) number = {Pick(plausible_.incarnations)};
   }
@@ -115,7 +125,8 @@ class HostileMessagesFrom {
     } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       if (Chance(percent_)) value = static_cast<T>(random_.Below(5));
     } else if constexpr (std::is_class_v<T>) {
-      std::apply([&](auto&... field) { (Tame(field), ...); }, Fields(value));
+      FieldTamer tamer{*this};
+      Fields(tamer, value);
     }
   }
 

@@ -11,7 +11,7 @@
 #include "server/storage/log_record_codec.h"
 #include "server/storage/push_record_codec.h"
 #include "tests/catch.h"
-#include "tests/common/wire/message_fields.h"
+#include "tests/common/wire/random_messages.h"
 #include "tests/server/storage/storage_tools.h"
 
 namespace capstan::server {
@@ -25,6 +25,11 @@ struct Sizes {
 
 template <class T>
 void FillTo(const Sizes& sizes, T& value);
+
+struct FillerTo {
+  const Sizes& sizes;
+  void operator()(auto& member, const auto&...) { FillTo(sizes, member); }
+};
 
 void FillTo(const Sizes& sizes, std::string& text) { text.assign(sizes.text, 'x'); }
 template <class T>
@@ -42,18 +47,17 @@ void FillTo(const Sizes& sizes, Number<Tag>& number) {
 }
 template <class T>
 void FillTo(const Sizes& sizes, T& value) {
-  using testing::CountOf;
-  using testing::Fields;
   if constexpr (std::is_same_v<T, bool>) {
     value = true;
   } else if constexpr (std::is_enum_v<T>) {
-    value = static_cast<T>(CountOf(value) - 1);
+    value = LastOf(value);
   } else if constexpr (std::is_floating_point_v<T>) {
     value = std::numeric_limits<T>::lowest();
   } else if constexpr (std::is_arithmetic_v<T>) {
     value = std::numeric_limits<T>::max();
   } else {
-    std::apply([&](auto&... field) { (FillTo(sizes, field), ...); }, Fields(value));
+    FillerTo filler{sizes};
+    Fields(filler, value);
   }
 }
 

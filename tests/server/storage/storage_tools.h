@@ -14,7 +14,7 @@
 #include "common/base/random.h"
 #include "server/storage/coordinator_log.h"
 #include "server/storage/shard_disk.h"
-#include "tests/common/wire/fields.h"
+#include "tests/common/wire/random_fields.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::server {
@@ -114,30 +114,81 @@ inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex par
 inline const std::atomic<bool> kNotCancelled{false};
 
 // For testing::Fill and testing::Same, which find these functions by the arguments' namespace.
-// clang-format off
-inline auto Fields(SnapshotHeader::Block& m) { auto& [a, b, c, d, e] = m; return std::tie(a, b, c, d, e[0], e[1], e[2]); }
-inline auto Fields(SnapshotHeader& m) { auto& [a, b, c, d, e, f, g, h, i, j, k, l] = m; return std::tie(a, b, c, d, e, f, g, h, i, j, k, l); }
-inline auto Fields(ShardLife& m) { auto& [a, b, c, d, e, f] = m; return std::tie(a, b, c, d, e, f); }
-inline auto Fields(JobRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
-inline auto Fields(CatalogRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
-inline auto Fields(TermRecord& m) { auto& [a] = m; return std::tie(a); }
-inline auto Fields(SessionRecord& m) { auto& [a] = m; return std::tie(a); }
-inline auto Fields(RecoverRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
-inline auto Fields(RunningRecord& m) { auto& [a, b] = m; return std::tie(a, b); }
-inline auto Fields(ManifestRecord& m) { auto& [a, b, c, d] = m; return std::tie(a, b, c, d); }
-inline auto Fields(DoneRecord&) { return std::tie(); }
-// clang-format on
+template <class Visitor, MaybeConst<SnapshotHeader::Block> M>
+void Fields(Visitor& v, M& m) {
+  v(m.block);
+  v(m.count);
+  v(m.updates);
+  v(m.last);
+  v(m.hashes);
+}
+template <class Visitor, MaybeConst<SnapshotHeader> M>
+void Fields(Visitor& v, M& m) {
+  v(m.job);
+  v(m.id);
+  v(m.part);
+  v(m.part_count);
+  v(m.catalog_hash);
+  v(m.array_count);
+  v(m.parameters);
+  v(m.slot_count);
+  v(m.ended);
+  v(m.log_begin);
+  v(m.reports);
+  v(m.blocks);
+}
+template <class Visitor, MaybeConst<ShardLife> M>
+void Fields(Visitor& v, M& m) {
+  v(m.job);
+  v(m.shard);
+  v(m.incarnation);
+  v(m.term);
+  v(m.generation);
+  v(m.newest_kept);
+}
+template <class Visitor, MaybeConst<JobRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.job);
+  v(m.job_file);
+}
+template <class Visitor, MaybeConst<CatalogRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.tensors);
+  v(m.numeric_class);
+  v(m.numeric_fingerprint);
+  v(m.data_fingerprint);
+}
+template <class Visitor, MaybeConst<TermRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.term);
+}
+template <class Visitor, MaybeConst<SessionRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.session);
+}
+template <class Visitor, MaybeConst<RecoverRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.generation);
+  v(m.snapshot);
+  v(m.parameters);
+  v(m.history);
+}
+template <class Visitor, MaybeConst<RunningRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.generation);
+  v(m.incarnations);
+}
+template <class Visitor, MaybeConst<ManifestRecord> M>
+void Fields(Visitor& v, M& m) {
+  v(m.id);
+  v(m.parameters);
+  v(m.digests);
+  v(m.bytes);
+}
+template <class Visitor, MaybeConst<DoneRecord> M>
+void Fields(Visitor&, M&) {}
 
 }  // namespace capstan::server
-
-namespace capstan {
-
-template <class Tag>
-auto Fields(Number<Tag>& number) {
-  return std::tie(number.value);
-}
-
-}  // namespace capstan
 
 namespace capstan::testing {
 
