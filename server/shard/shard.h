@@ -33,9 +33,11 @@
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/step_parameters.h"
 #include "monitoring/metrics.h"
+#include "server/shard/acknowledgements.h"
 #include "server/shard/block_store.h"
 #include "server/shard/first_weights.h"
 #include "server/shard/log_queue.h"
+#include "server/shard/shard_context.h"
 #include "server/shard/shard_options.h"
 #include "server/shard/staged_block.h"
 #include "server/shard/step_hyper_parameters.h"
@@ -62,7 +64,6 @@ struct Reset;
 struct Shutdown;
 struct SnapshotDone;
 struct SnapshotsKept;
-struct Staged;
 struct StagedNode;
 }  // namespace capstan
 
@@ -94,25 +95,25 @@ class Shard {
   std::vector<LogWork> TakeLogWork() { return std::exchange(log_work_, {}); }
   void Handle(LogResult result, Instant now, Outbox* out);
 
-  bool serving() const { return store_ != nullptr && load_ == nullptr; }
+  bool serving() const { return context_.store != nullptr && load_ == nullptr; }
   bool loading() const { return load_ != nullptr; }
   bool shut_down() const { return shut_down_; }
   // Why the coordinator refuses this shard; ok while it has not.
   const Status& refusal() const { return refusal_; }
-  Generation generation() const { return generation_; }
+  Generation generation() const { return context_.generation; }
   // The generation in which the served timeline began; it contains all pushes acknowledged durably since then.
-  Generation history() const { return history_; }
+  Generation history() const { return context_.timeline; }
   // Log records that the served weights contain.
   std::uint64_t logged_records() const { return next_record_ - 1; }
-  Version version() const { return version_; }
-  Term term() const { return term_; }
+  Version version() const { return context_.served.version; }
+  Term term() const { return context_.term; }
   // Null: what is served contains no commit.
-  const Commit* last_commit() const { return last_commit_.get(); }
+  const Commit* last_commit() const { return context_.served.last_commit.get(); }
   std::uint32_t attempt() const { return attempt_; }
   bool prepared() const { return prepared_; }
   std::uint64_t hash_mismatches() const { return hash_mismatches_; }
   // Hash of weights and optimizer state. Requires serving().
-  std::uint64_t Digest() const { return store_->Digest(); }
+  std::uint64_t Digest() const { return context_.store->Digest(); }
   // Without global steps: how many pushes have changed this local block.
   std::uint64_t updates(std::size_t local) const { return progress_[local].updates; }
   // Per slot, the newest sequence number applied to this local block.
@@ -120,7 +121,7 @@ class Shard {
   // Whether this push of the present generation waits for the log or is being appended.
   bool IsBeingLogged(const Push& push) const;
   // Requires serving().
-  const BlockStore& store() const { return *store_; }
+  const BlockStore& store() const { return *context_.store; }
   // Whether version 0 still lacks weights from a worker, or is not yet in a snapshot.
   bool awaits_first_weights() const { return !first_weights_.kept(); }
   // Bytes of received payloads and of their sums that are not yet in a prepared version.
@@ -193,7 +194,6 @@ class Shard {
   Status CheckAssign(const Assign& assign, const Slice& payload) const;
   void PinFirstWeights(Instant now, Outbox* out);
   void FirstWeightsAreKept(Instant now, Outbox* out);
-  void SendAssigned(Outbox* out);
 
   // Whether a worker's message belongs to this incarnation and generation; if not, answers it.
   bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
@@ -206,8 +206,7 @@ class Shard {
   void EndAsync(PeerId from, const EndSlot& end, Outbox* out);
 
   // With durable acknowledgements.
-  bool Durable() const { return options_.acknowledge == Acknowledge::kDurable; }
-  LogHistory OwnHistory() const { return {history_, options_.shard_count}; }
+  LogHistory OwnHistory() const { return {context_.timeline, context_.options.shard_count}; }
   void Log(PeerId from, PushLogRecord record, Outbox* out);
   void StartAppend(Instant now);
   void TakeFailedAppend(const Status& status, Outbox* out);
@@ -221,8 +220,6 @@ class Shard {
   void On(LogRead result, Instant now, Outbox* out);
   void On(LogTrimmed result, Instant now, Outbox* out);
 
-  void Acknowledge(PeerId from, Step step, BlockIndex block, Node node);
-  Staged& AckFor(PeerId from, Step step);
   void PrepareBlock(std::size_t local);
   TrustSquares TrustSquaresOf(std::size_t local);
   void MoveWindow();
@@ -250,27 +247,24 @@ class Shard {
   Progress MakeProgress() const;
   // Without global steps. Per slot: the newest sequence number applied to all blocks here and, for home slots, ended.
   const std::vector<std::uint64_t>& SlotClocks() const { return slot_clocks_.values(); }
-  bool IsHome(SlotIndex slot) const { return slot % options_.shard_count == options_.shard; }
   void CountBlocks(SlotIndex slot);
   void CountClocks();
   // Call after a push of this slot was applied to a block; `before` is the block's sequence number before it.
   void RaiseClock(SlotIndex slot, std::uint64_t before);
   void SetClock(SlotIndex slot);
-  void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {});
-  std::size_t home_slot_count() const;
   std::uint32_t credit() const;
   UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples) const {
-    return Scalars(updates, samples, parameters_.loss_scale);
+    return Scalars(updates, samples, context_.served.parameters.loss_scale);
   }
   UpdateScalars Scalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) const;
   // For the step under way.
   std::vector<GroupRule> Rules() const {
-    return MakeGroupRules(options_.optimizer, parameters_.learning_rate, hyper_parameters_.groups());
+    return MakeGroupRules(context_.options.optimizer, context_.served.parameters.learning_rate,
+                          hyper_parameters_.groups());
   }
-  Step step() const { return {version_.value}; }
 
-  const ShardOptions options_;
-  const std::shared_ptr<monitoring::ShardMetrics> metrics_;
+  ShardContext context_;
+  Acknowledgements acknowledgements_;
 
   ShardLife life_;  // as stored on disk, or about to be
   std::vector<SnapshotPart> parts_;
@@ -291,34 +285,20 @@ class Shard {
   bool snapshot_settled_ = false;                // the coordinator knows the result in snapshot_done_
   std::size_t peer_reads_ = 0;                   // reads for other shards that are under way
   FirstWeights first_weights_;
-  bool first_pin_waits_ = false;                                         // write version 0 once it is complete
-  std::map<std::pair<PeerId, Step>, std::vector<BlockIndex>> assigned_;  // blocks to acknowledge, by sender and step
+  bool first_pin_waits_ = false;  // write version 0 once it is complete
 
   std::vector<LogWork> log_work_;
   LogQueue log_queue_;
-  Generation history_;                              // timeline that is served, or about to be
   std::uint64_t next_record_ = 1;                   // next log record; all records before it are applied
   std::map<SnapshotId, std::uint64_t> log_begins_;  // per snapshot: the first log record that it lacks
   Instant append_since_{};
   bool log_begin_failed_ = false;  // beginning the log failed and is tried again
   Backoff log_backoff_;
 
-  Term term_;
-  Generation generation_;
-  Version version_;  // published; the step under way has the same number
-  SlotIndex slot_count_ = 0;
-  std::unique_ptr<Catalog> catalog_;
-  std::unique_ptr<BlockStore> store_;
-  std::unordered_map<BlockIndex, std::size_t> local_of_;
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
-  StepParameters parameters_;               // for the step under way
-  struct {                                  // version in the blocks; where workers update, maybe older than version_
-    Version version;
-    std::uint64_t updates = 0;
-  } held_;
-  StepHyperParameters hyper_parameters_;  // for the step under way
-  std::size_t lowest_incomplete_ = 0;     // push order is that of the backward pass: last local block first
+  StepHyperParameters hyper_parameters_;    // for the step under way
+  std::size_t lowest_incomplete_ = 0;       // push order is that of the backward pass: last local block first
 
   std::uint32_t attempt_ = 0;
   float clip_ = 1.0F;
@@ -337,13 +317,10 @@ class Shard {
   };
   std::vector<LeastOfBlocks> least_of_blocks_;  // async: per slot
   RunningMinimum slot_clocks_;                  // async: the values of SlotClocks()
-  std::unique_ptr<const Commit> last_commit_;
 
-  std::map<PeerId, std::uint32_t> told_credit_;  // peers that pushed in this step, and the credit last sent to them
-  std::map<PeerId, ParkedPull> parked_;          // one per peer
-  std::vector<bool> welcome_;                    // by local block: a pull parked since parked_ was empty names it
-  std::map<PeerId, AnsweredPull> answered_;      // parked pulls answered for this version: the blocks they got
-  std::map<std::pair<PeerId, Step>, std::unique_ptr<Staged>> acks_;
+  std::map<PeerId, ParkedPull> parked_;      // one per peer
+  std::vector<bool> welcome_;                // by local block: a pull parked since parked_ was empty names it
+  std::map<PeerId, AnsweredPull> answered_;  // parked pulls answered for this version: the blocks they got
   std::uint64_t hash_mismatches_ = 0;
   bool progress_changed_ = false;
   bool shut_down_ = false;

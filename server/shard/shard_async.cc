@@ -12,27 +12,27 @@
 namespace capstan::server {
 
 PushRecord Shard::RecordOf(const Push& push, const Slice& payload) const {
-  return {push.block,      push.node.begin,   push.step.value, push.samples, parameters_.learning_rate,
+  return {push.block,      push.node.begin,   push.step.value, push.samples, context_.served.parameters.learning_rate,
           push.loss_scale, push.payload_hash, payload,         push.hyper};
 }
 
 void Shard::ApplyPush(const PushRecord& push) {
-  const std::size_t local = local_of_[push.block];
+  const std::size_t local = context_.local_of[push.block];
   BlockProgress& block = progress_[local];
   if (push.samples > 0) {
-    std::vector<double> squares(store_->segment_count(local));
-    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store_->encoding(local)};
-    store_->ApplyNow(local, input, MakeGroupRules(options_.optimizer, push.learning_rate, push.hyper),
-                     Scalars(block.updates, push.samples, push.loss_scale), squares);
+    std::vector<double> squares(context_.store->segment_count(local));
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, context_.store->encoding(local)};
+    context_.store->ApplyNow(local, input, MakeGroupRules(context_.options.optimizer, push.learning_rate, push.hyper),
+                             Scalars(block.updates, push.samples, push.loss_scale), squares);
     ++block.updates;
-    metrics_->updates_applied.Add(1);
+    context_.metrics->updates_applied.Add(1);
   }
   const std::uint64_t before = std::exchange(block.last[push.slot], push.sequence);
   block.newest = std::max(block.newest, push.sequence);
   RaiseClock(push.slot, before);
   progress_changed_ = true;
-  metrics_->pushes_staged.Add(1);
-  metrics_->staleness_steps.Observe(static_cast<double>(block.newest - push.sequence));
+  context_.metrics->pushes_staged.Add(1);
+  context_.metrics->staleness_steps.Observe(static_cast<double>(block.newest - push.sequence));
 }
 
 void Shard::ApplyEnd(const EndRecord& end) {
@@ -46,9 +46,9 @@ void Shard::ApplyEnd(const EndRecord& end) {
 // last: when there are too many, it is dropped, and its step is counted without it.
 void Shard::KeepReport(Step step, const SlotReport& report) {
   async_reports_.try_emplace({step.value, report.slot}, report);
-  if (async_reports_.size() <= std::max(options_.reports_max, home_slot_count())) return;
+  if (async_reports_.size() <= std::max(context_.options.reports_max, context_.home_slot_count())) return;
   async_reports_.erase(std::prev(async_reports_.end()));
-  metrics_->reports_dropped.Add(1);
+  context_.metrics->reports_dropped.Add(1);
 }
 
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
@@ -58,10 +58,10 @@ void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes are applied first
   const EndRecord record{end.step, end.report};
   if (end.step.value == last + 1) {
-    if (Durable()) return Log(from, record, out);
+    if (context_.durable()) return Log(from, record, out);
     ApplyEnd(record);
   }
-  if (end.step.value <= ended_[slot]) AckFor(from, end.step).ended.push_back(slot);
+  if (end.step.value <= ended_[slot]) acknowledgements_.For(from, end.step).ended.push_back(slot);
 }
 
 // The least sequence number of a slot over all blocks. Without blocks: the greatest possible number.
@@ -75,9 +75,9 @@ void Shard::CountBlocks(SlotIndex slot) {
 }
 
 void Shard::CountClocks() {
-  least_of_blocks_.assign(slot_count_, {});
-  slot_clocks_ = RunningMinimum(std::vector<std::uint64_t>(slot_count_));
-  for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
+  least_of_blocks_.assign(context_.slot_count, {});
+  slot_clocks_ = RunningMinimum(std::vector<std::uint64_t>(context_.slot_count));
+  for (SlotIndex slot = 0; slot < context_.slot_count; ++slot) {
     CountBlocks(slot);
     SetClock(slot);
   }
@@ -94,13 +94,13 @@ void Shard::RaiseClock(SlotIndex slot, std::uint64_t before) {
 
 void Shard::SetClock(SlotIndex slot) {
   const std::uint64_t clock = least_of_blocks_[slot].number;
-  slot_clocks_.Set(slot, IsHome(slot) ? std::min(clock, ended_[slot]) : clock);
+  slot_clocks_.Set(slot, context_.IsHome(slot) ? std::min(clock, ended_[slot]) : clock);
 }
 
 Progress Shard::MakeProgress() const {
-  Progress progress{options_.shard, options_.incarnation, generation_, SlotClocks(), {}};
+  Progress progress{context_.options.shard, context_.options.incarnation, context_.generation, SlotClocks(), {}};
   // The clock waits for the oldest reports. All reports of one step always fit.
-  const std::size_t most = std::max(Progress::kReportsMax, home_slot_count());
+  const std::size_t most = std::max(Progress::kReportsMax, context_.home_slot_count());
   for (const auto& [key, report] : async_reports_) {
     if (progress.reports.size() == most) break;
     progress.reports.push_back({Step{key.first}, report});
@@ -109,11 +109,12 @@ Progress Shard::MakeProgress() const {
 }
 
 void Shard::On(const Rates& rates) {
-  if (!serving() || rates.generation != generation_ || rates.step.value < version_.value) return;  // late
-  parameters_ = rates.parameters;
+  if (!serving() || rates.generation != context_.generation || rates.step.value < context_.served.version.value)
+    return;  // late
+  context_.served.parameters = rates.parameters;
   std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
-  version_ = Version{rates.step.value};
-  metrics_->version.Set(static_cast<double>(version_.value));
+  context_.served.version = Version{rates.step.value};
+  context_.metrics->version.Set(static_cast<double>(context_.served.version.value));
 }
 
 }  // namespace capstan::server

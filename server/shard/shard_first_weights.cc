@@ -38,10 +38,11 @@ bool AllFinite(const std::byte* bytes, std::uint32_t count) {
 
 Status Shard::CheckAssign(const Assign& assign, const Slice& payload) const {
   const std::string block = "block " + std::to_string(assign.block);
-  const auto local = local_of_.find(assign.block);
-  if (local == local_of_.end()) return Invalid(block + " is not on shard " + std::to_string(options_.shard));
+  const auto local = context_.local_of.find(assign.block);
+  if (local == context_.local_of.end())
+    return Invalid(block + " is not on shard " + std::to_string(context_.options.shard));
   if (!first_weights_.is_given(assign.block)) return Invalid(block + " has no tensor whose first weights are given");
-  const std::size_t wanted = store_->count(local->second) * sizeof(float);
+  const std::size_t wanted = context_.store->count(local->second) * sizeof(float);
   if (payload.size != wanted) {
     return Invalid(block + " takes " + std::to_string(wanted) + " bytes, not " + std::to_string(payload.size));
   }
@@ -49,7 +50,7 @@ Status Shard::CheckAssign(const Assign& assign, const Slice& payload) const {
     return Corrupt(block + ": the first weights do not match their hash");
   }
   Status status;
-  ForEachGiven(*catalog_, assign.block, [&](const TensorSpec& tensor, const Segment& segment) {
+  ForEachGiven(*context_.catalog, assign.block, [&](const TensorSpec& tensor, const Segment& segment) {
     const std::byte* const bytes = payload.data + std::size_t{segment.block_offset} * sizeof(float);
     if (!status.ok() || AllFinite(bytes, segment.count)) return;
     status = Invalid(block + ": a first weight of tensor \"" + tensor.name + "\" is not finite");
@@ -58,18 +59,18 @@ Status Shard::CheckAssign(const Assign& assign, const Slice& payload) const {
 }
 
 void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out) {
-  if (WorkersUpdate(options_.mode)) return OnMade(from, assign, payload, now, out);
+  if (WorkersUpdate(context_.options.mode)) return OnMade(from, assign, payload, now, out);
   if (Status status = CheckAssign(assign, payload); !status.ok()) {
-    (status.code() == Code::kCorrupt ? metrics_->pushes_corrupt : metrics_->pushes_invalid).Add(1);
-    return Refuse(from, status.code(), status.message(), out, assign.block);
+    (status.code() == Code::kCorrupt ? context_.metrics->pushes_corrupt : context_.metrics->pushes_invalid).Add(1);
+    return context_.Refuse(from, status.code(), status.message(), out, assign.block);
   }
-  assigned_[{from, Step{0}}].push_back(assign.block);
+  acknowledgements_.AddUpload(from, Step{0}, assign.block);
   if (!first_weights_.is_missing(assign.block)) return;
-  const std::size_t local = local_of_[assign.block];
-  ForEachGiven(*catalog_, assign.block, [&](const TensorSpec&, const Segment& segment) {
-    store_->SetFirstWeights(local, segment.block_offset,
-                            payload.bytes().subspan(std::size_t{segment.block_offset} * sizeof(float),
-                                                    std::size_t{segment.count} * sizeof(float)));
+  const std::size_t local = context_.local_of[assign.block];
+  ForEachGiven(*context_.catalog, assign.block, [&](const TensorSpec&, const Segment& segment) {
+    context_.store->SetFirstWeights(local, segment.block_offset,
+                                    payload.bytes().subspan(std::size_t{segment.block_offset} * sizeof(float),
+                                                            std::size_t{segment.count} * sizeof(float)));
   });
   first_weights_.Arrived(assign.block);
   PinFirstWeights(now, out);
@@ -79,7 +80,7 @@ void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant 
 void Shard::PinFirstWeights(Instant now, Outbox* out) {
   if (!first_pin_waits_ || !first_weights_.complete() || writing_) return;
   first_pin_waits_ = false;
-  PinSnapshot({generation_, version_}, now, out);
+  PinSnapshot({context_.generation, context_.served.version}, now, out);
 }
 
 // A manifest names version 0: pulls that waited for it are answered.
@@ -87,13 +88,6 @@ void Shard::FirstWeightsAreKept(Instant now, Outbox* out) {
   if (first_weights_.kept()) return;
   first_weights_.Keep();
   AnswerParkedPulls(now, out);
-}
-
-void Shard::SendAssigned(Outbox* out) {
-  for (auto& [key, blocks] : assigned_) {
-    out->Send(key.first, Assigned{generation_, options_.incarnation, options_.shard, std::move(blocks), key.second});
-  }
-  assigned_.clear();
 }
 
 }  // namespace capstan::server

@@ -14,18 +14,20 @@
 namespace capstan::server {
 
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
-  if (reset.incarnation != options_.incarnation || reset.generation < generation_) return;
-  if (reset.generation == generation_ && load_) {  // under way; a shard that has the blocks may have a new address
+  if (reset.incarnation != context_.options.incarnation || reset.generation < context_.generation) return;
+  if (reset.generation == context_.generation &&
+      load_) {  // under way; a shard that has the blocks may have a new address
     load_->Redirect(reset.sources);
     return;
   }
-  if (reset.generation == generation_ && serving()) {
+  if (reset.generation == context_.generation && serving()) {
     if (!going_on_) SendResetDone(out);
     return;
   }
   if (GoesOn(reset)) return GoOn(reset);
   if (Status status = Install(reset, now, out); !status.ok()) {  // nothing was touched: serving or loading continues
-    out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, reset.generation, status.message()});
+    out->Send(context_.options.coordinator,
+              ResetBad{context_.options.shard, context_.options.incarnation, reset.generation, status.message()});
     return;
   }
   FinishReset(now, out);
@@ -37,43 +39,44 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
   }
   if (reset.history > reset.generation) return Invalid("a history begins with a generation of its own");
-  if (reset.history < reset.generation && !Durable()) return Invalid("this shard keeps no log to go on with");
+  if (reset.history < reset.generation && !context_.durable()) return Invalid("this shard keeps no log to go on with");
   if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
-  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, options_.block_elements));
-  const std::vector<ShardIndex> placement = PlaceBlocks(catalog, options_.shard_count);
+  CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, context_.options.block_elements));
+  const std::vector<ShardIndex> placement = PlaceBlocks(catalog, context_.options.shard_count);
   std::vector<BlockIndex> mine;
   std::uint64_t elements = 0;
   for (BlockIndex block = 0; block < placement.size(); ++block) {
-    if (placement[block] != options_.shard) continue;
+    if (placement[block] != context_.options.shard) continue;
     mine.push_back(block);
     elements += catalog.blocks()[block].count;
   }
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, reset.slot_count, out));
   load_.reset();
-  store_.reset();  // frees its memory first: there is no room for two
+  context_.store.reset();  // frees its memory first: there is no room for two
   if (writing_) writing_->cancelled->store(true);
   snapshot_done_.reset();
-  catalog_ = std::make_unique<Catalog>(std::move(catalog));
+  context_.catalog = std::make_unique<Catalog>(std::move(catalog));
   const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
-  store_ = std::make_unique<BlockStore>(*catalog_, mine, options_.optimizer, options_.seed, begin, options_.encoding);
-  first_weights_ = FirstWeights(*catalog_, mine,
+  context_.store = std::make_unique<BlockStore>(*context_.catalog, mine, context_.options.optimizer,
+                                                context_.options.seed, begin, context_.options.encoding);
+  first_weights_ = FirstWeights(*context_.catalog, mine,
                                 reset.snapshot.IsNone() ? FirstWeights::Begin::kVersion0 : FirstWeights::Begin::kLater);
   first_pin_waits_ = false;
-  generation_ = reset.generation;
-  version_ = reset.snapshot.version;
-  slot_count_ = reset.slot_count;
-  parameters_ = reset.parameters;
+  context_.generation = reset.generation;
+  context_.served.version = reset.snapshot.version;
+  context_.slot_count = reset.slot_count;
+  context_.served.parameters = reset.parameters;
   NoteHeld();
   ForgetProgress();
   RememberLifeNow(reset);
   loaded_ = false;
   going_on_ = false;
-  history_ = reset.history;
+  context_.timeline = reset.history;
   log_queue_.Forget();
   log_begins_.clear();
   next_record_ = 1;
-  log_ready_ = !Durable();
-  if (Durable() && history_ == generation_) BeginHistory(now);
+  log_ready_ = !context_.durable();
+  if (context_.durable() && context_.timeline == context_.generation) BeginHistory(now);
   load_ = MakeLoad(reset, mine);
   if (auto load = load_->TakeWork()) work_.emplace_back(std::move(*load));
   return {};
@@ -82,15 +85,15 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
 std::unique_ptr<SnapshotLoad> Shard::MakeLoad(const Reset& reset, const std::vector<BlockIndex>& mine) const {
   SnapshotLoad::Options options;
   options.reset = reset;
-  options.catalog_hash = catalog_->hash();
-  options.array_count = store_->array_count();
+  options.catalog_hash = context_.catalog->hash();
+  options.array_count = context_.store->array_count();
   options.own_parts = parts_;
-  options.connect = options_.connect;
+  options.connect = context_.options.connect;
   if (reset.snapshot.IsNone()) return std::make_unique<SnapshotLoad>(std::move(options));
-  options.part_of_block = PlaceBlocks(*catalog_, static_cast<std::uint32_t>(reset.sources.size()));
+  options.part_of_block = PlaceBlocks(*context_.catalog, static_cast<std::uint32_t>(reset.sources.size()));
   for (std::size_t local = 0; local < mine.size(); ++local) {
-    LoadTarget target{mine[local], store_->count(local), {}};
-    const std::array<Slice, kBlockArraysMax> arrays = store_->Arrays(local);
+    LoadTarget target{mine[local], context_.store->count(local), {}};
+    const std::array<Slice, kBlockArraysMax> arrays = context_.store->Arrays(local);
     for (std::size_t i = 0; i < arrays.size(); ++i) target.arrays[i] = arrays[i].owner;
     options.targets.push_back(std::move(target));
   }
@@ -112,29 +115,31 @@ void Shard::FinishReset(Instant now, Outbox* out) {
   }
   if (!life_remembered_ || !log_ready_) return;
   load_.reset();
-  metrics_->parameter_bytes.Set(store_->parameter_bytes());
-  metrics_->optimizer_bytes.Set(store_->optimizer_bytes());
-  metrics_->generation.Set(static_cast<double>(generation_.value));
-  metrics_->version.Set(static_cast<double>(version_.value));
+  context_.metrics->parameter_bytes.Set(context_.store->parameter_bytes());
+  context_.metrics->optimizer_bytes.Set(context_.store->optimizer_bytes());
+  context_.metrics->generation.Set(static_cast<double>(context_.generation.value));
+  context_.metrics->version.Set(static_cast<double>(context_.served.version.value));
   SendResetDone(out);
   PrepareStepWhenComplete(now, out);
 }
 
 void Shard::SendResetDone(Outbox* out) {
-  out->Send(options_.coordinator, ResetDone{options_.shard, options_.incarnation, generation_});
+  out->Send(context_.options.coordinator,
+            ResetDone{context_.options.shard, context_.options.incarnation, context_.generation});
 }
 
 void Shard::FailReset(const std::string& reason, Outbox* out) {
-  out->Send(options_.coordinator, ResetBad{options_.shard, options_.incarnation, generation_, reason});
+  out->Send(context_.options.coordinator,
+            ResetBad{context_.options.shard, context_.options.incarnation, context_.generation, reason});
   load_.reset();
-  store_.reset();
+  context_.store.reset();
 }
 
 void Shard::RememberLifeNow(const Reset& reset) {
   life_.job = reset.job;
-  life_.shard = options_.shard;
-  life_.term = term_;
-  life_.generation = generation_;
+  life_.shard = context_.options.shard;
+  life_.term = context_.term;
+  life_.generation = context_.generation;
   life_remembered_ = false;
   work_.emplace_back(RememberLife{life_});
 }
@@ -142,35 +147,35 @@ void Shard::RememberLifeNow(const Reset& reset) {
 // ---- another generation, the same timeline -------------------------------------------------------------------------
 
 bool Shard::GoesOn(const Reset& reset) const {
-  const bool can = Durable() || WorkersUpdate(options_.mode);
-  return can && serving() && reset.history < reset.generation && reset.history == history_;
+  const bool can = context_.durable() || WorkersUpdate(context_.options.mode);
+  return can && serving() && reset.history < reset.generation && reset.history == context_.timeline;
 }
 
 // Another shard was lost, or the workers form another group: nothing here goes back. Workers repeat the requests of the
 // generation before; the step under way starts again.
 void Shard::GoOn(const Reset& reset) {
-  generation_ = reset.generation;
+  context_.generation = reset.generation;
   going_on_ = true;
   RememberLifeNow(reset);
-  if (Durable() || !first_weights_.kept()) {  // otherwise the coordinator still wants the snapshot being written
+  if (context_.durable() ||
+      !first_weights_.kept()) {  // otherwise the coordinator still wants the snapshot being written
     if (writing_) writing_->cancelled->store(true);
     snapshot_done_.reset();
   }
   if (!reset.snapshot.IsNone()) first_weights_.Keep();  // SnapshotsKept may have been lost
   parked_.clear();
   answered_.clear();
-  acks_.clear();
-  assigned_.clear();
+  acknowledgements_.Reset();
   log_queue_.ForgetSenders();
-  if (HasGlobalSteps(options_.mode)) {
-    store_->DropPrepared();
+  if (HasGlobalSteps(context_.options.mode)) {
+    context_.store->DropPrepared();
     next_reports_.clear();
     next_program_state_ = {};
     BeginStep();
   }
   progress_changed_ = true;
   prepared_backoff_.Restart();
-  metrics_->generation.Set(static_cast<double>(generation_.value));
+  context_.metrics->generation.Set(static_cast<double>(context_.generation.value));
 }
 
 // Takes the numbers stored with the blocks. The shard that was a slot's home then stored the slot's
@@ -184,10 +189,10 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
   }
   for (const SnapshotHeader& header : load.headers()) {
     for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
-      if (slot % options_.shard_count == options_.shard) ended_[slot] = header.ended[slot];
+      if (slot % context_.options.shard_count == context_.options.shard) ended_[slot] = header.ended[slot];
     }
     for (const StepReport& entry : header.reports) {
-      if (entry.report.slot % options_.shard_count != options_.shard) continue;
+      if (entry.report.slot % context_.options.shard_count != context_.options.shard) continue;
       KeepReport(entry.step, entry.report);
     }
   }
@@ -195,45 +200,44 @@ void Shard::TakeLoaded(const SnapshotLoad& load) {
 }
 
 Status Shard::CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const {
-  const ShardMemory memory = CountShardMemory(options_, elements, slots);
+  const ShardMemory memory = CountShardMemory(context_.options, elements, slots);
   const std::uint64_t bytes = memory.bytes();
   const std::string account = memory.ToString();
-  if (bytes > options_.memory_bytes_max) {
-    return Invalid(account + ", more than the " + std::to_string(options_.memory_bytes_max >> 20) +
+  if (bytes > context_.options.memory_bytes_max) {
+    return Invalid(account + ", more than the " + std::to_string(context_.options.memory_bytes_max >> 20) +
                    " MiB of this machine; use more servers or a smaller model");
   }
   const std::string held =
       elements == 0 ? " holds no parameters" : " holds " + std::to_string(elements) + " parameters";
-  out->Say(Severity::kInfo, "shard " + std::to_string(options_.shard) + held + ", and needs up to " +
-                                std::to_string(bytes >> 20) + " MiB of memory");
+  out->Say(Severity::kInfo,
+           context_.name() + held + ", and needs up to " + std::to_string(bytes >> 20) + " MiB of memory");
   return {};
 }
 
-// Clears all state of steps and pushes, for the blocks of store_.
+// Clears all state of steps and pushes, for the blocks of context_.store.
 void Shard::ForgetProgress() {
-  local_of_.clear();
-  progress_.assign(store_->size(), BlockProgress{});
+  context_.local_of.clear();
+  progress_.assign(context_.store->size(), BlockProgress{});
   segment_start_.clear();
   std::size_t segments = 0;
-  for (std::size_t local = 0; local < store_->size(); ++local) {
-    local_of_[store_->blocks()[local]] = local;
-    progress_[local].last.assign(slot_count_, 0);
+  for (std::size_t local = 0; local < context_.store->size(); ++local) {
+    context_.local_of[context_.store->blocks()[local]] = local;
+    progress_[local].last.assign(context_.slot_count, 0);
     segment_start_.push_back(segments);
-    segments += store_->segment_count(local);
+    segments += context_.store->segment_count(local);
   }
   squares_.assign(segments, 0.0);
-  const std::size_t trusted = TakesTrustRatio(options_.optimizer.kind) ? segments : 0;
+  const std::size_t trusted = TakesTrustRatio(context_.options.optimizer.kind) ? segments : 0;
   weight_squares_.assign(trusted, 0.0);
   direction_squares_.assign(trusted, 0.0);
   async_reports_.clear();
   next_reports_.clear();
   next_program_state_ = {};
-  ended_.assign(slot_count_, 0);
+  ended_.assign(context_.slot_count, 0);
   CountClocks();
-  last_commit_.reset();
+  context_.served.last_commit.reset();
   parked_.clear();
-  acks_.clear();
-  assigned_.clear();
+  acknowledgements_.Reset();
   progress_changed_ = true;
   BeginStep();
 }

@@ -28,9 +28,10 @@ Fetched NoBlock(const StoredBlock& wanted, std::string why) {
 }  // namespace
 
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
-  if (!serving() || pin.generation != generation_) return;
-  if (HasGlobalSteps(options_.mode) && pin.version > version_) return;  // its Commit is in flight
-  const SnapshotId id{generation_, pin.version};
+  if (!serving() || pin.generation != context_.generation) return;
+  if (HasGlobalSteps(context_.options.mode) && pin.version > context_.served.version)
+    return;  // its Commit is in flight
+  const SnapshotId id{context_.generation, pin.version};
   const bool begun = (writing_ && IsSame(writing_->id, id)) || (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id));
   if (first_weights_.kept() || begun) return PinSnapshot(id, now, out);
   first_pin_waits_ = true;
@@ -38,25 +39,36 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
 }
 
 // Whether the snapshot `id` was begun on the present timeline, where each version number has one content.
-bool Shard::IsOfHistory(SnapshotId id) const { return id.generation >= history_ && id.generation <= generation_; }
+bool Shard::IsOfHistory(SnapshotId id) const {
+  return id.generation >= context_.timeline && id.generation <= context_.generation;
+}
 
 bool Shard::IsSame(SnapshotId begun, SnapshotId asked) const {
   return IsOfHistory(begun) && begun.version == asked.version;
 }
 
 SnapshotDone Shard::NoSnapshot(SnapshotId id, std::string why) const {
-  return {options_.shard, options_.incarnation, term_, id.generation, id.version, parameters_, 0, 0, std::move(why)};
+  return {context_.options.shard,
+          context_.options.incarnation,
+          context_.term,
+          id.generation,
+          id.version,
+          context_.served.parameters,
+          0,
+          0,
+          std::move(why)};
 }
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
   if (writing_ && IsSame(writing_->id, id)) return;
   if (snapshot_done_ && IsSame(IdOf(*snapshot_done_), id)) return SendSnapshotDone(now, out);  // it may be lost
-  if (id.version < version_ || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
-    return out->Send(options_.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
+  if (id.version < context_.served.version || (snapshot_done_ && id < IdOf(*snapshot_done_))) {
+    return out->Send(context_.options.coordinator, NoSnapshot(id, "steps have passed since it was asked for"));
   }
-  if (!parameters_.held) return out->Send(options_.coordinator, NoSnapshot(id, "the workers alone have that version"));
+  if (!context_.served.parameters.held)
+    return out->Send(context_.options.coordinator, NoSnapshot(id, "the workers alone have that version"));
   if (writing_) return FinishSnapshot(NoSnapshot(id, "the one before it is still being written"), now, out);
-  if (Durable()) log_begins_[id] = next_record_;
+  if (context_.durable()) log_begins_[id] = next_record_;
   writing_ = Writing{id, std::make_shared<std::atomic<bool>>(false)};
   work_.push_back(WriteSnapshot{MakeImage(id), writing_->cancelled});
 }
@@ -66,24 +78,24 @@ SnapshotImage Shard::MakeImage(SnapshotId id) const {
   SnapshotHeader& header = image.header;
   header.job = life_.job;
   header.id = id;
-  header.part = options_.shard;
-  header.part_count = options_.shard_count;
-  header.catalog_hash = catalog_->hash();
-  header.array_count = store_->array_count();
-  header.parameters = parameters_;
-  header.slot_count = slot_count_;
-  if (Durable()) header.log_begin = next_record_;
-  const bool by_slot = !HasGlobalSteps(options_.mode);
+  header.part = context_.options.shard;
+  header.part_count = context_.options.shard_count;
+  header.catalog_hash = context_.catalog->hash();
+  header.array_count = context_.store->array_count();
+  header.parameters = context_.served.parameters;
+  header.slot_count = context_.slot_count;
+  if (context_.durable()) header.log_begin = next_record_;
+  const bool by_slot = !HasGlobalSteps(context_.options.mode);
   if (by_slot) header.ended = ended_;
   for (const auto& [key, report] : async_reports_) header.reports.push_back({Step{key.first}, report});
-  for (std::size_t local = 0; local < store_->size(); ++local) {
+  for (std::size_t local = 0; local < context_.store->size(); ++local) {
     SnapshotHeader::Block block;
-    block.block = store_->blocks()[local];
-    block.count = store_->count(local);
+    block.block = context_.store->blocks()[local];
+    block.count = context_.store->count(local);
     block.updates = progress_[local].updates;
     if (by_slot) block.last = progress_[local].last;
     header.blocks.push_back(std::move(block));
-    image.arrays.push_back(store_->Arrays(local));
+    image.arrays.push_back(context_.store->Arrays(local));
   }
   return image;
 }
@@ -97,8 +109,8 @@ void Shard::FinishSnapshot(SnapshotDone done, Instant now, Outbox* out) {
 
 void Shard::SendSnapshotDone(Instant now, Outbox* out) {
   snapshot_backoff_.Sent(now);
-  snapshot_done_->term = term_;
-  out->Send(options_.coordinator, *snapshot_done_);
+  snapshot_done_->term = context_.term;
+  out->Send(context_.options.coordinator, *snapshot_done_);
 }
 
 // The newest snapshot that this shard can go back to. It stays even if a coordinator with an older log
@@ -112,7 +124,7 @@ SnapshotId Shard::NewestKeptHere() const {
 }
 
 void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
-  if (message.generation != generation_) return;
+  if (message.generation != context_.generation) return;
   if (!message.kept.empty()) FirstWeightsAreKept(now, out);
   TrimLogTo(message.kept);
   if (snapshot_done_ && IdOf(*snapshot_done_) <= message.settled) {
@@ -159,12 +171,11 @@ void Shard::On(LifeRemembered result, Instant now, Outbox* out) {
   life_failed_ = !result.status.ok();
   if (life_failed_) {
     life_backoff_.Sent(now);
-    out->Say(Severity::kError,
-             "shard " + std::to_string(options_.shard) + " cannot write to its directory: " + result.status.message());
+    out->Say(Severity::kError, context_.name() + " cannot write to its directory: " + result.status.message());
     return;
   }
   life_backoff_.Restart();
-  if (result.life.generation == generation_) life_remembered_ = true;
+  if (result.life.generation == context_.generation) life_remembered_ = true;
   FinishReset(now, out);
 }
 
@@ -176,11 +187,17 @@ void Shard::On(SnapshotLoaded result, Instant now, Outbox* out) {
 void Shard::On(SnapshotWritten result, Instant now, Outbox* out) {
   const bool cancelled = writing_ && writing_->id == result.id && writing_->cancelled->load();
   if (writing_ && writing_->id == result.id) writing_.reset();
-  if (result.status.ok()) parts_.push_back({result.id, options_.shard, result.digest});
+  if (result.status.ok()) parts_.push_back({result.id, context_.options.shard, result.digest});
   if (cancelled || !IsOfHistory(result.id)) return PinFirstWeights(now, out);
-  SnapshotDone done{options_.shard,       options_.incarnation, term_,
-                    result.id.generation, result.id.version,    result.parameters,
-                    result.digest,        result.bytes,         {}};
+  SnapshotDone done{context_.options.shard,
+                    context_.options.incarnation,
+                    context_.term,
+                    result.id.generation,
+                    result.id.version,
+                    result.parameters,
+                    result.digest,
+                    result.bytes,
+                    {}};
   if (!result.status.ok()) done.failure = result.status.message();
   FinishSnapshot(std::move(done), now, out);
 }
@@ -206,8 +223,7 @@ void Shard::On(PeerRead result, Instant, Outbox* out) {
 
 void Shard::On(PartsRemoved result, Instant, Outbox* out) {
   if (result.status.ok()) return;
-  out->Say(Severity::kWarning,
-           "shard " + std::to_string(options_.shard) + " cannot delete an old snapshot: " + result.status.message());
+  out->Say(Severity::kWarning, context_.name() + " cannot delete an old snapshot: " + result.status.message());
 }
 
 }  // namespace capstan::server

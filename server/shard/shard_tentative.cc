@@ -25,8 +25,8 @@ bool Has(const std::vector<BlockIndex>& blocks, BlockIndex block) {
 
 // Otherwise a Redo is certain or likely: a job that clipped the last step's gradient probably clips this one too.
 bool Shard::MayBePublished() const {
-  if (TakesTrustRatio(options_.optimizer.kind)) return !trust_ratios_.empty();
-  return attempt_ > 0 || !last_commit_ || last_commit_->attempt == 0;
+  if (TakesTrustRatio(context_.options.optimizer.kind)) return !trust_ratios_.empty();
+  return attempt_ > 0 || !context_.served.last_commit || context_.served.last_commit->attempt == 0;
 }
 
 void Shard::SendAhead(Outbox* out) {
@@ -35,14 +35,14 @@ void Shard::SendAhead(Outbox* out) {
 
 void Shard::SendAhead(ParkedPull* parked, Outbox* out) {
   const Pull& pull = parked->pull;
-  if (!HasGlobalSteps(options_.mode) || !pull.follows || pull.array != 0) return;
-  if (pull.version != version_.Next() || !MayBePublished()) return;
+  if (!HasGlobalSteps(context_.options.mode) || !pull.follows || pull.array != 0) return;
+  if (pull.version != context_.served.version.Next() || !MayBePublished()) return;
   auto on_their_way = static_cast<std::size_t>(std::count_if(parked->sent.begin(), parked->sent.end(),
                                                              [&](BlockIndex block) { return Has(pull.ahead, block); }));
   for (BlockIndex block : pull.ahead) {
     if (on_their_way >= kAheadMax) return;
-    const std::size_t local = local_of_[block];
-    if (!progress_[local].prepared || !store_->is_prepared(local) || Has(parked->sent, block)) continue;
+    const std::size_t local = context_.local_of[block];
+    if (!progress_[local].prepared || !context_.store->is_prepared(local) || Has(parked->sent, block)) continue;
     SendTentative(parked->peer, pull, local, out);
     parked->sent.push_back(block);
     ++on_their_way;
@@ -51,14 +51,14 @@ void Shard::SendAhead(ParkedPull* parked, Outbox* out) {
 
 void Shard::SendTentative(PeerId peer, const Pull& pull, std::size_t local, Outbox* out) {
   Weights weights;
-  weights.generation = generation_;
-  weights.incarnation = options_.incarnation;
+  weights.generation = context_.generation;
+  weights.incarnation = context_.options.incarnation;
   weights.version = weights.asked = pull.version;
   weights.attempt = attempt_;
   weights.tentative = true;
-  weights.block = store_->blocks()[local];
-  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : store_->encoding(local);
-  BlockStore::Sendable sendable = store_->PreparedToSend(local, weights.encoding);
+  weights.block = context_.store->blocks()[local];
+  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : context_.store->encoding(local);
+  BlockStore::Sendable sendable = context_.store->PreparedToSend(local, weights.encoding);
   weights.payload_hash = sendable.hash;
   out->Send(peer, std::move(weights), std::move(sendable.values));
 }
@@ -83,19 +83,19 @@ void Shard::StopAhead(PeerId peer) {
 
 void Shard::SendPublished(PeerId peer, Outbox* out) const {
   Published published;
-  published.generation = generation_;
-  published.incarnation = options_.incarnation;
-  published.version = version_;
-  published.attempt = last_commit_ ? last_commit_->attempt : 0;
-  published.action = last_commit_ ? last_commit_->action : StepAction::kApply;
-  published.stop = parameters_.stop;
-  published.loss_scale = parameters_.loss_scale;
-  published.updates = parameters_.updates;
-  if (local_of_.contains(0)) published.program_state = parameters_.program_state;
-  published.learning_rate = parameters_.learning_rate;
-  published.keep = parameters_.keep;
-  published.held = parameters_.held;
-  published.made_in = last_commit_ ? last_commit_->generation : Generation{};
+  published.generation = context_.generation;
+  published.incarnation = context_.options.incarnation;
+  published.version = context_.served.version;
+  published.attempt = context_.served.last_commit ? context_.served.last_commit->attempt : 0;
+  published.action = context_.served.last_commit ? context_.served.last_commit->action : StepAction::kApply;
+  published.stop = context_.served.parameters.stop;
+  published.loss_scale = context_.served.parameters.loss_scale;
+  published.updates = context_.served.parameters.updates;
+  if (context_.local_of.contains(0)) published.program_state = context_.served.parameters.program_state;
+  published.learning_rate = context_.served.parameters.learning_rate;
+  published.keep = context_.served.parameters.keep;
+  published.held = context_.served.parameters.held;
+  published.made_in = context_.served.last_commit ? context_.served.last_commit->generation : Generation{};
   out->Send(peer, std::move(published));
 }
 
@@ -106,7 +106,7 @@ void Shard::AnswerWaiting(const ParkedPull& parked, Outbox* out) {
   Pull pull = parked.pull;
   std::erase_if(pull.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
   AnswerPull(parked.peer, pull, out);
-  if (!pull.follows || !HasGlobalSteps(options_.mode)) return;
+  if (!pull.follows || !HasGlobalSteps(context_.options.mode)) return;
   answered.blocks.insert(answered.blocks.end(), pull.blocks.begin(), pull.blocks.end());
   answered_.insert_or_assign(parked.peer, std::move(answered));
 }

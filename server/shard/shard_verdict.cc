@@ -13,32 +13,28 @@ namespace capstan::server {
 
 TrustSquares Shard::TrustSquaresOf(std::size_t local) {
   if (weight_squares_.empty()) return {};
-  const std::size_t start = segment_start_[local], count = store_->segment_count(local);
+  const std::size_t start = segment_start_[local], count = context_.store->segment_count(local);
   return {std::span(weight_squares_).subspan(start, count), std::span(direction_squares_).subspan(start, count)};
 }
 
-std::size_t Shard::home_slot_count() const {
-  const std::uint32_t count = options_.shard_count;
-  return slot_count_ / count + (options_.shard < slot_count_ % count ? 1 : 0);
-}
-
 void Shard::PrepareStepWhenComplete(Instant now, Outbox* out) {
-  if (!HasGlobalSteps(options_.mode) || prepared_ || parameters_.stop || !BlocksComplete() ||
-      reports_.size() < home_slot_count())
+  if (!HasGlobalSteps(context_.options.mode) || prepared_ || context_.served.parameters.stop || !BlocksComplete() ||
+      reports_.size() < context_.home_slot_count())
     return;
   prepared_ = true;
   prepared_backoff_.Restart();
   prepared_backoff_.Sent(now);
-  out->Send(options_.coordinator, MakePrepared());
+  out->Send(context_.options.coordinator, MakePrepared());
 }
 
 Prepared Shard::MakePrepared() const {
-  Prepared message{options_.shard, options_.incarnation, generation_, step(), attempt_, {}};
+  Prepared message{
+      context_.options.shard, context_.options.incarnation, context_.generation, context_.step(), attempt_, {}};
   message.report.segment_squares = squares_;
   message.report.weight_squares = weight_squares_;
   message.report.direction_squares = direction_squares_;
   for (const auto& [slot, report] : reports_) message.report.slots.push_back(report);
-  if (!WorkersUpdate(options_.mode)) {
+  if (!WorkersUpdate(context_.options.mode)) {
     for (const BlockProgress& block : progress_) message.report.block_samples.push_back(block.staged.samples());
   }
   message.report.hyper_hash = hyper_parameters_.hash();
@@ -51,21 +47,21 @@ Prepared Shard::MakePrepared() const {
 }
 
 void Shard::Publish(const Commit& commit, Instant now, Outbox* out) {
-  CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == generation_);
+  CAPSTAN_CHECK(prepared_ && commit.attempt == attempt_ && commit.generation == context_.generation);
   const bool applied = commit.action == StepAction::kApply;
-  if (applied || WorkersUpdate(options_.mode)) {  // a skipped step uploads the old version again
-    store_->PublishPrepared();
+  if (applied || WorkersUpdate(context_.options.mode)) {  // a skipped step uploads the old version again
+    context_.store->PublishPrepared();
   } else {
-    store_->DropPrepared();
+    context_.store->DropPrepared();
   }
-  (applied ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
-  version_ = version_.Next();
-  parameters_ = commit.next;
+  (applied ? context_.metrics->steps_applied : context_.metrics->steps_skipped).Add(1);
+  context_.served.version = context_.served.version.Next();
+  context_.served.parameters = commit.next;
   NoteHeld();
-  last_commit_ = std::make_unique<const Commit>(commit);
+  context_.served.last_commit = std::make_unique<const Commit>(commit);
   BeginStep();
-  metrics_->version.Set(static_cast<double>(version_.value));
-  if (parameters_.snapshot) PinSnapshot({generation_, version_}, now, out);
+  context_.metrics->version.Set(static_cast<double>(context_.served.version.value));
+  if (context_.served.parameters.snapshot) PinSnapshot({context_.generation, context_.served.version}, now, out);
   AnswerParkedPulls(now, out);
   PrepareStepWhenComplete(now, out);  // a shard without blocks and home slots waits for nothing
 }
@@ -75,7 +71,7 @@ void Shard::BeginStep() {
     block.staged.Clear();
     block.prepared = false;
   }
-  told_credit_.clear();
+  acknowledgements_.BeginStep();
   answered_.clear();
   lowest_incomplete_ = 0;
   attempt_ = 0;
@@ -88,34 +84,36 @@ void Shard::BeginStep() {
 }
 
 void Shard::On(const Commit& commit, Instant now, Outbox* out) {
-  if (!serving() || commit.generation != generation_) return;
-  if (commit.step > step()) return;  // impossible: a Commit needs all shards to have prepared the step
-  if (commit.step == step()) {
+  if (!serving() || commit.generation != context_.generation) return;
+  if (commit.step > context_.step()) return;  // impossible: a Commit needs all shards to have prepared the step
+  if (commit.step == context_.step()) {
     if (!prepared_ || commit.attempt != attempt_) return;  // our Prepared is repeated, and so is the Commit
     Publish(commit, now, out);
   }
-  out->Send(options_.coordinator, Committed{options_.shard, options_.incarnation, generation_, commit.step});
+  out->Send(context_.options.coordinator,
+            Committed{context_.options.shard, context_.options.incarnation, context_.generation, commit.step});
 }
 
 void Shard::On(const Redo& redo, Instant now, Outbox* out) {
-  if (!serving() || redo.generation != generation_ || redo.step != step() || !prepared_) return;
-  if (!redo.trust_ratios.empty() && redo.trust_ratios.size() != catalog_->tensors().size()) return;
+  if (!serving() || redo.generation != context_.generation || redo.step != context_.step() || !prepared_) return;
+  if (!redo.trust_ratios.empty() && redo.trust_ratios.size() != context_.catalog->tensors().size()) return;
   if (redo.attempt > attempt_) {
     attempt_ = redo.attempt;
     clip_ = redo.clip;
     trust_ratios_ = redo.trust_ratios;
-    metrics_->steps_redone.Add(1);
+    context_.metrics->steps_redone.Add(1);
     TakeBackAhead();
     const std::vector<GroupRule> rules = Rules();
-    for (std::size_t local = 0; local < store_->size(); ++local) {
+    for (std::size_t local = 0; local < context_.store->size(); ++local) {
       const std::uint64_t samples = progress_[local].staged.samples();
       if (samples == 0) continue;
-      store_->PrepareAgain(local, rules, Scalars(parameters_.updates, samples), TrustSquaresOf(local));
+      context_.store->PrepareAgain(local, rules, Scalars(context_.served.parameters.updates, samples),
+                                   TrustSquaresOf(local));
     }
     prepared_backoff_.Restart();
   }
   prepared_backoff_.Sent(now);
-  out->Send(options_.coordinator, MakePrepared());
+  out->Send(context_.options.coordinator, MakePrepared());
   SendAhead(out);
 }
 

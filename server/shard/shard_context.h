@@ -1,0 +1,61 @@
+// ShardContext: what the components of a shard have in common: its options, its identity, its blocks, and what it serves.
+//
+// Kind:   owned by the Shard; its components have a const reference. Only the Shard changes the identity and the blocks,
+//         and only its StepEngine changes `served`.
+// Why:    components share facts through this struct, so they need not know each other or the Shard.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "common/data/catalog.h"
+#include "common/wire/actor.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/step_parameters.h"
+#include "monitoring/metrics.h"
+#include "server/shard/block_store.h"
+#include "server/shard/shard_options.h"
+
+namespace capstan::server {
+
+// The published version, and the step under way, which has the same number.
+struct ServedStep {
+  Version version;
+  StepParameters parameters;  // for the step under way
+  struct {                    // what the blocks hold; where workers update, perhaps older than `version`
+    Version version;
+    std::uint64_t updates = 0;
+  } blocks;
+  std::unique_ptr<const Commit> last_commit;  // null: what is served contains no commit
+
+  Step step() const { return {version.value}; }
+};
+
+struct ShardContext {
+  ShardContext(ShardOptions given, std::shared_ptr<monitoring::ShardMetrics> counters);
+
+  const ShardOptions options;
+  const std::shared_ptr<monitoring::ShardMetrics> metrics;
+
+  Term term;
+  Generation generation;
+  Generation timeline;  // the generation in which the served timeline, or the one being loaded, began
+  SlotIndex slot_count = 0;
+  std::unique_ptr<const Catalog> catalog;
+  std::unique_ptr<BlockStore> store;
+  std::unordered_map<BlockIndex, std::size_t> local_of;  // a block's index in the store
+  ServedStep served;
+
+  Step step() const { return served.step(); }
+  bool durable() const { return options.acknowledge == Acknowledge::kDurable; }
+  // Whether a slot's reports and its EndSlots belong to this shard.
+  bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
+  std::size_t home_slot_count() const;
+  // "shard 3"
+  std::string name() const { return "shard " + std::to_string(options.shard); }
+  // Answers a message with an Error.
+  void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {}) const;
+};
+
+}  // namespace capstan::server
