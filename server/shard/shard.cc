@@ -42,13 +42,12 @@ constexpr bool kIsOneOf = (std::is_same_v<T, Ts> || ...);
 
 Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics)
     : context_(std::move(options), std::move(metrics)),
-      life_(context_.options.life),
-      parts_(context_.options.parts),
+      identity_(context_.options.life),
+      snapshots_(context_),
       log_queue_(context_.options.log_bytes_max, context_.options.log_records_max),
       log_backoff_(context_.options.shard),
       hello_backoff_(context_.options.shard),
-      prepared_backoff_(context_.options.shard),
-      snapshot_backoff_(context_.options.shard) {
+      prepared_backoff_(context_.options.shard) {
   CAPSTAN_CHECK(context_.options.shard < context_.options.shard_count);
   context_.metrics->incarnation.Set(static_cast<double>(context_.options.incarnation.value));
 }
@@ -105,7 +104,7 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
     using Body = std::decay_t<decltype(body)>;
     if (!CheckLife(from, body.generation, body.incarnation, out)) return;
     if constexpr (kIsOneOf<Body, Push, EndSlot>) {
-      if (!first_weights_.kept()) return context_.Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
+      if (!gate_.is_open()) return context_.Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
     }
     if constexpr (kIsOneOf<Body, Push, Assign>) {
       On(from, body, message.payload, now, out);
@@ -116,7 +115,7 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
     }
   });
   if (of_worker || header.Is<Error>()) return;
-  if (const auto* fetch = header.As<Fetch>()) return On(from, *fetch, out);
+  if (const auto* fetch = header.As<Fetch>()) return snapshots_.Handle(from, *fetch, &work_, out);
   const auto* fetched = header.As<Fetched>();
   if (fetched == nullptr)
     return context_.Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
@@ -413,7 +412,7 @@ void Shard::On(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   PullAdmission admission =
       of_kept ? PullAdmission::kAnswer
               : AdmitPull(context_.options.mode, pull.version, PullableVersion(), context_.options.staleness);
-  if (admission == PullAdmission::kAnswer && !first_weights_.kept()) admission = PullAdmission::kPark;
+  if (admission == PullAdmission::kAnswer && !gate_.is_open()) admission = PullAdmission::kPark;
   switch (admission) {
     case PullAdmission::kAnswer: AnswerLate(from, pull, out); return;
     case PullAdmission::kStale: context_.Refuse(from, Code::kStale, "that version is gone", out); return;
@@ -484,7 +483,7 @@ Version Shard::PullableVersion() const {
 }
 
 void Shard::AnswerParkedPulls(Instant now, Outbox* out) {
-  if (!first_weights_.kept()) return;
+  if (!gate_.is_open()) return;
   const Version pullable = PullableVersion();
   std::erase_if(parked_, [&](const auto& entry) {
     const ParkedPull& parked = entry.second;
@@ -506,13 +505,10 @@ void Shard::Tick(Instant now, Outbox* out) {
     hello_backoff_.Sent(now);
     out->Send(context_.options.coordinator, MakeHello());
   }
-  if (life_failed_ && life_backoff_.Due(now)) {
-    life_failed_ = false;
-    work_.emplace_back(RememberLife{life_});
-  }
+  identity_.Tick(now, &work_);
   if (load_) load_->Tick(now, out);
   if (load_ && !log_ready_ && log_begin_failed_ && log_backoff_.Due(now)) BeginHistory(now);
-  if (snapshot_done_ && !snapshot_settled_ && snapshot_backoff_.Due(now)) SendSnapshotDone(now, out);
+  snapshots_.Tick(now, out);
   if (prepared_ && prepared_backoff_.Due(now)) {
     prepared_backoff_.Sent(now);
     out->Send(context_.options.coordinator, MakePrepared());
@@ -537,11 +533,11 @@ Hello Shard::MakeHello() const {
   hello.incarnation = context_.options.incarnation;
   hello.term = context_.term;
   hello.generation = context_.generation;
-  hello.job = life_.job;
+  hello.job = identity_.life().job;
   hello.serving = serving();
   hello.version = serving() ? context_.served.version : Version{0};
-  hello.parts = parts_;
-  hello.newest_kept = life_.newest_kept;
+  hello.parts = snapshots_.parts();
+  hello.newest_kept = identity_.life().newest_kept;
   if (context_.served.last_commit != nullptr) hello.last_commit = *context_.served.last_commit;
   if (prepared_) hello.prepared = MakePrepared();
   hello.config_hash = context_.options.config_hash;

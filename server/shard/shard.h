@@ -16,7 +16,6 @@
 //         is on disk.
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -35,10 +34,12 @@
 #include "monitoring/metrics.h"
 #include "server/shard/acknowledgements.h"
 #include "server/shard/block_store.h"
-#include "server/shard/first_weights.h"
+#include "server/shard/durable_identity.h"
+#include "server/shard/initial_weights_gate.h"
 #include "server/shard/log_queue.h"
 #include "server/shard/shard_context.h"
 #include "server/shard/shard_options.h"
+#include "server/shard/snapshot_keeper.h"
 #include "server/shard/staged_block.h"
 #include "server/shard/step_hyper_parameters.h"
 #include "server/shard/step_program_state.h"
@@ -50,7 +51,6 @@ struct Assign;
 struct Commit;
 struct CoverageQuery;
 struct EndSlot;
-struct Fetch;
 struct Hello;
 struct Pin;
 struct Ping;
@@ -62,7 +62,6 @@ struct Rates;
 struct Redo;
 struct Reset;
 struct Shutdown;
-struct SnapshotDone;
 struct SnapshotsKept;
 struct StagedNode;
 }  // namespace capstan
@@ -76,9 +75,8 @@ class Shard {
   static constexpr std::size_t kWaitingPullsMax = 4096;
   static constexpr std::size_t kPullBlocksMax = 4096;
   static constexpr std::uint64_t kRoundsAheadMax = 2;  // EndSlots may be so many steps ahead of their pushes
-  static constexpr std::size_t kPeerReadsMax = 256;
-  static constexpr std::size_t kAheadMax = 2;        // speculative blocks in flight to one worker
-  static constexpr std::size_t kAheadNamedMax = 64;  // blocks that one pull may name as wanted early
+  static constexpr std::size_t kAheadMax = 2;          // speculative blocks in flight to one worker
+  static constexpr std::size_t kAheadNamedMax = 64;    // blocks that one pull may name as wanted early
 
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
   ~Shard();
@@ -123,7 +121,7 @@ class Shard {
   // Requires serving().
   const BlockStore& store() const { return *context_.store; }
   // Whether version 0 still lacks weights from a worker, or is not yet in a snapshot.
-  bool awaits_first_weights() const { return !first_weights_.kept(); }
+  bool awaits_first_weights() const { return !gate_.is_open(); }
   // Bytes of received payloads and of their sums that are not yet in a prepared version.
   std::uint64_t staged_bytes() const;
 
@@ -155,24 +153,11 @@ class Shard {
   // Once loading has ended: serves what was loaded, or reports why it cannot.
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);
-  void RememberLifeNow(const Reset& reset);
   void TakeLoaded(const SnapshotLoad& load);
   void On(const Pin& pin, Instant now, Outbox* out);
   void On(const SnapshotsKept& kept, Instant now, Outbox* out);
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
-  bool IsOfHistory(SnapshotId id) const;
-  SnapshotId NewestKeptHere() const;
-  bool IsSame(SnapshotId begun, SnapshotId asked) const;
   SnapshotImage MakeImage(SnapshotId id) const;
-  SnapshotDone NoSnapshot(SnapshotId id, std::string why) const;
-  void SendSnapshotDone(Instant now, Outbox* out);
-  void FinishSnapshot(SnapshotDone done, Instant now, Outbox* out);
-  void On(LifeRemembered result, Instant now, Outbox* out);
-  void On(SnapshotWritten result, Instant now, Outbox* out);
-  void On(SnapshotLoaded result, Instant now, Outbox* out);
-  void On(PeerRead result, Instant now, Outbox* out);
-  void On(PartsRemoved result, Instant now, Outbox* out);
-  void On(PeerId from, const Fetch& fetch, Outbox* out);
   Status CheckMemory(std::uint64_t elements, SlotIndex slots, Outbox* out) const;
   void ForgetProgress();
   void On(const Commit& commit, Instant now, Outbox* out);
@@ -191,9 +176,7 @@ class Shard {
 
   void OnMade(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
   Status CheckMade(const Assign& assign, const Slice& payload) const;
-  Status CheckAssign(const Assign& assign, const Slice& payload) const;
-  void PinFirstWeights(Instant now, Outbox* out);
-  void FirstWeightsAreKept(Instant now, Outbox* out);
+  void PinInitialWeights(Instant now, Outbox* out);
 
   // Whether a worker's message belongs to this incarnation and generation; if not, answers it.
   bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out);
@@ -266,27 +249,14 @@ class Shard {
   ShardContext context_;
   Acknowledgements acknowledgements_;
 
-  ShardLife life_;  // as stored on disk, or about to be
-  std::vector<SnapshotPart> parts_;
+  DurableIdentity identity_;
+  SnapshotKeeper snapshots_;
+  InitialWeightsGate gate_;
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
-  bool life_remembered_ = false;        // the disk has recorded the Reset under way
-  bool life_failed_ = false;            // recording failed and is tried again
-  Backoff life_backoff_;
-  bool going_on_ = false;  // the Reset under way keeps what is served
+  bool going_on_ = false;               // the Reset under way keeps what is served
   bool loaded_ = false;    // for the Reset under way: the blocks are here, perhaps not yet the log's pushes
   bool log_ready_ = true;  // for the Reset under way: the log has been begun or replayed
-  struct Writing {
-    SnapshotId id;
-    std::shared_ptr<std::atomic<bool>> cancelled;
-  };
-  std::optional<Writing> writing_;
-  std::unique_ptr<SnapshotDone> snapshot_done_;  // the newest snapshot of this timeline
-  bool snapshot_settled_ = false;                // the coordinator knows the result in snapshot_done_
-  std::size_t peer_reads_ = 0;                   // reads for other shards that are under way
-  FirstWeights first_weights_;
-  bool first_pin_waits_ = false;  // write version 0 once it is complete
-
   std::vector<LogWork> log_work_;
   LogQueue log_queue_;
   std::uint64_t next_record_ = 1;                   // next log record; all records before it are applied
@@ -325,7 +295,7 @@ class Shard {
   bool progress_changed_ = false;
   bool shut_down_ = false;
   Status refusal_;
-  Backoff hello_backoff_, prepared_backoff_, snapshot_backoff_;
+  Backoff hello_backoff_, prepared_backoff_;
   Instant next_progress_{};
   Instant last_coordinator_{};  // when the last message of the coordinator arrived
 };

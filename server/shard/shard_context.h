@@ -12,6 +12,7 @@
 #include "common/data/catalog.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/step_parameters.h"
 #include "monitoring/metrics.h"
 #include "server/shard/block_store.h"
@@ -52,6 +53,8 @@ struct ShardContext {
   // Whether a slot's reports and its EndSlots belong to this shard.
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
   std::size_t home_slot_count() const;
+  // Whether a snapshot was begun on this timeline.
+  bool IsOfTimeline(SnapshotId id) const { return id.generation >= timeline && id.generation <= generation; }
   // "shard 3"
   std::string name() const { return "shard " + std::to_string(options.shard); }
   // Answers a message with an Error.

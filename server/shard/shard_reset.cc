@@ -53,22 +53,19 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(elements, reset.slot_count, out));
   load_.reset();
   context_.store.reset();  // frees its memory first: there is no room for two
-  if (writing_) writing_->cancelled->store(true);
-  snapshot_done_.reset();
+  snapshots_.Abandon();
   context_.catalog = std::make_unique<Catalog>(std::move(catalog));
   const auto begin = reset.snapshot.IsNone() ? BlockStore::Begin::kVersion0 : BlockStore::Begin::kToBeLoaded;
   context_.store = std::make_unique<BlockStore>(*context_.catalog, mine, context_.options.optimizer,
                                                 context_.options.seed, begin, context_.options.encoding);
-  first_weights_ = FirstWeights(*context_.catalog, mine,
-                                reset.snapshot.IsNone() ? FirstWeights::Begin::kVersion0 : FirstWeights::Begin::kLater);
-  first_pin_waits_ = false;
+  gate_ = InitialWeightsGate(*context_.catalog, mine, begin);
   context_.generation = reset.generation;
   context_.served.version = reset.snapshot.version;
   context_.slot_count = reset.slot_count;
   context_.served.parameters = reset.parameters;
   NoteHeld();
   ForgetProgress();
-  RememberLifeNow(reset);
+  identity_.Begin(context_, reset.job, &work_);
   loaded_ = false;
   going_on_ = false;
   context_.timeline = reset.history;
@@ -87,7 +84,7 @@ std::unique_ptr<SnapshotLoad> Shard::MakeLoad(const Reset& reset, const std::vec
   options.reset = reset;
   options.catalog_hash = context_.catalog->hash();
   options.array_count = context_.store->array_count();
-  options.own_parts = parts_;
+  options.own_parts = snapshots_.parts();
   options.connect = context_.options.connect;
   if (reset.snapshot.IsNone()) return std::make_unique<SnapshotLoad>(std::move(options));
   options.part_of_block = PlaceBlocks(*context_.catalog, static_cast<std::uint32_t>(reset.sources.size()));
@@ -101,7 +98,7 @@ std::unique_ptr<SnapshotLoad> Shard::MakeLoad(const Reset& reset, const std::vec
 }
 
 void Shard::FinishReset(Instant now, Outbox* out) {
-  if (going_on_ && life_remembered_) {
+  if (going_on_ && identity_.is_stored()) {
     going_on_ = false;
     SendResetDone(out);
     PrepareStepWhenComplete(now, out);  // if no slot ends here, nothing else triggers it
@@ -113,7 +110,7 @@ void Shard::FinishReset(Instant now, Outbox* out) {
     TakeLoaded(*load_);
     if (Status status = BeginReplay(*load_); !status.ok()) return FailReset(status.message(), out);
   }
-  if (!life_remembered_ || !log_ready_) return;
+  if (!identity_.is_stored() || !log_ready_) return;
   load_.reset();
   context_.metrics->parameter_bytes.Set(context_.store->parameter_bytes());
   context_.metrics->optimizer_bytes.Set(context_.store->optimizer_bytes());
@@ -135,16 +132,7 @@ void Shard::FailReset(const std::string& reason, Outbox* out) {
   context_.store.reset();
 }
 
-void Shard::RememberLifeNow(const Reset& reset) {
-  life_.job = reset.job;
-  life_.shard = context_.options.shard;
-  life_.term = context_.term;
-  life_.generation = context_.generation;
-  life_remembered_ = false;
-  work_.emplace_back(RememberLife{life_});
-}
-
-// ---- another generation, the same timeline -------------------------------------------------------------------------
+// ---- another generation, the same history --------------------------------------------------------------------------
 
 bool Shard::GoesOn(const Reset& reset) const {
   const bool can = context_.durable() || WorkersUpdate(context_.options.mode);
@@ -156,13 +144,11 @@ bool Shard::GoesOn(const Reset& reset) const {
 void Shard::GoOn(const Reset& reset) {
   context_.generation = reset.generation;
   going_on_ = true;
-  RememberLifeNow(reset);
-  if (context_.durable() ||
-      !first_weights_.kept()) {  // otherwise the coordinator still wants the snapshot being written
-    if (writing_) writing_->cancelled->store(true);
-    snapshot_done_.reset();
+  identity_.Begin(context_, reset.job, &work_);
+  if (context_.durable() || !gate_.is_open()) {  // otherwise the coordinator still wants the snapshot being written
+    snapshots_.Abandon();
   }
-  if (!reset.snapshot.IsNone()) first_weights_.Keep();  // SnapshotsKept may have been lost
+  if (!reset.snapshot.IsNone()) gate_.Open();  // SnapshotsKept may have been lost
   parked_.clear();
   answered_.clear();
   acknowledgements_.Reset();

@@ -1,0 +1,42 @@
+// DurableIdentity: what a shard's directory remembers of it: its job, its fencing numbers and its newest retained
+// snapshot.
+//
+// Kind:   owned by the Shard.
+// Why:    a shard answers a Reset only after the disk has the new generation, so its next process knows it.
+#pragma once
+
+#include <vector>
+
+#include "common/base/backoff.h"
+#include "common/wire/actor.h"
+#include "server/storage/shard_disk.h"
+#include "server/storage/shard_life.h"
+
+namespace capstan::server {
+
+struct ShardContext;
+
+class DurableIdentity {
+ public:
+  explicit DurableIdentity(ShardLife life) : life_(life) {}
+
+  // What the disk has, or will have soon.
+  const ShardLife& life() const { return life_; }
+  // Whether the disk has what the last Begin() asked for.
+  bool is_stored() const { return stored_; }
+
+  // A generation of this job begins.
+  void Begin(const ShardContext& shard, JobId job, std::vector<DiskWork>* work);
+  void RaiseNewestKept(SnapshotId kept, std::vector<DiskWork>* work);
+  // Returns whether the write succeeded; one that failed is repeated.
+  bool Handle(const LifeRemembered& result, const ShardContext& shard, Instant now, Outbox* out);
+  void Tick(Instant now, std::vector<DiskWork>* work);
+
+ private:
+  ShardLife life_;
+  bool stored_ = false;
+  bool failed_ = false;  // the last write failed and is to be repeated
+  Backoff backoff_;
+};
+
+}  // namespace capstan::server
