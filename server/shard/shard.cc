@@ -44,10 +44,9 @@ Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> met
     : context_(std::move(options), std::move(metrics)),
       identity_(context_.options.life),
       snapshots_(context_),
-      log_queue_(context_.options.log_bytes_max, context_.options.log_records_max),
-      log_backoff_(context_.options.shard),
       hello_backoff_(context_.options.shard),
       prepared_backoff_(context_.options.shard) {
+  if (context_.durable()) journal_.emplace(context_);
   CAPSTAN_CHECK(context_.options.shard < context_.options.shard_count);
   context_.metrics->incarnation.Set(static_cast<double>(context_.options.incarnation.value));
 }
@@ -176,12 +175,12 @@ void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now,
   }
   const BlockProgress& block = progress_[context_.local_of[push.block]];
   std::uint64_t last = block.last[push.node.begin];
-  if (IsBeingLogged(push) && push.step.value > last) return;  // it is acknowledged once it is logged
-  last = log_queue_.NewestPush(push.block, push.node.begin).value_or(last);
+  if (journal_ && IsBeingLogged(push) && push.step.value > last) return;  // it is acknowledged once it is logged
+  if (journal_) last = journal_->NewestPush(push.block, push.node.begin).value_or(last);
   switch (AdmitPush(context_.options.mode, push.step, context_.step(), last)) {
     case PushAdmission::kStage: StagePush(from, push, payload, now, out); break;
     case PushAdmission::kApply:
-      if (context_.durable()) return Log(from, RecordOf(push, payload), out);
+      if (journal_) return journal_->Add(from, RecordOf(push, payload), out);
       ApplyPush(RecordOf(push, payload));
       acknowledgements_.AddPush(from, push.step, push.block, push.node);
       break;
@@ -250,7 +249,7 @@ void Shard::StagePush(PeerId from, const Push& push, const Slice& payload, Insta
 }
 
 void Shard::Flush(Instant now, Outbox* out) {
-  StartAppend(now);
+  if (journal_) journal_->Append(now);
   if (PullsAreBounded(context_.options.mode) && progress_changed_ && !parked_.empty()) AnswerParkedPulls(now, out);
   acknowledgements_.Send(context_, credit(), HasGlobalSteps(context_.options.mode), out);
 }
@@ -333,7 +332,8 @@ void Shard::Answer(PeerId from, const CoverageQuery& query) {
   for (const StagedNode& entry : query.nodes) {
     const auto local = context_.local_of.find(entry.block);
     if (local == context_.local_of.end() || entry.node.begin >= context_.slot_count) continue;
-    if (IsBeingLogged(query.step, entry)) continue;  // it is acknowledged once it is logged
+    if (journal_ && journal_->Has(query.step, entry.block, entry.node.begin))
+      continue;  // it is acknowledged once it is logged
     (Holds(local->second, query.step, entry.node) ? ack.held : ack.missing).push_back(entry);
   }
 }
@@ -507,7 +507,7 @@ void Shard::Tick(Instant now, Outbox* out) {
   }
   identity_.Tick(now, &work_);
   if (load_) load_->Tick(now, out);
-  if (load_ && !log_ready_ && log_begin_failed_ && log_backoff_.Due(now)) BeginHistory(now);
+  if (journal_ && load_) journal_->Tick(now);
   snapshots_.Tick(now, out);
   if (prepared_ && prepared_backoff_.Due(now)) {
     prepared_backoff_.Sent(now);
@@ -552,11 +552,8 @@ std::uint64_t Shard::staged_bytes() const {
   return bytes;
 }
 
-bool Shard::IsBeingLogged(const Push& push) const { return IsBeingLogged(push.step, {push.block, push.node}); }
-
-bool Shard::IsBeingLogged(Step sequence, const StagedNode& push) const {
-  const auto newest = log_queue_.NewestPush(push.block, push.node.begin);
-  return newest && sequence.value <= *newest;
+bool Shard::IsBeingLogged(const Push& push) const {
+  return journal_ && journal_->Has(push.step, push.block, push.node.begin);
 }
 
 }  // namespace capstan::server

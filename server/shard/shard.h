@@ -36,7 +36,7 @@
 #include "server/shard/block_store.h"
 #include "server/shard/durable_identity.h"
 #include "server/shard/initial_weights_gate.h"
-#include "server/shard/log_queue.h"
+#include "server/shard/push_journal.h"
 #include "server/shard/shard_context.h"
 #include "server/shard/shard_options.h"
 #include "server/shard/snapshot_keeper.h"
@@ -90,7 +90,7 @@ class Shard {
   std::vector<DiskWork> TakeDiskWork() { return std::exchange(work_, {}); }
   void Handle(DiskResult result, Instant now, Outbox* out);
   // The same for the log, with durable acknowledgements. Flush() must follow Handle().
-  std::vector<LogWork> TakeLogWork() { return std::exchange(log_work_, {}); }
+  std::vector<LogWork> TakeLogWork() { return journal_ ? journal_->TakeWork() : std::vector<LogWork>{}; }
   void Handle(LogResult result, Instant now, Outbox* out);
 
   bool serving() const { return context_.store != nullptr && load_ == nullptr; }
@@ -102,7 +102,7 @@ class Shard {
   // The generation in which the served timeline began; it contains all pushes acknowledged durably since then.
   Generation history() const { return context_.timeline; }
   // Log records that the served weights contain.
-  std::uint64_t logged_records() const { return next_record_ - 1; }
+  std::uint64_t logged_records() const { return journal_ ? journal_->applied_records() : 0; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
   // Null: what is served contains no commit.
@@ -168,7 +168,6 @@ class Shard {
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, Outbox* out);
-  bool IsBeingLogged(Step sequence, const StagedNode& push) const;
   void Answer(PeerId from, const CoverageQuery& query);
   bool Holds(std::size_t local, Step of, Node node) const;
   void On(PeerId from, const Pull& pull, Instant now, Outbox* out);
@@ -189,19 +188,10 @@ class Shard {
   void EndAsync(PeerId from, const EndSlot& end, Outbox* out);
 
   // With durable acknowledgements.
-  LogHistory OwnHistory() const { return {context_.timeline, context_.options.shard_count}; }
-  void Log(PeerId from, PushLogRecord record, Outbox* out);
-  void StartAppend(Instant now);
-  void TakeFailedAppend(const Status& status, Outbox* out);
-  void BeginHistory(Instant now);
-  Status BeginReplay(const SnapshotLoad& load);
   Status ReplayRecord(const PushLogRecord& record);
   Status CheckReplay(const PushRecord& push) const;
-  void TrimLogTo(const std::vector<SnapshotId>& kept);
-  void On(LogBegun result, Instant now, Outbox* out);
-  void On(LogAppended result, Instant now, Outbox* out);
+  void On(const LogAppended& result, Instant now, Outbox* out);
   void On(LogRead result, Instant now, Outbox* out);
-  void On(LogTrimmed result, Instant now, Outbox* out);
 
   void PrepareBlock(std::size_t local);
   TrustSquares TrustSquaresOf(std::size_t local);
@@ -252,19 +242,11 @@ class Shard {
   DurableIdentity identity_;
   SnapshotKeeper snapshots_;
   InitialWeightsGate gate_;
+  std::optional<PushJournal> journal_;  // with durable acknowledgements
   std::vector<DiskWork> work_;
   std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
   bool going_on_ = false;               // the Reset under way keeps what is served
-  bool loaded_ = false;    // for the Reset under way: the blocks are here, perhaps not yet the log's pushes
-  bool log_ready_ = true;  // for the Reset under way: the log has been begun or replayed
-  std::vector<LogWork> log_work_;
-  LogQueue log_queue_;
-  std::uint64_t next_record_ = 1;                   // next log record; all records before it are applied
-  std::map<SnapshotId, std::uint64_t> log_begins_;  // per snapshot: the first log record that it lacks
-  Instant append_since_{};
-  bool log_begin_failed_ = false;  // beginning the log failed and is tried again
-  Backoff log_backoff_;
-
+  bool loaded_ = false;  // for the Reset under way: the blocks are here, perhaps not yet the log's pushes
   std::vector<BlockProgress> progress_;     // by local block
   std::vector<std::size_t> segment_start_;  // by local block: its first entry in squares_
   StepHyperParameters hyper_parameters_;    // for the step under way

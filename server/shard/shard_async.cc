@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/data/encoding.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/staged.h"
 #include "server/shard/shard.h"
+#include "server/shard/snapshot_load.h"
 
 namespace capstan::server {
 
@@ -53,12 +55,12 @@ void Shard::KeepReport(Step step, const SlotReport& report) {
 
 void Shard::EndAsync(PeerId from, const EndSlot& end, Outbox* out) {
   const SlotIndex slot = end.report.slot;
-  const std::uint64_t last = log_queue_.NewestEnd(slot).value_or(ended_[slot]);
+  const std::uint64_t last = journal_ ? journal_->NewestEnd(slot).value_or(ended_[slot]) : ended_[slot];
   if (end.step.value > last + 1) return;                                         // the one before it comes again
   if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes are applied first
   const EndRecord record{end.step, end.report};
   if (end.step.value == last + 1) {
-    if (context_.durable()) return Log(from, record, out);
+    if (journal_) return journal_->Add(from, record, out);
     ApplyEnd(record);
   }
   if (end.step.value <= ended_[slot]) acknowledgements_.For(from, end.step).ended.push_back(slot);
@@ -115,6 +117,89 @@ void Shard::On(const Rates& rates) {
   std::erase_if(async_reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
   context_.served.version = Version{rates.step.value};
   context_.metrics->version.Set(static_cast<double>(context_.served.version.value));
+}
+
+// ---- what came of the log's work ------------------------------------------------------------------------------------
+
+Status Shard::CheckReplay(const PushRecord& push) const {
+  const auto local = context_.local_of.find(push.block);
+  const bool fits =
+      local != context_.local_of.end() && push.slot < context_.slot_count &&
+      push.payload.size == (push.samples == 0 ? 0
+                                              : context_.store->count(local->second) *
+                                                    BytesPerNumber(context_.store->encoding(local->second)));
+  if (fits && push.hyper.size() != context_.catalog->group_count()) {
+    return Corrupt("a record of the log has hyper-parameters of " + std::to_string(push.hyper.size()) +
+                   " groups, the job's tensors are of " + std::to_string(context_.catalog->group_count()));
+  }
+  if (fits) return {};
+  return Corrupt("a record of the log is of block " + std::to_string(push.block) + " and slot " +
+                 std::to_string(push.slot) + ", which do not belong here");
+}
+
+// Skips records that are already applied.
+Status Shard::ReplayRecord(const PushLogRecord& record) {
+  const auto* push = std::get_if<PushRecord>(&record);
+  const auto* end = std::get_if<EndRecord>(&record);
+  if (push != nullptr) CAPSTAN_RETURN_IF_ERROR(CheckReplay(*push));
+  if (end != nullptr && (end->report.slot >= context_.slot_count ||
+                         end->report.slot % context_.options.shard_count != context_.options.shard)) {
+    return Corrupt("a record of the log is of slot " + std::to_string(end->report.slot) + ", which does not end here");
+  }
+  const std::uint64_t last =
+      push != nullptr ? progress_[context_.local_of[push->block]].last[push->slot] : ended_[end->report.slot];
+  const std::uint64_t sequence = push != nullptr ? push->sequence : end->step.value;
+  if (sequence <= last) return {};
+  if (sequence > last + 1) {
+    return Corrupt("a record of the log has sequence number " + std::to_string(sequence) + " after " +
+                   std::to_string(last));
+  }
+  if (push != nullptr) {
+    ApplyPush(*push);
+  } else {
+    ApplyEnd(*end);
+  }
+  return {};
+}
+
+void Shard::On(const LogAppended& result, Instant now, Outbox* out) {
+  const LogQueue::Appended appended = journal_->Handle(result, now, out);
+  for (std::size_t i = 0; i < appended.senders.size(); ++i) {
+    const PushLogRecord& record = (*appended.records)[i];
+    const PeerId sender = appended.senders[i];
+    if (const auto* push = std::get_if<PushRecord>(&record)) {
+      ApplyPush(*push);
+      if (sender.value == 0) continue;
+      acknowledgements_.AddPush(sender, Step{push->sequence}, push->block, {push->slot, push->slot + 1});
+    } else {
+      const auto& end = std::get<EndRecord>(record);
+      ApplyEnd(end);
+      if (sender.value != 0) acknowledgements_.For(sender, end.step).ended.push_back(end.report.slot);
+    }
+  }
+}
+
+void Shard::On(LogRead result, Instant now, Outbox* out) {
+  if (!load_ || !loaded_ || !journal_->Expects(result)) return;
+  Status status = std::move(result.status);
+  for (const PushLogRecord& record : result.piece.records) {
+    if (status.ok()) status = ReplayRecord(record);
+  }
+  if (!status.ok()) return FailReset(status.message(), out);
+  if (journal_->Replayed(result.piece, out)) FinishReset(now, out);
+}
+
+void Shard::Handle(LogResult result, Instant now, Outbox* out) {
+  if (!journal_) return;  // it asked for nothing
+  if (const auto* begun = std::get_if<LogBegun>(&result)) {
+    if (journal_->Handle(*begun, out)) FinishReset(now, out);
+  } else if (const auto* appended = std::get_if<LogAppended>(&result)) {
+    On(*appended, now, out);
+  } else if (auto* read = std::get_if<LogRead>(&result)) {
+    On(std::move(*read), now, out);
+  } else {
+    journal_->Handle(std::get<LogTrimmed>(result), out);
+  }
 }
 
 }  // namespace capstan::server

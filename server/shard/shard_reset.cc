@@ -39,7 +39,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
   }
   if (reset.history > reset.generation) return Invalid("a history begins with a generation of its own");
-  if (reset.history < reset.generation && !context_.durable()) return Invalid("this shard keeps no log to go on with");
+  if (reset.history < reset.generation && !journal_) return Invalid("this shard keeps no log to go on with");
   if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, context_.options.block_elements));
   const std::vector<ShardIndex> placement = PlaceBlocks(catalog, context_.options.shard_count);
@@ -69,11 +69,7 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   loaded_ = false;
   going_on_ = false;
   context_.timeline = reset.history;
-  log_queue_.Forget();
-  log_begins_.clear();
-  next_record_ = 1;
-  log_ready_ = !context_.durable();
-  if (context_.durable() && context_.timeline == context_.generation) BeginHistory(now);
+  if (journal_) journal_->Reset(now);
   load_ = MakeLoad(reset, mine);
   if (auto load = load_->TakeWork()) work_.emplace_back(std::move(*load));
   return {};
@@ -108,9 +104,12 @@ void Shard::FinishReset(Instant now, Outbox* out) {
   if (!load_->done()) return;
   if (!std::exchange(loaded_, true)) {
     TakeLoaded(*load_);
-    if (Status status = BeginReplay(*load_); !status.ok()) return FailReset(status.message(), out);
+    if (journal_) {
+      const Status status = journal_->BeginReplay(load_->reset().snapshot, load_->headers());
+      if (!status.ok()) return FailReset(status.message(), out);
+    }
   }
-  if (!identity_.is_stored() || !log_ready_) return;
+  if (!identity_.is_stored() || (journal_ && !journal_->is_ready())) return;
   load_.reset();
   context_.metrics->parameter_bytes.Set(context_.store->parameter_bytes());
   context_.metrics->optimizer_bytes.Set(context_.store->optimizer_bytes());
@@ -135,7 +134,7 @@ void Shard::FailReset(const std::string& reason, Outbox* out) {
 // ---- another generation, the same history --------------------------------------------------------------------------
 
 bool Shard::GoesOn(const Reset& reset) const {
-  const bool can = context_.durable() || WorkersUpdate(context_.options.mode);
+  const bool can = journal_.has_value() || WorkersUpdate(context_.options.mode);
   return can && serving() && reset.history < reset.generation && reset.history == context_.timeline;
 }
 
@@ -145,14 +144,14 @@ void Shard::GoOn(const Reset& reset) {
   context_.generation = reset.generation;
   going_on_ = true;
   identity_.Begin(context_, reset.job, &work_);
-  if (context_.durable() || !gate_.is_open()) {  // otherwise the coordinator still wants the snapshot being written
+  if (journal_ || !gate_.is_open()) {  // otherwise the coordinator still wants the snapshot being written
     snapshots_.Abandon();
   }
   if (!reset.snapshot.IsNone()) gate_.Open();  // SnapshotsKept may have been lost
   parked_.clear();
   answered_.clear();
   acknowledgements_.Reset();
-  log_queue_.ForgetSenders();
+  if (journal_) journal_->ForgetSenders();
   if (HasGlobalSteps(context_.options.mode)) {
     context_.store->DropPrepared();
     next_reports_.clear();

@@ -17,8 +17,9 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
   if (!snapshots_.Pin(id, now, out)) return;
-  if (context_.durable()) log_begins_[id] = next_record_;
-  snapshots_.Write(MakeImage(id), &work_);
+  SnapshotImage image = MakeImage(id);
+  if (journal_) journal_->Mark(&image.header);
+  snapshots_.Write(std::move(image), &work_);
 }
 
 // Writes version 0 once it is complete and an earlier snapshot is no longer being written.
@@ -38,7 +39,6 @@ SnapshotImage Shard::MakeImage(SnapshotId id) const {
   header.array_count = context_.store->array_count();
   header.parameters = context_.served.parameters;
   header.slot_count = context_.slot_count;
-  if (context_.durable()) header.log_begin = next_record_;
   const bool by_slot = !HasGlobalSteps(context_.options.mode);
   if (by_slot) header.ended = ended_;
   for (const auto& [key, report] : async_reports_) header.reports.push_back({Step{key.first}, report});
@@ -60,7 +60,7 @@ void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
     gate_.Open();
     AnswerParkedPulls(now, out);
   }
-  TrimLogTo(message.kept);
+  if (journal_) journal_->TrimTo(message.kept);
   if (!message.kept.empty()) identity_.RaiseNewestKept(message.kept.back(), &work_);
   snapshots_.Handle(message, identity_.life().newest_kept, &work_);
 }

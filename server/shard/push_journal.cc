@@ -1,0 +1,153 @@
+#include "server/shard/push_journal.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "server/shard/shard_context.h"
+#include "server/storage/snapshot.h"
+
+namespace capstan::server {
+
+PushJournal::PushJournal(const ShardContext& shard)
+    : shard_(shard),
+      queue_(shard.options.log_bytes_max, shard.options.log_records_max),
+      backoff_(shard.options.shard) {}
+
+LogHistory PushJournal::OwnHistory() const { return {shard_.timeline, shard_.options.shard_count}; }
+
+// ---- how a log begins, and is found again --------------------------------------------------------------------------
+
+void PushJournal::Reset(Instant now) {
+  queue_.Forget();
+  log_begins_.clear();
+  next_record_ = 1;
+  ready_ = false;
+  if (shard_.timeline == shard_.generation) BeginLogOf(now);
+}
+
+void PushJournal::BeginLogOf(Instant now) {
+  begin_failed_ = false;
+  backoff_.Sent(now);
+  work_.push_back(BeginLog{OwnHistory()});
+}
+
+void PushJournal::Tick(Instant now) {
+  if (!ready_ && begin_failed_ && backoff_.Due(now)) BeginLogOf(now);
+}
+
+bool PushJournal::Handle(const LogBegun& result, Outbox* out) {
+  if (result.history != OwnHistory() || ready_) return false;
+  if (!result.status.ok()) {
+    begin_failed_ = true;
+    out->Say(Severity::kError,
+             shard_.name() + " cannot begin its log: " + result.status.message() + "; it tries again");
+    return false;
+  }
+  ready_ = true;
+  backoff_.Restart();
+  return true;
+}
+
+// A snapshot of this timeline records how much of the log it contains. The snapshot that the timeline began with
+// contains none of it.
+Status PushJournal::BeginReplay(SnapshotId snapshot, const std::vector<SnapshotHeader>& headers) {
+  if (shard_.timeline == shard_.generation) return {};
+  if (snapshot.generation >= shard_.timeline) {
+    const ShardIndex own = shard_.options.shard;
+    const bool knows = headers.size() == shard_.options.shard_count && headers[own].log_begin != 0;
+    if (!knows) return Invalid("the snapshot does not say where the log of this shard goes on");
+    next_record_ = headers[own].log_begin;
+  }
+  work_.push_back(ReadLog{shard_.generation, OwnHistory(), next_record_});
+  return {};
+}
+
+bool PushJournal::Expects(const LogRead& result) const {
+  return !ready_ && result.generation == shard_.generation && result.from == next_record_;
+}
+
+bool PushJournal::Replayed(const PushLog::Piece& piece, Outbox* out) {
+  next_record_ += piece.records.size();
+  shard_.metrics->log_replayed.Add(piece.records.size());
+  if (!piece.last) {
+    work_.push_back(ReadLog{shard_.generation, OwnHistory(), next_record_});
+    return false;
+  }
+  ready_ = true;
+  out->Say(Severity::kInfo,
+           shard_.name() + " goes on after record " + std::to_string(applied_records()) + " of its log");
+  return true;
+}
+
+// ---- how a log grows -----------------------------------------------------------------------------------------------
+
+bool PushJournal::Has(Step sequence, BlockIndex block, SlotIndex slot) const {
+  const std::optional<std::uint64_t> newest = NewestPush(block, slot);
+  return newest && sequence.value <= *newest;
+}
+
+void PushJournal::Add(PeerId from, PushLogRecord record, Outbox* out) {
+  if (queue_.Full(BytesOf(record))) {
+    shard_.metrics->pushes_busy.Add(1);
+    return shard_.Refuse(from, Code::kBusy, "the log of this shard is behind", out);
+  }
+  queue_.Add(from, std::move(record));
+}
+
+void PushJournal::Append(Instant now) {
+  std::shared_ptr<const std::vector<PushLogRecord>> records = queue_.BeginAppend();
+  if (records == nullptr) return;
+  append_since_ = now;
+  work_.push_back(AppendLog{shard_.timeline, next_record_, std::move(records)});
+}
+
+LogQueue::Appended PushJournal::Handle(const LogAppended& result, Instant now, Outbox* out) {
+  const bool ours = result.history == shard_.timeline && result.first == next_record_ && queue_.appending();
+  if (!ours) return {};  // belongs to a timeline that has ended
+  if (!result.status.ok()) {
+    TakeFailedAppend(result.status, out);
+    return {};
+  }
+  shard_.metrics->log_append_seconds.Observe(std::chrono::duration<double>(now - append_since_).count());
+  LogQueue::Appended appended = queue_.FinishAppend();
+  for (const PushLogRecord& record : *appended.records) shard_.metrics->log_bytes.Add(BytesOf(record));
+  shard_.metrics->log_records.Add(appended.records->size());
+  next_record_ += appended.records->size();
+  return appended;
+}
+
+void PushJournal::TakeFailedAppend(const Status& status, Outbox* out) {
+  shard_.metrics->log_failures.Add(1);
+  std::vector<PeerId> senders = queue_.Forget();
+  const std::string why = "cannot write to its log: " + status.message();
+  out->Say(Severity::kError, shard_.name() + " " + why + "; " + std::to_string(senders.size()) +
+                                 " records are not acknowledged, and will be sent again");
+  std::sort(senders.begin(), senders.end());
+  senders.erase(std::unique(senders.begin(), senders.end()), senders.end());
+  for (const PeerId sender : senders) {
+    if (sender.value != 0) shard_.Refuse(sender, Code::kBusy, "this shard " + why, out);
+  }
+}
+
+// ---- how a log stays short -----------------------------------------------------------------------------------------
+
+void PushJournal::Mark(SnapshotHeader* header) {
+  log_begins_[header->id] = next_record_;
+  header->log_begin = next_record_;
+}
+
+void PushJournal::TrimTo(const std::vector<SnapshotId>& kept) {
+  if (kept.empty()) return;
+  const auto begin = log_begins_.find(kept.back());
+  if (begin == log_begins_.end()) return;
+  work_.push_back(TrimLog{begin->second});
+  log_begins_.erase(log_begins_.begin(), std::next(begin));
+}
+
+void PushJournal::Handle(const LogTrimmed& result, Outbox* out) const {
+  if (result.status.ok()) return;
+  out->Say(Severity::kWarning, shard_.name() + " cannot shorten its log: " + result.status.message());
+}
+
+}  // namespace capstan::server
