@@ -49,7 +49,4 @@ inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std
   return wanted.value - published.value <= kPullsAheadMax ? PullAdmission::kPark : PullAdmission::kTooEarly;
 }
 
-// Whether pulls wait for the slowest slot's clock.
-inline bool PullsAreBounded(Mode mode) { return mode == Mode::kBounded; }
-
 }  // namespace capstan::server

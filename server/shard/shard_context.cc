@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/reset.h"
 
 namespace capstan::server {
 
@@ -12,9 +13,28 @@ ShardContext::ShardContext(ShardOptions given, std::shared_ptr<monitoring::Shard
       term(options.life.term),
       generation(options.life.generation) {}
 
+void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine,
+                         BlockStore::Begin begin) {
+  store.reset();  // frees its memory first: there is no room for two
+  catalog = std::make_unique<const Catalog>(std::move(given));
+  store = std::make_unique<BlockStore>(*catalog, mine, options.optimizer, options.seed, begin, options.encoding);
+  local_of.clear();
+  for (std::size_t local = 0; local < mine.size(); ++local) local_of[mine[local]] = local;
+  generation = reset.generation;
+  timeline = reset.history;
+  slot_count = reset.slot_count;
+  served.Serve(reset.snapshot.version, reset.parameters);
+  served.last_commit.reset();
+}
+
 std::size_t ShardContext::home_slot_count() const {
   const std::uint32_t count = options.shard_count;
   return slot_count / count + (options.shard < slot_count % count ? 1 : 0);
+}
+
+void ShardContext::Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const {
+  (fault.code() == Code::kCorrupt ? metrics->pushes_corrupt : metrics->pushes_invalid).Add(1);
+  Refuse(to, fault.code(), fault.message(), out, block);
 }
 
 void ShardContext::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block, Step last) const {

@@ -8,7 +8,9 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "common/base/status.h"
 #include "common/data/catalog.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/commit.h"
@@ -17,6 +19,10 @@
 #include "monitoring/metrics.h"
 #include "server/shard/block_store.h"
 #include "server/shard/shard_options.h"
+
+namespace capstan {
+struct Reset;
+}  // namespace capstan
 
 namespace capstan::server {
 
@@ -31,10 +37,18 @@ struct ServedStep {
   std::unique_ptr<const Commit> last_commit;  // null: what is served contains no commit
 
   Step step() const { return {version.value}; }
+  // A version is published; `next`: for the step that makes the next one.
+  void Serve(Version published, const StepParameters& next) {
+    version = published;
+    parameters = next;
+    if (next.held) blocks = {published, next.updates};
+  }
 };
 
 struct ShardContext {
   ShardContext(ShardOptions given, std::shared_ptr<monitoring::ShardMetrics> counters);
+  ShardContext(const ShardContext&) = delete;
+  ShardContext& operator=(const ShardContext&) = delete;
 
   const ShardOptions options;
   const std::shared_ptr<monitoring::ShardMetrics> metrics;
@@ -48,6 +62,9 @@ struct ShardContext {
   std::unordered_map<BlockIndex, std::size_t> local_of;  // a block's index in the store
   ServedStep served;
 
+  // Takes other blocks and another timeline: those of a Reset whose blocks are `mine` of `given`.
+  void Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine, BlockStore::Begin begin);
+
   Step step() const { return served.step(); }
   bool durable() const { return options.acknowledge == Acknowledge::kDurable; }
   // Whether a slot's reports and its EndSlots belong to this shard.
@@ -57,6 +74,8 @@ struct ShardContext {
   bool IsOfTimeline(SnapshotId id) const { return id.generation >= timeline && id.generation <= generation; }
   // "shard 3"
   std::string name() const { return "shard " + std::to_string(options.shard); }
+  // Counts and answers a push or an upload that does not fit.
+  void Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const;
   // Answers a message with an Error.
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {}) const;
 };

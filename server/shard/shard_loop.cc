@@ -14,8 +14,6 @@
 namespace capstan::server {
 namespace {
 
-constexpr Instant kTickEvery = std::chrono::milliseconds(100);
-constexpr Instant kTickEveryWithoutSteps = std::chrono::milliseconds(20);  // ticks carry the clocks
 constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
@@ -91,7 +89,7 @@ std::string ShardLoop::StatusJson() const {
 void ShardLoop::Run() {
   const FloatControl float_control;
   pthread_setname_np(pthread_self(), ("shard-" + std::to_string(options_.shard.shard)).c_str());
-  const Instant tick_every = HasGlobalSteps(options_.shard.mode) ? kTickEvery : kTickEveryWithoutSteps;
+  const Instant tick_every = core_->engine().tick_every();
   Instant next_tick = Now();
   CoordinatorWatch::Options watch;
   watch.address = options_.coordinator;
@@ -132,7 +130,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   SendOut();
   const Instant after = Now();
   times_->Handled(message, before, after);
-  times_->SeePrepared(core_->prepared(), after);
+  times_->SeePrepared(core_->engine().prepared(), after);
 }
 
 // Messages found in one poll of the sockets were waiting together.

@@ -64,6 +64,28 @@ bool SnapshotKeeper::Pin(SnapshotId id, Instant now, Outbox* out) {
   return !writing_;
 }
 
+SnapshotImage SnapshotKeeper::MakeImage(SnapshotId id, JobId job) const {
+  const BlockStore& store = *shard_.store;
+  SnapshotImage image;
+  SnapshotHeader& header = image.header;
+  header.job = job;
+  header.id = id;
+  header.part = shard_.options.shard;
+  header.part_count = shard_.options.shard_count;
+  header.catalog_hash = shard_.catalog->hash();
+  header.array_count = store.array_count();
+  header.parameters = shard_.served.parameters;
+  header.slot_count = shard_.slot_count;
+  for (std::size_t local = 0; local < store.size(); ++local) {
+    SnapshotHeader::Block block;
+    block.block = store.blocks()[local];
+    block.count = store.count(local);
+    header.blocks.push_back(std::move(block));
+    image.arrays.push_back(store.Arrays(local));
+  }
+  return image;
+}
+
 void SnapshotKeeper::Write(SnapshotImage image, std::vector<DiskWork>* work) {
   writing_ = Writing{image.header.id, std::make_shared<std::atomic<bool>>(false)};
   work->push_back(WriteSnapshot{std::move(image), writing_->cancelled});

@@ -43,6 +43,8 @@ class SnapshotKeeper {
 
   // The coordinator wants the served version as this snapshot. Returns whether it must be written now: call Write().
   bool Pin(SnapshotId id, Instant now, Outbox* out);
+  // The served blocks, without what a step engine and a journal add to the header.
+  SnapshotImage MakeImage(SnapshotId id, JobId job) const;
   void Write(SnapshotImage image, std::vector<DiskWork>* work);
   // Gives up the snapshot that is being written, and forgets the result of the last one.
   void Abandon();

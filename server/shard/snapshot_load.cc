@@ -249,6 +249,12 @@ const SnapshotHeader::Block* SnapshotLoad::entry(std::size_t target) const {
   return headers_[options_.part_of_block[block]].Find(block);
 }
 
+std::vector<const SnapshotHeader::Block*> SnapshotLoad::entries() const {
+  std::vector<const SnapshotHeader::Block*> entries;
+  for (std::size_t target = 0; target < options_.targets.size(); ++target) entries.push_back(entry(target));
+  return entries;
+}
+
 std::string SnapshotLoad::WaitingFor() const {
   if (fetching_.empty()) return local_pending_ ? "its disk" : "";
   const auto& [part, block] = fetching_.begin()->first;

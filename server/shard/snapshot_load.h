@@ -54,6 +54,8 @@ class SnapshotLoad {
   bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
   // Requires done(). `target`: position in the targets. Null in version 0.
   const SnapshotHeader::Block* entry(std::size_t target) const;
+  // The entries of all targets; none in version 0.
+  std::vector<const SnapshotHeader::Block*> entries() const;
   // The headers of all parts, in the order of parts.
   const std::vector<SnapshotHeader>& headers() const { return headers_; }
   // "block 7 from tcp://10.0.0.7:29601": what it waits for; empty if nothing from other shards.

@@ -78,7 +78,7 @@ class AttackedShard {
   // A message that a correct coordinator may send to a shard in this state.
   Header AsCoordinator() {
     const std::uint64_t step = bench_.shard->version().value;
-    const auto attempt = static_cast<std::uint32_t>(bench_.shard->attempt() + script_.Below(2));
+    const auto attempt = static_cast<std::uint32_t>(bench_.shard->engine().attempt() + script_.Below(2));
     Header header = MakeOrder(step, attempt);
     header.VisitAs<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>(
         [&](auto& body) { body.term = bench_.shard->term(); });
@@ -148,11 +148,11 @@ class AttackedShard {
   }
 
   void Check() {
-    // A pull names at most so many blocks, and a batch of pushes is acknowledged to at most so many peers.
-    CheckAnswers(bench_.out(), 2 * Shard::kPullBlocksMax);
+    // A pull names so many blocks, and a batch of pushes is acknowledged to so many peers.
+    CheckAnswers(bench_.out(), 2 * PullQueue::kBlocksMax);
     const std::size_t blocks = bench_.shard->serving() ? bench_.shard->store().size() : 0;
     if (blocks > 0) {  // two payloads for each, with any number of senders
-      Require(bench_.shard->staged_bytes() <= 2 * blocks * options_.block_elements * sizeof(float),
+      Require(bench_.shard->engine().staged_bytes() <= 2 * blocks * options_.block_elements * sizeof(float),
               "a shard stages at most two payloads for each block");
     }
     Require(bench_.waiting_log_work.size() <= PeerScript::kActionsMax,

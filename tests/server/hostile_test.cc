@@ -42,7 +42,7 @@ TEST_CASE("workers that send anything but this generation's messages do not touc
     bench.FromCoordinator(bench.MakeReset(1));
     bench.Stage(0, 0, {0, 1}, 1, 4.0F);
     bench.Forget();
-    const std::uint64_t digest = bench.shard->Digest();
+    const std::uint64_t digest = bench.shard->store().Digest();
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
       Message message = hostile.Make();
@@ -52,7 +52,7 @@ TEST_CASE("workers that send anything but this generation's messages do not touc
       bench.Forget();
     }
     REQUIRE(bench.shard->term() == Term{1});
-    REQUIRE(bench.shard->Digest() == digest);
+    REQUIRE(bench.shard->store().Digest() == digest);
     REQUIRE(!bench.shard->shut_down());
     REQUIRE(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, {0, 1}}});
     bench.CompleteStep(0, 4.0F);
@@ -92,7 +92,7 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
     REQUIRE(bench.shard->generation() == Generation{1});
     REQUIRE(!bench.shard->shut_down());
     // Two payloads a block and no more, with any number of senders.
-    REQUIRE(bench.shard->staged_bytes() <= 3 * 2 * 16);
+    REQUIRE(bench.shard->engine().staged_bytes() <= 3 * 2 * 16);
   }
   // The messages may have been valid for a worker. A new generation knows nothing of them.
   bench.FromCoordinator(bench.MakeReset(2));

@@ -62,7 +62,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
 
 void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards) {
   const Shard& shard = *shards[index];
-  if (shard.hash_mismatches() != 0) Fail("one slot was computed with two results");
+  if (shard.engine().hash_mismatches() != 0) Fail("one slot was computed with two results");
   if (options_.mode == Mode::kBounded) SeeStaleness(shard);
   if (options_.durable) SeeLogged(index, shard);
   if (shard.awaits_first_weights()) return;  // nothing is decided yet
@@ -77,7 +77,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   if (const Commit* commit = shard.last_commit()) SeeCommit(*commit);
   if (replicas_) return;  // they check the weights of this mode
   SeeWeights(shard);
-  const std::uint64_t digest = shard.Digest();
+  const std::uint64_t digest = shard.store().Digest();
   const auto [known, added] = digests_.try_emplace({index, version}, digest);
   if (!added && known->second != digest) {
     Fail("I5: version " + std::to_string(version.value) + " of shard " + std::to_string(index) +
@@ -131,7 +131,7 @@ void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Heade
 // as its own clock.
 void Checks::SeeStaleness(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const auto& last = shard.sequence_numbers(local);
+    const auto last = shard.engine().sequence_numbers(local);
     const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
     if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
     if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
@@ -142,7 +142,7 @@ void Checks::SeeStaleness(const Shard& shard) {
 void Checks::SeeFirstWeights(const Shard& shard) {
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const Block& block = catalog_.blocks()[shard.store().blocks()[local]];
-    const bool first = HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.updates(local) == 0;
+    const bool first = HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.engine().updates(local) == 0;
     if (!first) continue;
     const Slice weights = shard.store().Weights(local);
     const auto* values = reinterpret_cast<const float*>(weights.data);
@@ -184,7 +184,7 @@ void Checks::SeeLogged(std::size_t index, const Shard& shard) {
   if (promises.history != shard.history()) return;
   for (std::size_t local = 0; local < shard.store().size(); ++local) {
     const BlockIndex block = shard.store().blocks()[local];
-    const std::vector<std::uint64_t>& last = shard.sequence_numbers(local);
+    const auto last = shard.engine().sequence_numbers(local);
     for (SlotIndex slot = 0; slot < last.size(); ++slot) {
       const auto push = promises.pushes.find({block, slot});
       const auto clock = promises.clocks.find(slot);
@@ -193,9 +193,9 @@ void Checks::SeeLogged(std::size_t index, const Shard& shard) {
       if (lost) Fail("an acknowledged push is lost");
     }
   }
-  if (promises.records == shard.logged_records()) return;
-  promises.records = shard.logged_records();
-  const std::uint64_t digest = shard.Digest();
+  if (promises.records == shard.journal()->applied_records()) return;
+  promises.records = shard.journal()->applied_records();
+  const std::uint64_t digest = shard.store().Digest();
   const auto [known, added] = log_digests_.try_emplace({index, shard.history(), promises.records}, digest);
   if (!added && known->second != digest) Fail("the state after a record of the log differs between lives");
 }
@@ -220,7 +220,8 @@ void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& s
     if (other == nullptr || !other->serving() || other->generation() != shard.generation()) continue;
     if (other->version() >= shard.version()) continue;
     const std::uint32_t attempt = shard.last_commit() ? shard.last_commit()->attempt : 0;
-    if (!other->prepared() || other->attempt() != attempt) Fail("I1: a step is published that not all have prepared");
+    if (!other->engine().prepared() || other->engine().attempt() != attempt)
+      Fail("I1: a step is published that not all have prepared");
   }
 }
 
@@ -299,8 +300,8 @@ void Checks::EveryPushCountedOnce(const std::vector<const Shard*>& shards) {
   }
   for (const Shard* shard : shards) {
     for (std::size_t local = 0; local < shard->store().size(); ++local) {
-      if (shard->updates(local) == wanted) continue;
-      Fail("a block has " + std::to_string(shard->updates(local)) + " updates, not " + std::to_string(wanted));
+      if (shard->engine().updates(local) == wanted) continue;
+      Fail("a block has " + std::to_string(shard->engine().updates(local)) + " updates, not " + std::to_string(wanted));
     }
   }
 }

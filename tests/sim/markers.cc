@@ -106,7 +106,7 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
         if constexpr (std::is_same_v<Body, CoverageQuery>) {
           const bool now = body.generation == shard.generation();
           if (now && !HasGlobalSteps(options_.mode)) Count("coverage asked by a new owner");
-          if (now && body.step.value == shard.version().value && shard.staged_bytes() > 0) {
+          if (now && body.step.value == shard.version().value && shard.engine().staged_bytes() > 0) {
             Count("coverage asked of a half-staged step");
           }
         }
@@ -220,7 +220,7 @@ void Markers::WorkerDies(const World& world, std::uint64_t node, bool had_work) 
 
 void Markers::WorkerStarts(const World& world) {
   const bool staged = std::any_of(world.shards.begin(), world.shards.end(), [](const Shard* shard) {
-    return shard != nullptr && shard->serving() && shard->staged_bytes() > 0;
+    return shard != nullptr && shard->serving() && shard->engine().staged_bytes() > 0;
   });
   if (staged) Count("worker joins in the middle of a step");
 }
@@ -239,8 +239,8 @@ void Markers::ShardDies(const World& world, std::size_t index, bool writing) {
   }
   if (!current || !shard.serving() || coordinator.state() != Coordinator::State::kRunning) return;
   if (shard.awaits_first_weights()) Count("shard dies with first weights that are not kept");
-  if (shard.prepared()) Count("shard dies between Prepared and Commit");
-  if (!shard.prepared() && shard.staged_bytes() > 0) Count("shard dies with a half-staged step");
+  if (shard.engine().prepared()) Count("shard dies between Prepared and Commit");
+  if (!shard.engine().prepared() && shard.engine().staged_bytes() > 0) Count("shard dies with a half-staged step");
   shard_died_at_ = {coordinator.generation(), coordinator.step()};
   if (worker_died_at_ == shard_died_at_) Count("shard and worker die in the same step");
 }
@@ -263,7 +263,7 @@ void Markers::CoordinatorDies(const World& world) {
 
 void Markers::NoWorkers(const World& world) {
   const bool staged = std::any_of(world.shards.begin(), world.shards.end(), [](const Shard* shard) {
-    return shard != nullptr && shard->serving() && shard->staged_bytes() > 0;
+    return shard != nullptr && shard->serving() && shard->engine().staged_bytes() > 0;
   });
   if (staged) Count("all workers gone in the middle of a step");
 }
@@ -306,7 +306,8 @@ bool Markers::IsBeingLogged(const Shard& shard, Incarnation life, const Message&
   const auto* push = message.header.As<Push>();
   const bool ours =
       push != nullptr && shard.serving() && push->generation == shard.generation() && push->incarnation == life;
-  return ours && shard.IsBeingLogged(*push);
+  const server::PushJournal* const journal = shard.journal();
+  return ours && journal != nullptr && journal->Has(push->step, push->block, push->node.begin);
 }
 
 void Markers::Stage(const World& world) {

@@ -177,7 +177,7 @@ void AddTerms(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        AtShard<Commit>(
-           [](Tampering*, Commit& commit, const server::Shard& shard) { commit.attempt = shard.attempt(); }),
+           [](Tampering*, Commit& commit, const server::Shard& shard) { commit.attempt = shard.engine().attempt(); }),
        {}});
   add({"commit-step",
        "a shard takes a Commit of another step",

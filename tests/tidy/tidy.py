@@ -121,7 +121,6 @@ LARGE_CLASSES = {
     ("server/coordinator/coordinator.h", "Coordinator"): (61, 152),
     ("server/coordinator/coordinator_loop.h", "CoordinatorLoop"): (26, 23),
     ("server/coordinator/membership.h", "Worker"): (23, 0),
-    ("server/shard/shard.h", "Shard"): (40, 105),
     ("server/shard/shard_loop.h", "ShardLoop"): (22, 22),
     ("server/shard/shard_options.h", "ShardOptions"): (22, 0),
     ("worker/allreduce/replica_client.cc", "ReplicaClient"): (31, 40),

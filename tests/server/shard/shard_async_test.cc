@@ -28,7 +28,7 @@ TEST_CASE("async: pushes are applied at once, in the order of their slot, each e
   CHECK(bench.WeightOf(0) == -3.0F);
   bench.Stage(1, 0, kLeaf0, 2, 1.0F);  // late and doubled
   CHECK(bench.WeightOf(0) == -3.0F);
-  CHECK(bench.shard->updates(0) == 2);
+  CHECK(bench.shard->engine().updates(0) == 2);
 }
 
 TEST_CASE("async: a gap is invalid and names the last number applied; other slots go on", "[server][async]") {
@@ -82,7 +82,7 @@ TEST_CASE("async: a push without samples moves the clock and no weight", "[serve
   bench.Start().Stage(1, 0, kLeaf0, 0, 0.0F);
   bench.Stage(2, 0, kLeaf0, 1, 1.0F);
   CHECK(bench.WeightOf(0) == -1.0F);
-  CHECK(bench.shard->updates(0) == 1);
+  CHECK(bench.shard->engine().updates(0) == 1);
 }
 
 TEST_CASE("async: a slot's clock is the least of all blocks and of its ends", "[server][async]") {
@@ -248,7 +248,7 @@ TEST_CASE("async: steps are neither prepared nor committed", "[server][async]") 
   ShardBench bench(Async(1));
   bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
   bench.FromWorker(bench.MakeEnd(1, 0));
-  CHECK(!bench.shard->prepared());
+  CHECK(!bench.shard->engine().prepared());
   bench.Commits(0);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
   CHECK(bench.shard->version() == Version{0});

@@ -62,7 +62,7 @@ TEST_CASE("durable: what comes during an append goes into the next one, together
   CHECK(std::get<AppendLog>(bench.waiting_log_work[0]).records->size() == 1);
   bench.LetLogGo();
   CHECK(bench.WeightOf(0) == -3.0F);
-  CHECK(bench.shard->logged_records() == 3);
+  CHECK(bench.shard->journal()->applied_records() == 3);
   CHECK(bench.metrics->log_append_seconds.count() == 2);
 }
 
@@ -183,16 +183,16 @@ TEST_CASE("durable: a lost shard finds every logged push again, with the same bi
       }
       bench.FromWorker(bench.MakeEnd(k, 0));
     }
-    digest = bench.shard->Digest();
+    digest = bench.shard->store().Digest();
   }
   ShardBench bench(options);
   CHECK(ReplayOf(&bench, GoOn(bench, 2)) == 20);
-  CHECK(bench.shard->Digest() == digest);
+  CHECK(bench.shard->store().Digest() == digest);
   CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{4, 0});  // slot 1 has not ended
   bench.Tick(std::chrono::milliseconds(20));
   CHECK(bench.Take<Progress>(kCoordinator).at(0).reports.size() == 4);
   bench.Stage(5, 0, kLeaf0, 1, 0.5F);
-  CHECK(bench.shard->logged_records() == 21);
+  CHECK(bench.shard->journal()->applied_records() == 21);
 }
 
 TEST_CASE("durable: a snapshot stands for the log in front of it", "[server][durable]") {
@@ -241,7 +241,7 @@ TEST_CASE("durable: records that a snapshot holds already are passed over", "[se
   ShardBench bench(options);
   CHECK(ReplayOf(&bench, GoOn(bench, 2)) == 3);
   CHECK(bench.WeightOf(0) == -2.0F);
-  CHECK(bench.shard->updates(0) == 2);
+  CHECK(bench.shard->engine().updates(0) == 2);
 }
 
 TEST_CASE("durable: a log that cannot go on is a bad Reset, and the next generation is served", "[server][durable]") {

@@ -70,7 +70,7 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
     }
     bench.FromWorker(bench.MakeEnd(0, 0, 1));
     bench.FromWorker(bench.MakeEnd(0, 1, 2));
-    REQUIRE(bench.shard->prepared());
+    REQUIRE(bench.shard->engine().prepared());
     bench.Commits(0);
     // Gradient descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic moves by a tenth.
     CHECK(bench.WeightOf(0) == 3.0F);

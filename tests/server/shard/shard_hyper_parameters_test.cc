@@ -98,7 +98,7 @@ TEST_CASE("a new generation begins without a set", "[server][hyper]") {
   bench.hyper = GroupRates(1.0, 1.0);
   bench.CompleteStep(0, 1.0F);
   CHECK(bench.Take<Error>().empty());
-  CHECK(bench.shard->prepared());
+  CHECK(bench.shard->engine().prepared());
 }
 
 TEST_CASE("what a shard prepared with is in its report, for the coordinator to compare", "[server][hyper]") {
@@ -153,7 +153,7 @@ TEST_CASE("durable: a logged push is found again with its set", "[server][hyper]
       bench.hyper = {{rate, 0.0, 0.9, 0.999, 1e-8, 0.1}, {2 * rate, 0.0, 0.5, 0.9, 1e-6, 0.0}};
       for (BlockIndex block : {0U, 1U}) bench.Stage(k, block, kLeaf0, 1, 0.5F);
     }
-    digest = bench.shard->Digest();
+    digest = bench.shard->store().Digest();
   }
   const auto replay = [&](std::uint32_t groups) {
     options.groups = groups;
@@ -163,8 +163,8 @@ TEST_CASE("durable: a logged push is found again with its set", "[server][hyper]
     bench->FromCoordinator(reset);
     return bench;
   };
-  CHECK(replay(2)->shard->Digest() == digest);
-  // A log whose pushes have another number of groups than the job is refused.
+  CHECK(replay(2)->shard->store().Digest() == digest);
+  // A log whose pushes have another number of groups than the job is not believed.
   const std::vector<ResetBad> bad = replay(1)->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
   CHECK_THAT(bad[0].reason, Contains("hyper-parameters of 2 groups, the job's tensors are of 1"));

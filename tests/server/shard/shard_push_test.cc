@@ -35,7 +35,7 @@ TEST_CASE("a push of an older generation is stale, of a newer one too early, and
   bench.FromWorker(push, payload);
   CHECK(bench.Refused(Code::kBusy));
   CHECK(bench.metrics->pushes_stale.value() == 2);
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
 }
 
 TEST_CASE("a message for another incarnation is stale", "[server][shard]") {
@@ -58,7 +58,7 @@ TEST_CASE("a message for another incarnation is stale", "[server][shard]") {
     bench.FromWorker(CoverageQuery{Generation{1}, Incarnation{incarnation}, SessionId{1}, Step{0}});
     CHECK(bench.Refused(Code::kStale));
   }
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
 }
 
 TEST_CASE("a push is acknowledged by what is held", "[server][shard]") {
@@ -81,7 +81,7 @@ TEST_CASE("a push of a step that is over is acknowledged and changes nothing; on
   bench.Start().CompleteStep(0, 3.0F);
   bench.Commits(0);
   REQUIRE(bench.shard->version() == Version{1});
-  const std::uint64_t digest = bench.shard->Digest();
+  const std::uint64_t digest = bench.shard->store().Digest();
   bench.Forget();
   bench.Stage(0, 0, kLeaf0, 1, 99.0F);
   const std::vector<Staged> acks = bench.Take<Staged>();
@@ -91,7 +91,7 @@ TEST_CASE("a push of a step that is over is acknowledged and changes nothing; on
   bench.Stage(2, 0, kLeaf0, 1, 99.0F);
   CHECK(bench.Refused(Code::kBusy));
   CHECK(bench.Coverage(1).held.empty());
-  CHECK(bench.shard->Digest() == digest);
+  CHECK(bench.shard->store().Digest() == digest);
 }
 
 TEST_CASE("a payload that does not match its hash is corrupt, counted, and may be sent again", "[server][shard]") {
@@ -149,7 +149,7 @@ TEST_CASE("a push that cannot be is invalid and changes nothing", "[server][shar
     CHECK(bench.metrics->pushes_invalid.value() == ++count);
   }
   CHECK(bench.Coverage(0).held.empty());
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
   bench.Stage(0, 0, {0, 1}, kSamplesPerPushMax, 1.0F);
   CHECK(bench.Coverage(0).held.size() == 1);
 }
@@ -193,12 +193,12 @@ TEST_CASE("two results for one node are counted and told, and the first is kept"
   bench.Start().Stage(0, 0, kLeaf0, 1, 1.0F);
   bench.Forget();
   bench.Stage(0, 0, kLeaf0, 1, 2.0F, ShardBench::kOther);
-  CHECK(bench.shard->hash_mismatches() == 1);
+  CHECK(bench.shard->engine().hash_mismatches() == 1);
   CHECK(bench.metrics->hash_mismatches.value() == 1);
   CHECK(bench.notices().size() == 1);
   CHECK(bench.Take<Staged>(ShardBench::kOther).at(0).held.size() == 1);  // it is not requested again
   bench.Stage(0, 0, kLeaf0, 1, 1.0F, ShardBench::kOther);
-  CHECK(bench.shard->hash_mismatches() == 1);
+  CHECK(bench.shard->engine().hash_mismatches() == 1);
   bench.CompleteStep(0, 1.0F);
   bench.Commits(0);
   CHECK(bench.WeightOf(0) == -1.0F);
@@ -207,13 +207,13 @@ TEST_CASE("two results for one node are counted and told, and the first is kept"
 TEST_CASE("nothing that arrives after a block is complete changes its sum or its count", "[server][shard]") {
   ShardBench bench;
   bench.Start().CompleteStep(0, 8.0F);
-  REQUIRE(bench.shard->prepared());
+  REQUIRE(bench.shard->engine().prepared());
   bench.Forget();
   bench.Stage(0, 0, {0, 3}, 0, 0.0F);  // all slots at once, and another number of samples
   CHECK(bench.Refused(Code::kInvalid));
   bench.Stage(0, 0, {0, 3}, 3, 24.0F);  // the same again, as a sum
   CHECK(bench.Take<Staged>().at(0).held == std::vector<Staged::Entry>{{0, {0, 3}}});
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
   bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
   const std::vector<Prepared> prepared = bench.Take<Prepared>(ShardBench::kCoordinator);
   REQUIRE(prepared.size() == 1);
@@ -230,7 +230,7 @@ TEST_CASE("blocks beyond the window are not staged, and whoever pushed is told w
   CHECK(acks[0].credit == 1);
   CHECK(acks[0].held.empty());
   CHECK(bench.metrics->pushes_busy.value() == 1);
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
   bench.Stage(0, 2, kLeaf0, 1, 1.0F, ShardBench::kOther);
   acks = bench.Take<Staged>();
   REQUIRE(acks.size() == 1);  // the first worker did nothing for it

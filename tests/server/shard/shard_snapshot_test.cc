@@ -284,7 +284,7 @@ TEST_CASE("a shard that goes back has the weights, optimizer state and step it h
   ShardBench undisturbed(options);
   undisturbed.Start();
   KeepStep(&undisturbed, 0, 1.0F);
-  const std::uint64_t digest = undisturbed.shard->Digest();
+  const std::uint64_t digest = undisturbed.shard->store().Digest();
   DoStep(&undisturbed, 1, 3.0F);
 
   ShardBench bench(With(options, undisturbed.disk));
@@ -292,7 +292,7 @@ TEST_CASE("a shard that goes back has the weights, optimizer state and step it h
   bench.generation = Generation{2};
   const ResetDone done = bench.Take<ResetDone>(kCoordinator).at(0);
   CHECK(done.generation == Generation{2});
-  CHECK(bench.shard->Digest() == digest);
+  CHECK(bench.shard->store().Digest() == digest);
   CHECK(bench.shard->version() == Version{1});
   CHECK(bench.shard->serving());
   bench.FromWorker(bench.MakePull(1, {0, 1, 2}));
@@ -300,7 +300,7 @@ TEST_CASE("a shard that goes back has the weights, optimizer state and step it h
   CHECK(bench.WeightOf(0) == -1.0F);
   DoStep(&bench, 1, 3.0F);
   CHECK(bench.WeightOf(0) == -4.5F);  // with half of the first step's momentum
-  CHECK(bench.shard->Digest() == undisturbed.shard->Digest());
+  CHECK(bench.shard->store().Digest() == undisturbed.shard->store().Digest());
   CHECK(bench.shard->version() == Version{2});
 }
 
@@ -308,13 +308,13 @@ TEST_CASE("a shard in the middle of a step goes back, and forgets what it had of
   ShardBench bench({.optimizer = OptimizerKind::kMomentum});
   bench.Start();
   KeepStep(&bench, 0, 1.0F);
-  const std::uint64_t digest = bench.shard->Digest();
+  const std::uint64_t digest = bench.shard->store().Digest();
   DoStep(&bench, 1, 9.0F);
   bench.Stage(2, 0, kLeaf0, 1, 9.0F);
   bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
   bench.generation = Generation{2};
-  CHECK(bench.shard->Digest() == digest);
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->store().Digest() == digest);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
   CHECK(bench.shard->last_commit() == nullptr);
   CHECK(bench.Coverage(1).held.empty());
   Commit late = bench.MakeCommit(1);
@@ -340,10 +340,10 @@ TEST_CASE("async: a shard that goes back knows which pushes and ends are in its 
   ShardBench bench(With(Async(), first.disk));
   bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
   bench.generation = Generation{2};
-  CHECK(bench.shard->Digest() == first.shard->Digest());
+  CHECK(bench.shard->store().Digest() == first.shard->store().Digest());
   CHECK(bench.shard->version() == Version{1});
-  CHECK(bench.shard->updates(0) == 3);
-  CHECK(bench.shard->updates(1) == 2);
+  CHECK(bench.shard->engine().updates(0) == 3);
+  CHECK(bench.shard->engine().updates(1) == 2);
   CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{2, 0});
   bench.Forget();
   bench.Tick(seconds(1));
@@ -361,7 +361,7 @@ TEST_CASE("async: a shard that goes back knows which pushes and ends are in its 
     one->Stage(3, 0, kLeaf0, 1, 2.0F);
     one->Stage(1, 1, kLeaf1, 1, 2.0F);
   }
-  CHECK(bench.shard->Digest() == first.shard->Digest());
+  CHECK(bench.shard->store().Digest() == first.shard->store().Digest());
 }
 
 TEST_CASE("a damaged block is not served: the Reset is answered with its name, and an older snapshot is",

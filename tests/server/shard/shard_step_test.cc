@@ -43,9 +43,9 @@ TEST_CASE("a step is prepared when all blocks and all home slots are there, and 
 TEST_CASE("the end of a slot may be the last thing that arrives", "[server][shard]") {
   ShardBench bench({.slots = 1, .tensors = {4}});
   bench.Start().Stage(0, 0, kLeaf0, 1, 1.0F);
-  CHECK(!bench.shard->prepared());
+  CHECK(!bench.shard->engine().prepared());
   bench.FromWorker(bench.MakeEnd(0, 0));
-  CHECK(bench.shard->prepared());
+  CHECK(bench.shard->engine().prepared());
 }
 
 TEST_CASE("a slot's metrics are in the report; one that cannot be is refused and named, and the slot is still open",
@@ -60,7 +60,7 @@ TEST_CASE("a slot's metrics are in the report; one that cannot be is refused and
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].code == Code::kInvalid);
   CHECK(errors[0].message.find("slot 0: metric \"top 5\"") == 0);
-  CHECK(!bench.shard->prepared());
+  CHECK(!bench.shard->engine().prepared());
   end.report.metrics.pop_back();
   bench.FromWorker(end);
   CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.slots.at(0).metrics == end.report.metrics);
@@ -204,7 +204,7 @@ TEST_CASE("a coordinator of a lower term is ignored, whatever it says", "[server
   CHECK(bench.shard->term() == Term{5});
   CHECK(bench.shard->generation() == Generation{1});
   CHECK(bench.shard->version() == Version{0});
-  CHECK(bench.shard->attempt() == 0);
+  CHECK(bench.shard->engine().attempt() == 0);
   CHECK(!bench.shard->shut_down());
   Commit commit = bench.MakeCommit(0);
   commit.term = Term{5};
@@ -245,7 +245,7 @@ TEST_CASE("a coordinator's words from anybody else are refused and change nothin
   CHECK(bench.Silent());
   CHECK(bench.shard->term() == Term{1});
   CHECK(bench.shard->version() == Version{0});
-  CHECK(bench.shard->attempt() == 0);
+  CHECK(bench.shard->engine().attempt() == 0);
   CHECK(!bench.shard->shut_down());
 }
 
@@ -300,7 +300,7 @@ TEST_CASE("a Reset for another life, or of an older generation, is not for us", 
 TEST_CASE("a new generation starts from version 0 with nothing of the old one", "[server][shard]") {
   ShardBench bench;
   bench.Start();
-  const std::uint64_t fresh = bench.shard->Digest();
+  const std::uint64_t fresh = bench.shard->store().Digest();
   bench.CompleteStep(0, 1.0F);
   bench.Commits(0);
   bench.Stage(1, 0, kLeaf0, 1, 1.0F);
@@ -310,10 +310,10 @@ TEST_CASE("a new generation starts from version 0 with nothing of the old one", 
   bench.FromCoordinator(bench.MakeReset(2));
   const ResetDone done = bench.Take<ResetDone>(kCoordinator).at(0);
   CHECK(done.generation == Generation{2});
-  CHECK(bench.shard->Digest() == fresh);
+  CHECK(bench.shard->store().Digest() == fresh);
   CHECK(bench.shard->version() == Version{0});
   CHECK(bench.shard->last_commit() == nullptr);
-  CHECK(bench.shard->staged_bytes() == 0);
+  CHECK(bench.shard->engine().staged_bytes() == 0);
   bench.FromCoordinator(Ping{Term{1}, Generation{2}});
   const Hello hello = bench.Take<Hello>(kCoordinator).at(0);
   CHECK(!hello.prepared);
@@ -440,7 +440,7 @@ TEST_CASE("a pull of blocks that are not here, or of too many, is invalid", "[se
   CHECK(bench.Refused(Code::kInvalid));
   bench.FromWorker(bench.MakePull(0, {UINT32_MAX}));
   CHECK(bench.Refused(Code::kInvalid));
-  bench.FromWorker(bench.MakePull(0, std::vector<BlockIndex>(Shard::kPullBlocksMax + 1, 0)));
+  bench.FromWorker(bench.MakePull(0, std::vector<BlockIndex>(PullQueue::kBlocksMax + 1, 0)));
   CHECK(bench.Refused(Code::kInvalid));
   bench.FromWorker(bench.MakePull(0, {}));
   CHECK(bench.Silent());
@@ -449,7 +449,7 @@ TEST_CASE("a pull of blocks that are not here, or of too many, is invalid", "[se
 TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shard]") {
   ShardBench bench;
   bench.Start();
-  for (std::uint64_t peer = 0; peer < Shard::kWaitingPullsMax; ++peer) {
+  for (std::uint64_t peer = 0; peer < PullQueue::kWaitingMax; ++peer) {
     bench.FromWorker(bench.MakePull(1, {0}), {}, PeerId{1000 + peer});
   }
   CHECK(bench.Silent());
@@ -457,7 +457,7 @@ TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shar
   CHECK(bench.Refused(Code::kBusy));
   bench.FromWorker(bench.MakePull(1, {1}), {}, PeerId{1000});  // replaces the peer's own pull
   CHECK(bench.Silent());
-  CHECK(bench.metrics->waiting_pulls.value() == static_cast<double>(Shard::kWaitingPullsMax));
+  CHECK(bench.metrics->waiting_pulls.value() == static_cast<double>(PullQueue::kWaitingMax));
   bench.CompleteStep(0, 1.0F);
   bench.Commits(0);
   CHECK(bench.Take<Weights>(PeerId{1000}).at(0).block == 1);
@@ -490,7 +490,7 @@ TEST_CASE("after the last version the weights say so, and no step is prepared", 
   bench.FromWorker(bench.MakePull(1, {4}));
   CHECK(bench.Take<Weights>().at(0).stop);
   for (SlotIndex slot : {0U, 1U}) bench.Stage(1, 4, {slot, slot + 1}, 1, 1.0F);
-  CHECK(!bench.shard->prepared());
+  CHECK(!bench.shard->engine().prepared());
 }
 
 }  // namespace

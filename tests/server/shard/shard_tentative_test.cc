@@ -309,7 +309,7 @@ TEST_CASE("a pull of blocks ahead that are not here, or of too many, is invalid"
   ShardBench bench;
   bench.Start().FromWorker(Waiting(bench, 1, {0}, {3}));
   CHECK(bench.Refused(Code::kInvalid));
-  bench.FromWorker(Waiting(bench, 1, {0}, Blocks(Shard::kAheadNamedMax + 1, 0)));
+  bench.FromWorker(Waiting(bench, 1, {0}, Blocks(PullQueue::kSpeculativeNamedMax + 1, 0)));
   CHECK(bench.Refused(Code::kInvalid));
 }
 

@@ -387,14 +387,14 @@ TEST_CASE("answers that are doubled, late, foreign or of another snapshot change
     loading.Give(block);
   }
   CHECK(IsServing(&loading.reader));
-  const std::uint64_t digest = loading.reader.shard->Digest();
+  const std::uint64_t digest = loading.reader.shard->store().Digest();
   for (auto block : blocks) {
     loading.Give(block);  // late
     BodyOf(&block.second).failure = "gone";
     loading.Give(block);
   }
   CHECK(loading.reader.shard->serving());
-  CHECK(loading.reader.shard->Digest() == digest);
+  CHECK(loading.reader.shard->store().Digest() == digest);
   CHECK(loading.reader.Take<ResetBad>(kCoordinator).empty());
 }
 
@@ -483,9 +483,9 @@ TEST_CASE("a newer generation's Reset ends a load, and late answers of it are no
   const std::vector<ResetDone> done = loading.reader.Take<ResetDone>(kCoordinator);
   REQUIRE(done.size() == 1);
   CHECK(done[0].generation == Generation{3});
-  const std::uint64_t digest = loading.reader.shard->Digest();
+  const std::uint64_t digest = loading.reader.shard->store().Digest();
   for (const auto& answer : late) loading.Give(answer);
-  CHECK(loading.reader.shard->Digest() == digest);
+  CHECK(loading.reader.shard->store().Digest() == digest);
   CHECK(loading.reader.shard->version() == Version{0});
   CHECK(loading.reader.Take<ResetDone>(kCoordinator).empty());
 }
@@ -550,7 +550,7 @@ TEST_CASE("a bounded number of blocks is asked for at a time", "[server][snapsho
   CHECK(most == SnapshotLoad::kFetchesMax);
   CHECK(rounds >= 100 / SnapshotLoad::kFetchesMax);
   CHECK(IsServing(&reader));
-  CHECK(reader.shard->Digest() == writer.shard->Digest());
+  CHECK(reader.shard->store().Digest() == writer.shard->store().Digest());
 }
 
 TEST_CASE("a request for a part that is not here, or a block it does not have, is answered so", "[server][snapshot]") {

@@ -1,0 +1,306 @@
+#include "server/shard/clocked_step.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/data/encoding.h"
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/staged.h"
+#include "server/shard/acknowledgements.h"
+#include "server/shard/check_message.h"
+#include "server/shard/push_journal.h"
+#include "server/shard/shard_memory.h"
+#include "server/shard/update_scalars.h"
+
+namespace capstan::server {
+
+ClockedStep::ClockedStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements,
+                         PushJournal* journal)
+    : shard_(shard),
+      served_(served),
+      acknowledgements_(acknowledgements),
+      journal_(journal),
+      backoff_(shard.options.shard) {}
+
+void ClockedStep::Reset() {
+  blocks_.assign(shard_.store->size(), {std::vector<std::uint64_t>(shard_.slot_count), 0, 0});
+  reports_.clear();
+  ended_.assign(shard_.slot_count, 0);
+  CountClocks();
+  changed_ = true;
+}
+
+void ClockedStep::Restart() {
+  changed_ = true;
+  backoff_.Restart();
+}
+
+// The shard that was a slot's home then stored the slot's reports and its end.
+void ClockedStep::Load(const std::vector<const SnapshotHeader::Block*>& blocks,
+                       const std::vector<SnapshotHeader>& headers) {
+  for (std::size_t local = 0; local < blocks.size(); ++local) {
+    if (blocks[local] == nullptr) continue;
+    blocks_[local].updates = blocks[local]->updates;
+    if (!blocks[local]->last.empty()) blocks_[local].last = blocks[local]->last;
+  }
+  for (const SnapshotHeader& header : headers) {
+    for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
+      if (shard_.IsHome(slot)) ended_[slot] = header.ended[slot];
+    }
+    for (const StepReport& entry : header.reports) {
+      if (shard_.IsHome(entry.report.slot)) KeepReport(entry.step, entry.report);
+    }
+  }
+  CountClocks();
+}
+
+void ClockedStep::Describe(SnapshotHeader* header) const {
+  header->ended = ended_;
+  for (const auto& [key, report] : reports_) header->reports.push_back({Step{key.first}, report});
+  for (std::size_t local = 0; local < blocks_.size(); ++local) {
+    header->blocks[local].updates = blocks_[local].updates;
+    header->blocks[local].last = blocks_[local].last;
+  }
+}
+
+// ---- what workers send ---------------------------------------------------------------------------------------------
+
+Status ClockedStep::Check(const Push& push, const Slice& payload) const {
+  return CheckPush(shard_, push, payload, TakenNodes::kLeaves);
+}
+
+std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant,
+                                               Outbox* out) {
+  const SlotIndex slot = push.node.begin;
+  std::uint64_t last = blocks_[shard_.local_of.at(push.block)].last[slot];
+  if (journal_ != nullptr) {
+    // A push that waits for the log is acknowledged once it is logged.
+    if (journal_->Has(push.step, push.block, slot) && push.step.value > last) return {};
+    last = journal_->NewestPush(push.block, slot).value_or(last);
+  }
+  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), last)) {
+    case PushAdmission::kApply:
+      if (journal_ != nullptr) {
+        journal_->Add(from, RecordOf(push, payload), out);
+        return {};
+      }
+      Apply(RecordOf(push, payload));
+      break;
+    case PushAdmission::kGap:
+      shard_.metrics->pushes_invalid.Add(1);
+      shard_.Refuse(from, Code::kInvalid, "a sequence number is missing", out, push.block, Step{last});
+      return {};
+    default: shard_.metrics->pushes_duplicate.Add(1); break;
+  }
+  acknowledgements_->AddPush(from, push.step, push.block, push.node);
+  return {};
+}
+
+PushRecord ClockedStep::RecordOf(const Push& push, const Slice& payload) const {
+  return {push.block,      push.node.begin,   push.step.value, push.samples, served_->parameters.learning_rate,
+          push.loss_scale, push.payload_hash, payload,         push.hyper};
+}
+
+void ClockedStep::Handle(PeerId from, const EndSlot& end, Instant, Outbox* out) {
+  const SlotIndex slot = end.report.slot;
+  std::uint64_t last = ended_[slot];
+  if (journal_ != nullptr) last = journal_->NewestEnd(slot).value_or(last);
+  if (end.step.value > last + 1) return;                                         // the one before it comes again
+  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes are applied first
+  if (end.step.value == last + 1) {
+    const EndRecord record{end.step, end.report};
+    if (journal_ != nullptr) return journal_->Add(from, record, out);
+    Apply(record);
+  }
+  if (end.step.value <= ended_[slot]) acknowledgements_->For(from, end.step).ended.push_back(slot);
+}
+
+bool ClockedStep::Holds(std::size_t local, Step step, Node node) const {
+  return step.value <= blocks_[local].last[node.begin];
+}
+
+bool ClockedStep::Handle(PeerId from, const CoverageQuery& query, Outbox*) {
+  Staged& ack = acknowledgements_->For(from, query.step);
+  ack.full = true;
+  ack.held.clear();
+  ack.ended.clear();
+  ack.clocks = clocks_.values();
+  return false;
+}
+
+void ClockedStep::Acknowledge(Outbox* out) {
+  acknowledgements_->Send(shard_, AsyncCredit(shard_.options, shard_.slot_count), false, out);
+}
+
+// ---- how records change blocks and clocks --------------------------------------------------------------------------
+
+void ClockedStep::Apply(const PushRecord& push) {
+  const std::size_t local = shard_.local_of.at(push.block);
+  BlockStore& store = *shard_.store;
+  BlockProgress& block = blocks_[local];
+  if (push.samples > 0) {
+    std::vector<double> squares(store.segment_count(local));
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(local)};
+    store.ApplyNow(local, input, MakeGroupRules(shard_.options.optimizer, push.learning_rate, push.hyper),
+                   MakeUpdateScalars(block.updates, push.samples, push.loss_scale), squares);
+    ++block.updates;
+    shard_.metrics->updates_applied.Add(1);
+  }
+  const std::uint64_t before = std::exchange(block.last[push.slot], push.sequence);
+  block.newest = std::max(block.newest, push.sequence);
+  RaiseClock(push.slot, before);
+  changed_ = true;
+  shard_.metrics->pushes_staged.Add(1);
+  shard_.metrics->staleness_steps.Observe(static_cast<double>(block.newest - push.sequence));
+}
+
+void ClockedStep::Apply(const EndRecord& end) {
+  ended_[end.report.slot] = end.step.value;
+  SetClock(end.report.slot);
+  KeepReport(end.step, end.report);
+  changed_ = true;
+}
+
+void ClockedStep::Apply(const LogQueue::Appended& logged) {
+  for (std::size_t i = 0; i < logged.senders.size(); ++i) {
+    const PushLogRecord& record = (*logged.records)[i];
+    const PeerId sender = logged.senders[i];
+    const bool waits = sender.value != 0;
+    if (const auto* push = std::get_if<PushRecord>(&record)) {
+      Apply(*push);
+      const Node leaf{push->slot, push->slot + 1};
+      if (waits) acknowledgements_->AddPush(sender, Step{push->sequence}, push->block, leaf);
+    } else {
+      const auto& end = std::get<EndRecord>(record);
+      Apply(end);
+      if (waits) acknowledgements_->For(sender, end.step).ended.push_back(end.report.slot);
+    }
+  }
+}
+
+Status ClockedStep::CheckReplay(const PushRecord& push) const {
+  const auto local = shard_.local_of.find(push.block);
+  const BlockStore& store = *shard_.store;
+  const bool fits =
+      local != shard_.local_of.end() && push.slot < shard_.slot_count &&
+      push.payload.size ==
+          (push.samples == 0 ? 0 : store.count(local->second) * BytesPerNumber(store.encoding(local->second)));
+  if (fits && push.hyper.size() != shard_.catalog->group_count()) {
+    return Corrupt("a record of the log has hyper-parameters of " + std::to_string(push.hyper.size()) +
+                   " groups, the job's tensors are of " + std::to_string(shard_.catalog->group_count()));
+  }
+  if (fits) return {};
+  return Corrupt("a record of the log is of block " + std::to_string(push.block) + " and slot " +
+                 std::to_string(push.slot) + ", which do not belong here");
+}
+
+Status ClockedStep::Replay(const PushLogRecord& record) {
+  const auto* push = std::get_if<PushRecord>(&record);
+  const auto* end = std::get_if<EndRecord>(&record);
+  if (push != nullptr) CAPSTAN_RETURN_IF_ERROR(CheckReplay(*push));
+  if (end != nullptr && (end->report.slot >= shard_.slot_count || !shard_.IsHome(end->report.slot))) {
+    return Corrupt("a record of the log is of slot " + std::to_string(end->report.slot) + ", which does not end here");
+  }
+  const std::uint64_t last =
+      push != nullptr ? blocks_[shard_.local_of.at(push->block)].last[push->slot] : ended_[end->report.slot];
+  const std::uint64_t sequence = push != nullptr ? push->sequence : end->step.value;
+  if (sequence <= last) return {};
+  if (sequence > last + 1) {
+    return Corrupt("a record of the log has sequence number " + std::to_string(sequence) + " after " +
+                   std::to_string(last));
+  }
+  if (push != nullptr) {
+    Apply(*push);
+  } else {
+    Apply(*end);
+  }
+  return {};
+}
+
+// ---- clocks and reports --------------------------------------------------------------------------------------------
+
+// Slots may be any number of steps apart, and the coordinator counts steps in order. So the newest report is needed
+// last: when there are too many, it is dropped, and its step is counted without it.
+void ClockedStep::KeepReport(Step step, const SlotReport& report) {
+  reports_.try_emplace({step.value, report.slot}, report);
+  if (reports_.size() <= std::max(shard_.options.reports_max, shard_.home_slot_count())) return;
+  reports_.erase(std::prev(reports_.end()));
+  shard_.metrics->reports_dropped.Add(1);
+}
+
+// The least sequence number of a slot over all blocks. Without blocks: the greatest possible number.
+void ClockedStep::CountBlocks(SlotIndex slot) {
+  LeastOfBlocks least{UINT64_MAX - kRoundsAheadMax, 0};
+  for (const BlockProgress& block : blocks_) {
+    if (block.last[slot] < least.number) least = {block.last[slot], 0};
+    least.blocks += block.last[slot] == least.number ? 1 : 0;
+  }
+  least_of_blocks_[slot] = least;
+}
+
+void ClockedStep::CountClocks() {
+  least_of_blocks_.assign(shard_.slot_count, {});
+  clocks_ = RunningMinimum(std::vector<std::uint64_t>(shard_.slot_count));
+  for (SlotIndex slot = 0; slot < shard_.slot_count; ++slot) {
+    CountBlocks(slot);
+    SetClock(slot);
+  }
+  for (BlockProgress& block : blocks_) {
+    for (const std::uint64_t number : block.last) block.newest = std::max(block.newest, number);
+  }
+}
+
+void ClockedStep::RaiseClock(SlotIndex slot, std::uint64_t before) {
+  if (before != least_of_blocks_[slot].number || --least_of_blocks_[slot].blocks > 0) return;
+  CountBlocks(slot);
+  SetClock(slot);
+}
+
+void ClockedStep::SetClock(SlotIndex slot) {
+  const std::uint64_t clock = least_of_blocks_[slot].number;
+  clocks_.Set(slot, shard_.IsHome(slot) ? std::min(clock, ended_[slot]) : clock);
+}
+
+Progress ClockedStep::MakeProgress() const {
+  const ShardOptions& options = shard_.options;
+  Progress progress{options.shard, options.incarnation, shard_.generation, clocks_.values(), {}};
+  // The clock waits for the oldest reports. All reports of one step always fit.
+  const std::size_t most = std::max(Progress::kReportsMax, shard_.home_slot_count());
+  for (const auto& [key, report] : reports_) {
+    if (progress.reports.size() == most) break;
+    progress.reports.push_back({Step{key.first}, report});
+  }
+  return progress;
+}
+
+void ClockedStep::Tick(Instant now, Outbox* out) {
+  if ((!changed_ && !backoff_.Due(now)) || now < next_progress_) return;
+  changed_ = false;
+  next_progress_ = now + kProgressEvery;
+  backoff_.Sent(now);
+  out->Send(shard_.options.coordinator, MakeProgress());
+}
+
+void ClockedStep::Handle(const Rates& rates) {
+  if (rates.step.value < served_->version.value) return;  // late
+  served_->Serve(Version{rates.step.value}, rates.parameters);
+  std::erase_if(reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
+  shard_.metrics->version.Set(static_cast<double>(served_->version.value));
+}
+
+// ---- what pulls get ------------------------------------------------------------------------------------------------
+
+// A bounded pull waits for the slowest slot's clock.
+PullAdmission ClockedStep::Admit(const Pull& pull) const {
+  return AdmitPull(shard_.options.mode, pull.version, Version{clocks_.least()}, shard_.options.staleness);
+}
+
+StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t local) const {
+  return {Version{blocks_[local].updates}, blocks_[local].updates};
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,110 @@
+// ClockedStep: modes async and bounded: applies each push on arrival, in order for each slot, and counts how far each
+// slot is.
+//
+// Kind:   owned by the Shard.
+// Limits: reports_max bounds the reports that wait to be counted. An EndSlot is taken at most kRoundsAheadMax steps
+//         before the pushes of all blocks are.
+// Why:    a slot's clock is the least of its sequence numbers over all blocks. Bounded pulls wait for the slowest
+//         slot's, and the coordinator counts steps by them.
+//
+// With a journal, a push is applied once it is in the log, so all that this object reports of clocks and weights is on
+// disk.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/base/backoff.h"
+#include "common/base/running_minimum.h"
+#include "common/wire/messages/slot_report.h"
+#include "server/shard/step_engine.h"
+#include "server/storage/push_log.h"
+
+namespace capstan {
+struct Progress;
+}  // namespace capstan
+
+namespace capstan::server {
+
+class ClockedStep final : public StepEngine {
+ public:
+  static constexpr std::uint64_t kRoundsAheadMax = 2;
+
+  using StepEngine::Describe;
+  using StepEngine::Handle;
+
+  ClockedStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements, PushJournal* journal);
+
+  void Reset() override;
+  void Load(const std::vector<const SnapshotHeader::Block*>& blocks,
+            const std::vector<SnapshotHeader>& headers) override;
+  void Describe(SnapshotHeader* header) const override;
+  void Restart() override;
+
+  Status Check(const Push& push, const Slice& payload) const override;
+  std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
+                                    Outbox* out) override;
+  void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
+  bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) override;
+  bool Holds(std::size_t local, Step step, Node node) const override;
+  void Acknowledge(Outbox* out) override;
+
+  void Apply(const LogQueue::Appended& logged) override;
+  Status Replay(const PushLogRecord& record) override;
+
+  void Handle(const Rates& rates) override;
+  void Tick(Instant now, Outbox* out) override;
+  Instant tick_every() const override { return kProgressEvery; }
+
+  PullAdmission Admit(const Pull& pull) const override;
+  bool PullsMayBeReady() const override { return changed_; }
+  BlockVersion VersionOf(std::size_t local) const override;
+  bool CanPin(Version) const override { return true; }
+  bool publishes() const override { return false; }
+
+  std::uint64_t updates(std::size_t local) const override { return blocks_[local].updates; }
+  std::span<const std::uint64_t> sequence_numbers(std::size_t local) const override { return blocks_[local].last; }
+
+ private:
+  static constexpr Instant kProgressEvery = std::chrono::milliseconds(20);
+
+  struct BlockProgress {
+    std::vector<std::uint64_t> last;  // per slot: the newest sequence number applied
+    std::uint64_t newest = 0;         // the greatest of `last`
+    std::uint64_t updates = 0;        // pushes that changed the block
+  };
+  struct LeastOfBlocks {  // for one slot: the least of its newest sequence numbers over all blocks
+    std::uint64_t number = 0;
+    std::size_t blocks = 0;  // blocks that have exactly this number
+  };
+
+  void Apply(const PushRecord& push);
+  void Apply(const EndRecord& end);
+  Status CheckReplay(const PushRecord& push) const;
+  PushRecord RecordOf(const Push& push, const Slice& payload) const;
+  void KeepReport(Step step, const SlotReport& report);
+  void CountClocks();
+  void CountBlocks(SlotIndex slot);
+  // Call after a push of this slot was applied to a block; `before` is the block's sequence number before it.
+  void RaiseClock(SlotIndex slot, std::uint64_t before);
+  void SetClock(SlotIndex slot);
+  Progress MakeProgress() const;
+
+  const ShardContext& shard_;
+  ServedStep* const served_;
+  Acknowledgements* const acknowledgements_;
+  PushJournal* const journal_;  // null unless acknowledgements are durable
+
+  std::vector<BlockProgress> blocks_;                                  // by index in the store
+  std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> reports_;  // by step and slot, until they are counted
+  std::vector<std::uint64_t> ended_;            // per home slot: the newest sequence number that has ended
+  std::vector<LeastOfBlocks> least_of_blocks_;  // per slot
+  // Per slot: the newest sequence number applied to all blocks here and, for home slots, ended.
+  RunningMinimum clocks_;
+  bool changed_ = false;  // there is progress to report
+  Instant next_progress_{};
+  Backoff backoff_;
+};
+
+}  // namespace capstan::server

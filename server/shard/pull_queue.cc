@@ -1,0 +1,221 @@
+#include "server/shard/pull_queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "common/base/hash.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/weights.h"
+#include "server/shard/shard_context.h"
+#include "server/shard/step_engine.h"
+
+namespace capstan::server {
+
+namespace {
+
+bool Has(const std::vector<BlockIndex>& blocks, BlockIndex block) {
+  return std::find(blocks.begin(), blocks.end(), block) != blocks.end();
+}
+
+std::uint32_t AttemptOf(const ServedStep& served) { return served.last_commit ? served.last_commit->attempt : 0; }
+
+}  // namespace
+
+// ---- which pulls wait ----------------------------------------------------------------------------------------------
+
+void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, Outbox* out) {
+  // A worker that went back to an earlier step no longer waits for a later version: the blocks it lacks
+  // belong to this one.
+  if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
+    parked_.erase(before);
+  }
+  PullAdmission admission = engine_.Admit(pull);
+  if (admission == PullAdmission::kAnswer && !readable) admission = PullAdmission::kPark;
+  switch (admission) {
+    case PullAdmission::kAnswer: return AnswerAtOnce(from, pull, out);
+    case PullAdmission::kStale: return shard_.Refuse(from, Code::kStale, "that version is gone", out);
+    case PullAdmission::kTooEarly: return shard_.Refuse(from, Code::kBusy, "ahead of this shard", out);
+    case PullAdmission::kPark: return Park(from, pull, now, out);
+  }
+}
+
+// One parked pull per peer: a new one replaces the old one.
+void PullQueue::Park(PeerId from, const Pull& pull, Instant now, Outbox* out) {
+  Parked parked{pull, now, {}};
+  if (const auto before = parked_.find(from); before != parked_.end()) {
+    if (pull.follows) {
+      parked.since = before->second.since;
+      parked.sent = std::move(before->second.sent);
+    }
+    parked_.erase(before);
+  }
+  if (parked_.size() >= kWaitingMax) return shard_.Refuse(from, Code::kBusy, "too many pulls wait here", out);
+  if (parked_.empty()) named_.assign(shard_.store->size(), false);
+  for (BlockIndex block : pull.ahead) named_[shard_.local_of.at(block)] = true;
+  SendSpeculative(from, &parked, out);
+  parked_.emplace(from, std::move(parked));
+  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
+}
+
+void PullQueue::AnswerReady(Instant now, Outbox* out) {
+  std::erase_if(parked_, [&](const auto& entry) {
+    const auto& [peer, parked] = entry;
+    const PullAdmission admission = engine_.Admit(parked.pull);
+    if (admission == PullAdmission::kAnswer) {
+      shard_.metrics->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
+      AnswerParked(peer, parked, out);
+    }
+    return admission != PullAdmission::kPark;  // a stale pull is dropped; its sender asks again
+  });
+  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
+}
+
+void PullQueue::Reset() {
+  parked_.clear();
+  named_.clear();
+  answered_.clear();
+}
+
+// ---- speculative blocks --------------------------------------------------------------------------------------------
+
+void PullQueue::OnPrepared(std::size_t local, Outbox* out) {
+  if (!parked_.empty() && named_[local]) SendSpeculative(out);
+}
+
+void PullQueue::OnRedone() {
+  for (auto& [peer, parked] : parked_) {
+    for (BlockIndex block : std::exchange(parked.sent, {})) {
+      if (!Has(parked.pull.ahead, block)) parked.pull.ahead.push_back(block);
+    }
+  }
+}
+
+void PullQueue::DropSpeculative(PeerId peer) {
+  if (const auto parked = parked_.find(peer); parked != parked_.end()) {
+    parked->second.pull.ahead.clear();
+    parked->second.sent.clear();
+  }
+  answered_.erase(peer);
+}
+
+void PullQueue::SendSpeculative(Outbox* out) {
+  for (auto& [peer, parked] : parked_) SendSpeculative(peer, &parked, out);
+}
+
+void PullQueue::SendSpeculative(PeerId peer, Parked* parked, Outbox* out) {
+  const Pull& pull = parked->pull;
+  const auto speculation = engine_.speculation();
+  if (!speculation || !pull.follows || pull.array != 0 || pull.version != speculation->version) return;
+  auto in_flight = static_cast<std::size_t>(std::count_if(parked->sent.begin(), parked->sent.end(),
+                                                          [&](BlockIndex block) { return Has(pull.ahead, block); }));
+  for (BlockIndex block : pull.ahead) {
+    if (in_flight >= kSpeculativeInFlightMax) return;
+    const std::size_t local = shard_.local_of.at(block);
+    if (!engine_.IsPrepared(local) || Has(parked->sent, block)) continue;
+    SendPrepared(peer, pull, local, out);
+    parked->sent.push_back(block);
+    ++in_flight;
+  }
+}
+
+void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t local, Outbox* out) const {
+  Weights weights;
+  weights.generation = shard_.generation;
+  weights.incarnation = shard_.options.incarnation;
+  weights.version = weights.asked = pull.version;
+  weights.attempt = engine_.attempt();
+  weights.tentative = true;
+  weights.block = shard_.store->blocks()[local];
+  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(local);
+  BlockStore::Sendable sendable = shard_.store->PreparedToSend(local, weights.encoding);
+  weights.payload_hash = sendable.hash;
+  out->Send(peer, std::move(weights), std::move(sendable.values));
+}
+
+// ---- answers -------------------------------------------------------------------------------------------------------
+
+// Sends only the blocks that were not sent speculatively. If those are void, the worker learns it from Published and
+// asks for them.
+void PullQueue::AnswerParked(PeerId peer, const Parked& parked, Outbox* out) {
+  Answered answered{parked.pull.session, parked.sent};
+  Pull rest = parked.pull;
+  std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(answered.blocks, block); });
+  Send(peer, rest, out);
+  if (!rest.follows || !engine_.publishes()) return;
+  answered.blocks.insert(answered.blocks.end(), rest.blocks.begin(), rest.blocks.end());
+  answered_.insert_or_assign(peer, std::move(answered));
+}
+
+void PullQueue::AnswerAtOnce(PeerId peer, const Pull& pull, Outbox* out) {
+  Pull rest = pull;
+  const auto answered = answered_.find(peer);
+  if (pull.follows && answered != answered_.end() && answered->second.session == pull.session) {
+    std::vector<BlockIndex>& sent = answered->second.blocks;
+    std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(sent, block); });
+    sent.insert(sent.end(), rest.blocks.begin(), rest.blocks.end());  // the next pull may cross these blocks too
+  }
+  Send(peer, rest, out);
+}
+
+void PullQueue::Send(PeerId peer, const Pull& pull, Outbox* out) const {
+  if (!pull.blocks.empty() && !engine_.HasBlocksOf(pull.version)) {
+    return shard_.Refuse(peer, Code::kStale,
+                         "version " + std::to_string(pull.version.value) +
+                             " is with the workers alone; servers have version " +
+                             std::to_string(shard_.served.blocks.version.value),
+                         out);
+  }
+  if (pull.follows && engine_.publishes()) SendPublished(peer, out);
+  for (BlockIndex block : pull.blocks) SendBlock(peer, pull, block, out);
+}
+
+void PullQueue::SendPublished(PeerId peer, Outbox* out) const {
+  const ServedStep& served = shard_.served;
+  Published published;
+  published.generation = shard_.generation;
+  published.incarnation = shard_.options.incarnation;
+  published.version = served.version;
+  published.attempt = AttemptOf(served);
+  published.action = served.last_commit ? served.last_commit->action : StepAction::kApply;
+  published.stop = served.parameters.stop;
+  published.loss_scale = served.parameters.loss_scale;
+  published.updates = served.parameters.updates;
+  if (shard_.local_of.contains(0)) published.program_state = served.parameters.program_state;
+  published.learning_rate = served.parameters.learning_rate;
+  published.keep = served.parameters.keep;
+  published.held = served.parameters.held;
+  published.made_in = served.last_commit ? served.last_commit->generation : Generation{};
+  out->Send(peer, std::move(published));
+}
+
+void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbox* out) const {
+  const ServedStep& served = shard_.served;
+  const std::size_t local = shard_.local_of.at(block);
+  const StepEngine::BlockVersion has = engine_.VersionOf(local);
+  Weights weights;
+  weights.generation = shard_.generation;
+  weights.incarnation = shard_.options.incarnation;
+  weights.version = has.version;
+  weights.asked = pull.version;
+  weights.attempt = AttemptOf(served);
+  weights.block = block;
+  weights.stop = served.parameters.stop && served.parameters.held;
+  weights.loss_scale = served.parameters.loss_scale;
+  weights.array = pull.array;
+  weights.updates = has.updates;
+  if (block == 0 && pull.array == 0) weights.program_state = served.parameters.program_state;
+  BlockStore::Sendable sendable;
+  if (pull.array == 0) {
+    weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(local);
+    sendable = shard_.store->ToSend(local, weights.encoding);
+  } else {
+    sendable.values = shard_.store->Arrays(local)[pull.array];
+    sendable.hash = Hash64(sendable.values.bytes());
+  }
+  weights.payload_hash = sendable.hash;
+  out->Send(peer, std::move(weights), std::move(sendable.values));
+}
+
+}  // namespace capstan::server

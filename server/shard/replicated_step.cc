@@ -1,0 +1,67 @@
+#include "server/shard/replicated_step.h"
+
+#include <string>
+
+#include "common/base/hash.h"
+#include "common/wire/messages/assign.h"
+#include "common/wire/messages/pull.h"
+#include "server/shard/acknowledgements.h"
+
+namespace capstan::server {
+
+bool ReplicatedStep::AreBlocksComplete() const {
+  return SyncStep::AreBlocksComplete() || !shard().served.parameters.keep;
+}
+
+void ReplicatedStep::PublishBlocks(StepAction) { shard().store->PublishPrepared(); }
+
+PullAdmission ReplicatedStep::Admit(const Pull& pull) const {
+  if (!pull.blocks.empty() && HasBlocksOf(pull.version)) return PullAdmission::kAnswer;
+  return SyncStep::Admit(pull);
+}
+
+Status ReplicatedStep::CheckUpload(const Assign& upload, const Slice& payload) const {
+  const BlockStore& store = *shard().store;
+  const std::string block = "block " + std::to_string(upload.block);
+  const auto local = shard().local_of.find(upload.block);
+  if (local == shard().local_of.end()) return Invalid(block + " is not on " + shard().name());
+  if (!shard().served.parameters.keep) {
+    return Invalid(block + " of the version that step " + std::to_string(shard().step().value) +
+                   " makes is not to be kept");
+  }
+  if (upload.array >= store.array_count()) {
+    return Invalid(block + ", array " + std::to_string(upload.array) + ": the job's optimizer keeps " +
+                   std::to_string(store.array_count() - 1) + " besides the weights");
+  }
+  const std::size_t wanted = store.count(local->second) * sizeof(float);
+  if (payload.size != wanted) {
+    return Invalid(block + " takes " + std::to_string(wanted) + " bytes, not " + std::to_string(payload.size));
+  }
+  if (Hash64(payload.bytes()) != upload.payload_hash) return Corrupt(block + ": an array does not match its hash");
+  return {};
+}
+
+bool ReplicatedStep::Handle(PeerId from, const Assign& upload, const Slice& payload, Instant now, Outbox* out) {
+  const Step step = shard().step();
+  if (upload.step > step) {
+    shard().Refuse(from, Code::kBusy, "ahead of this shard", out, upload.block);
+    return true;
+  }
+  if (upload.step < step) {  // the shard already has that version
+    acknowledgements()->AddUpload(from, upload.step, upload.block);
+    return true;
+  }
+  if (const Status status = CheckUpload(upload, payload); !status.ok()) {
+    shard().Reject(from, status, upload.block, out);
+    return true;
+  }
+  const std::size_t local = shard().local_of.at(upload.block);
+  if (!is_prepared(local) && !shard().store->PutNext(local, upload.array, payload.bytes())) return true;
+  acknowledgements()->AddUpload(from, upload.step, upload.block);
+  if (is_prepared(local)) return true;
+  MarkPrepared(local);
+  ReportWhenComplete(now, out);
+  return true;
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,33 @@
+// ReplicatedStep: a step of mode allreduce: workers compute the new version, and upload its blocks if shards are to
+// have it.
+//
+// Kind:   owned by the Shard.
+// Fails:  kInvalid, kCorrupt: an upload that does not fit. kBusy: it is of a step that this shard has not reached.
+// Why:    all workers upload the same bits, so the first copy of each array counts. Reports and commits are those of
+//         SyncStep.
+#pragma once
+
+#include "server/shard/sync_step.h"
+
+namespace capstan::server {
+
+class ReplicatedStep final : public SyncStep {
+ public:
+  using SyncStep::Handle;
+  using SyncStep::SyncStep;
+
+  bool CanGoOn() const override { return true; }
+  bool Handle(PeerId from, const Assign& upload, const Slice& payload, Instant now, Outbox* out) override;
+  PullAdmission Admit(const Pull& pull) const override;
+  bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
+
+ private:
+  // Blocks arrive only for versions that shards are to have.
+  bool AreBlocksComplete() const override;
+  // A skipped step uploads the old version again.
+  void PublishBlocks(StepAction action) override;
+  void AddSamples(std::vector<std::uint64_t>*) const override {}
+  Status CheckUpload(const Assign& upload, const Slice& payload) const;
+};
+
+}  // namespace capstan::server

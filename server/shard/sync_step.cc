@@ -1,0 +1,318 @@
+#include "server/shard/sync_step.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/staged.h"
+#include "server/shard/acknowledgements.h"
+#include "server/shard/check_message.h"
+#include "server/shard/update_scalars.h"
+
+namespace capstan::server {
+
+SyncStep::SyncStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements)
+    : shard_(shard), served_(served), acknowledgements_(acknowledgements), backoff_(shard.options.shard) {}
+
+void SyncStep::Reset() {
+  blocks_.assign(shard_.store->size(), {});
+  squares_ = SegmentSquares(*shard_.store, TakesTrustRatio(shard_.options.optimizer.kind));
+  next_reports_ = {};
+  BeginStep();
+}
+
+void SyncStep::Restart() {
+  shard_.store->DropPrepared();
+  next_reports_ = {};
+  BeginStep();
+  backoff_.Restart();
+}
+
+void SyncStep::BeginStep() {
+  for (Contributions& block : blocks_) {
+    block.staged.Clear();
+    block.prepared = false;
+  }
+  complete_blocks_ = 0;
+  hyper_parameters_.Clear();
+  reports_ = std::exchange(next_reports_, {});
+  attempt_ = {};
+  prepared_ = false;
+  acknowledgements_->BeginStep();
+}
+
+// ---- what workers send ---------------------------------------------------------------------------------------------
+
+Status SyncStep::Check(const Push& push, const Slice& payload) const {
+  return CheckPush(shard_, push, payload, TakenNodes::kAll);
+}
+
+std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
+                                            Outbox* out) {
+  const std::size_t local = shard_.local_of.at(push.block);
+  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), 0)) {
+    case PushAdmission::kPassed:
+      shard_.metrics->pushes_duplicate.Add(1);
+      acknowledgements_->AddPush(from, push.step, push.block, push.node);
+      return {};
+    case PushAdmission::kTooEarly:
+      shard_.metrics->pushes_busy.Add(1);
+      shard_.Refuse(from, Code::kBusy, "ahead of this shard", out, push.block);
+      return {};
+    default: break;
+  }
+  if (!Stage(from, push, payload, local, out)) return {};
+  if (!blocks_[local].staged.complete() || blocks_[local].prepared) return {};
+  Prepare(local);
+  MarkPrepared(local);
+  ReportWhenComplete(now, out);
+  return local;
+}
+
+// Returns whether the push is staged, or was before.
+bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::size_t local, Outbox* out) {
+  const auto refuse = [&](std::string why) {
+    shard_.metrics->pushes_invalid.Add(1);
+    shard_.Refuse(from, Code::kInvalid, std::move(why), out, push.block);
+    return false;
+  };
+  acknowledgements_->NotePusher(from);
+  const std::size_t position = blocks_.size() - 1 - local;
+  if (position >= credit()) {
+    shard_.metrics->pushes_busy.Add(1);
+    acknowledgements_->For(from, push.step);  // carries the credit; it is sent again when the window moves
+    return false;
+  }
+  const float loss_scale = served_->parameters.loss_scale;
+  if (push.loss_scale != loss_scale) {
+    return refuse("a push of loss scale " + std::to_string(push.loss_scale) + "; the step's is " +
+                  std::to_string(loss_scale));
+  }
+  const Status taken = hyper_parameters_.Take(push.step, push.node, push.hyper);
+  if (!taken.ok()) return refuse(taken.message());
+  const Result<StagedBlock::Outcome> outcome =
+      blocks_[local].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.slot_count,
+                                shard_.store->count(local), shard_.store->pool());
+  if (!outcome.ok()) return refuse(outcome.status().message());
+  if (*outcome == StagedBlock::Outcome::kMismatch) {
+    ++hash_mismatches_;
+    shard_.metrics->hash_mismatches.Add(1);
+    out->Say(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
+                                     " at step " + std::to_string(push.step.value) + "; the first is kept (session " +
+                                     std::to_string(push.session.value) + " sent the second)");
+  }
+  const bool is_new = *outcome == StagedBlock::Outcome::kStaged;
+  (is_new ? shard_.metrics->pushes_staged : shard_.metrics->pushes_duplicate).Add(1);
+  acknowledgements_->AddPush(from, push.step, push.block, push.node);
+  return true;
+}
+
+void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
+  if (end.step > shard_.step().Next()) return shard_.Refuse(from, Code::kBusy, "ahead of this shard", out);
+  // A report for the next step: all shards with blocks have published this step already; our Commit is in flight.
+  const bool is_next = end.step == shard_.step().Next();
+  if (is_next || end.step == shard_.step()) {
+    const SlotIndex slot = end.report.slot;
+    Reports& reports = is_next ? next_reports_ : reports_;
+    if (Status status = reports.program_state.Check(end.step, slot, end.program_state); !status.ok()) {
+      return shard_.Refuse(from, status.code(), status.message(), out);
+    }
+    if (reports.slots.try_emplace(slot, end.report).second) reports.program_state.Take(slot, end.program_state);
+  }
+  acknowledgements_->For(from, end.step).ended.push_back(end.report.slot);
+  if (end.step == shard_.step()) ReportWhenComplete(now, out);
+}
+
+// For a step that has passed, true: the acknowledgement's step covers all its pushes.
+bool SyncStep::Holds(std::size_t local, Step step, Node node) const {
+  if (step != shard_.step()) return step < shard_.step();
+  const std::vector<Node> staged = blocks_[local].staged.nodes();
+  return std::any_of(staged.begin(), staged.end(), [&](Node other) { return other.Contains(node); });
+}
+
+bool SyncStep::Handle(PeerId from, const CoverageQuery& query, Outbox* out) {
+  if (query.step > shard_.step()) {
+    shard_.Refuse(from, Code::kBusy, "ahead of this shard", out);
+    return false;
+  }
+  Staged& ack = acknowledgements_->For(from, query.step);
+  ack.full = true;
+  ack.held.clear();
+  ack.ended.clear();
+  if (query.step < shard_.step()) return true;  // `passed` covers all of them
+  for (std::size_t local = 0; local < blocks_.size(); ++local) {
+    for (Node node : blocks_[local].staged.nodes()) ack.held.push_back({shard_.store->blocks()[local], node});
+  }
+  for (const auto& [slot, report] : reports_.slots) ack.ended.push_back(slot);
+  return true;
+}
+
+void SyncStep::Acknowledge(Outbox* out) { acknowledgements_->Send(shard_, credit(), true, out); }
+
+// ---- the window and the blocks -------------------------------------------------------------------------------------
+
+std::uint32_t SyncStep::credit() const {
+  return static_cast<std::uint32_t>(std::min(complete_blocks_ + shard_.options.window_blocks, blocks_.size()));
+}
+
+void SyncStep::MarkPrepared(std::size_t local) {
+  blocks_[local].prepared = true;
+  const std::size_t before = complete_blocks_;
+  const std::size_t count = blocks_.size();
+  while (complete_blocks_ < count && blocks_[count - 1 - complete_blocks_].prepared) ++complete_blocks_;
+  if (complete_blocks_ != before) acknowledgements_->OfferCredit(shard_.step(), credit());
+}
+
+void SyncStep::Prepare(std::size_t local) {
+  StagedBlock& staged = blocks_[local].staged;
+  const std::uint64_t samples = staged.samples();
+  if (samples == 0) {
+    squares_.Clear(local);
+  } else {
+    shard_.store->Prepare(local, staged.Inputs(), shard_.slot_count, Rules(), Scalars(samples),
+                          squares_.GradientOf(local), squares_.TrustOf(local));
+    shard_.metrics->updates_applied.Add(1);
+  }
+  staged.ReleasePayloads();
+}
+
+UpdateScalars SyncStep::Scalars(std::uint64_t samples) const {
+  UpdateScalars scalars = MakeUpdateScalars(served_->parameters.updates, samples, served_->parameters.loss_scale);
+  scalars.clip = attempt_.clip;
+  scalars.trust_ratios = attempt_.trust_ratios;
+  return scalars;
+}
+
+std::vector<GroupRule> SyncStep::Rules() const {
+  return MakeGroupRules(shard_.options.optimizer, served_->parameters.learning_rate, hyper_parameters_.groups());
+}
+
+std::uint64_t SyncStep::staged_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Contributions& block : blocks_) bytes += block.staged.payload_bytes();
+  return bytes;
+}
+
+bool SyncStep::IsPrepared(std::size_t local) const {
+  return blocks_[local].prepared && shard_.store->is_prepared(local);
+}
+
+// ---- reports and decisions -----------------------------------------------------------------------------------------
+
+void SyncStep::ReportWhenComplete(Instant now, Outbox* out) {
+  if (prepared_ || served_->parameters.stop || !AreBlocksComplete()) return;
+  if (reports_.slots.size() < shard_.home_slot_count()) return;
+  prepared_ = true;
+  backoff_.Restart();
+  SendPrepared(now, out);
+}
+
+void SyncStep::SendPrepared(Instant now, Outbox* out) {
+  backoff_.Sent(now);
+  out->Send(shard_.options.coordinator, MakePrepared());
+}
+
+void SyncStep::Tick(Instant now, Outbox* out) {
+  if (prepared_ && backoff_.Due(now)) SendPrepared(now, out);
+}
+
+Prepared SyncStep::MakePrepared() const {
+  const ShardOptions& options = shard_.options;
+  Prepared message{options.shard, options.incarnation, shard_.generation, shard_.step(), attempt_.number, {}};
+  message.report.segment_squares = squares_.gradient();
+  message.report.weight_squares = squares_.weights();
+  message.report.direction_squares = squares_.direction();
+  for (const auto& [slot, report] : reports_.slots) message.report.slots.push_back(report);
+  AddSamples(&message.report.block_samples);
+  message.report.hyper_hash = hyper_parameters_.hash();
+  if (!hyper_parameters_.groups().empty()) {
+    message.report.learning_rate = hyper_parameters_.groups().front().learning_rate;
+  }
+  message.report.program_state = reports_.program_state.state();
+  message.report.program_slot = reports_.program_state.slot();
+  return message;
+}
+
+void SyncStep::AddSamples(std::vector<std::uint64_t>* samples) const {
+  for (const Contributions& block : blocks_) samples->push_back(block.staged.samples());
+}
+
+void SyncStep::Describe(Hello* hello) const {
+  if (prepared_) hello->prepared = MakePrepared();
+}
+
+StepEngine::CommitOutcome SyncStep::Handle(const Commit& commit) {
+  if (commit.step > shard_.step()) {
+    return CommitOutcome::kIgnored;  // impossible: a Commit needs all shards to have prepared the step
+  }
+  if (commit.step < shard_.step()) return CommitOutcome::kRepeated;
+  // If this is not the prepared attempt, our Prepared is repeated, and so is the Commit.
+  if (!prepared_ || commit.attempt != attempt_.number) return CommitOutcome::kIgnored;
+  Publish(commit);
+  return CommitOutcome::kPublished;
+}
+
+void SyncStep::Publish(const Commit& commit) {
+  PublishBlocks(commit.action);
+  const bool applied = commit.action == StepAction::kApply;
+  (applied ? shard_.metrics->steps_applied : shard_.metrics->steps_skipped).Add(1);
+  served_->Serve(served_->version.Next(), commit.next);
+  served_->last_commit = std::make_unique<const Commit>(commit);
+  BeginStep();
+  shard_.metrics->version.Set(static_cast<double>(served_->version.value));
+}
+
+void SyncStep::PublishBlocks(StepAction action) {
+  if (action == StepAction::kApply) {
+    shard_.store->PublishPrepared();
+  } else {
+    shard_.store->DropPrepared();
+  }
+}
+
+StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* out) {
+  if (redo.step != shard_.step() || !prepared_) return RedoOutcome::kIgnored;
+  if (!redo.trust_ratios.empty() && redo.trust_ratios.size() != shard_.catalog->tensors().size()) {
+    return RedoOutcome::kIgnored;
+  }
+  const bool is_new = redo.attempt > attempt_.number;
+  if (is_new) {
+    attempt_ = {redo.attempt, redo.clip, redo.trust_ratios};
+    shard_.metrics->steps_redone.Add(1);
+    const std::vector<GroupRule> rules = Rules();
+    for (std::size_t local = 0; local < blocks_.size(); ++local) {
+      const std::uint64_t samples = blocks_[local].staged.samples();
+      if (samples != 0) shard_.store->PrepareAgain(local, rules, Scalars(samples), squares_.TrustOf(local));
+    }
+    backoff_.Restart();
+  }
+  SendPrepared(now, out);
+  return is_new ? RedoOutcome::kRedone : RedoOutcome::kRepeated;
+}
+
+// ---- what pulls get ------------------------------------------------------------------------------------------------
+
+PullAdmission SyncStep::Admit(const Pull& pull) const {
+  return AdmitPull(shard_.options.mode, pull.version, served_->version, 0);
+}
+
+StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
+  return {served_->blocks.version, served_->blocks.updates};
+}
+
+// None where a Redo is certain or likely: a job that clipped the last step's gradient probably clips this one too.
+std::optional<StepEngine::Speculation> SyncStep::speculation() const {
+  const bool likely = TakesTrustRatio(shard_.options.optimizer.kind)
+                          ? !attempt_.trust_ratios.empty()
+                          : attempt_.number > 0 || !served_->last_commit || served_->last_commit->attempt == 0;
+  if (!likely) return std::nullopt;
+  return Speculation{served_->version.Next(), attempt_.number};
+}
+
+}  // namespace capstan::server

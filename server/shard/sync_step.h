@@ -1,0 +1,115 @@
+// SyncStep: a step of mode sync: sums the pushes of all slots, prepares the next version, and publishes it when the
+// coordinator commits it.
+//
+// Kind:   owned by the Shard.
+// Limits: pushes beyond the credit window are not staged.
+// Why:    every attempt at a step makes the same bits, so a Commit names only the step and the attempt.
+//
+// Life:   pushes and EndSlots come in, in any order. Once every block and every home slot is there, Prepared goes out. A
+//         Redo prepares the blocks again with other factors. A Commit publishes the prepared blocks, or drops them.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "common/base/backoff.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/slot_report.h"
+#include "server/shard/segment_squares.h"
+#include "server/shard/staged_block.h"
+#include "server/shard/step_engine.h"
+#include "server/shard/step_hyper_parameters.h"
+#include "server/shard/step_program_state.h"
+
+namespace capstan::server {
+
+class SyncStep : public StepEngine {
+ public:
+  using StepEngine::Describe;
+  using StepEngine::Handle;
+
+  SyncStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements);
+
+  void Reset() override;
+  void Describe(Hello* hello) const override;
+  void Restart() override;
+
+  Status Check(const Push& push, const Slice& payload) const override;
+  std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
+                                    Outbox* out) override;
+  void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
+  bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) override;
+  bool Holds(std::size_t local, Step step, Node node) const override;
+  void Acknowledge(Outbox* out) override;
+
+  CommitOutcome Handle(const Commit& commit) override;
+  RedoOutcome Handle(const Redo& redo, Instant now, Outbox* out) override;
+  void ReportWhenComplete(Instant now, Outbox* out) override;
+  void Tick(Instant now, Outbox* out) override;
+  Instant tick_every() const override { return std::chrono::milliseconds(100); }
+
+  PullAdmission Admit(const Pull& pull) const override;
+  BlockVersion VersionOf(std::size_t local) const override;
+  bool CanPin(Version version) const override { return version <= served_->version; }
+  bool publishes() const override { return true; }
+  std::optional<Speculation> speculation() const override;
+  bool IsPrepared(std::size_t local) const override;
+
+  bool prepared() const override { return prepared_; }
+  std::uint32_t attempt() const override { return attempt_.number; }
+  std::uint64_t hash_mismatches() const override { return hash_mismatches_; }
+  std::uint64_t staged_bytes() const override;
+
+ protected:
+  // What a ReplicatedStep does in another way.
+  virtual bool AreBlocksComplete() const { return complete_blocks_ == blocks_.size(); }
+  virtual void PublishBlocks(StepAction action);
+  virtual void AddSamples(std::vector<std::uint64_t>* samples) const;
+
+  const ShardContext& shard() const { return shard_; }
+  Acknowledgements* acknowledgements() { return acknowledgements_; }
+  bool is_prepared(std::size_t local) const { return blocks_[local].prepared; }
+  // The block's next version is there.
+  void MarkPrepared(std::size_t local);
+
+ private:
+  struct Contributions {  // to one block
+    StagedBlock staged;
+    bool prepared = false;
+  };
+  struct Attempt {
+    std::uint32_t number = 0;
+    float clip = 1.0F;
+    std::vector<float> trust_ratios;  // by tensor; empty: all 1
+  };
+  struct Reports {  // of the slots that have ended
+    std::map<SlotIndex, SlotReport> slots;
+    StepProgramState program_state;
+  };
+
+  bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t local, Outbox* out);
+  void Prepare(std::size_t local);
+  void BeginStep();
+  void Publish(const Commit& commit);
+  void SendPrepared(Instant now, Outbox* out);
+  Prepared MakePrepared() const;
+  std::uint32_t credit() const;
+  UpdateScalars Scalars(std::uint64_t samples) const;
+  std::vector<GroupRule> Rules() const;
+
+  const ShardContext& shard_;
+  ServedStep* const served_;
+  Acknowledgements* const acknowledgements_;
+
+  std::vector<Contributions> blocks_;  // by index in the store
+  std::size_t complete_blocks_ = 0;    // prepared blocks in push order: that of the backward pass, last block first
+  StepHyperParameters hyper_parameters_;
+  SegmentSquares squares_;
+  Reports reports_, next_reports_;  // for this step and for the next one
+  Attempt attempt_;
+  bool prepared_ = false;
+  Backoff backoff_;
+  std::uint64_t hash_mismatches_ = 0;  // since the shard started
+};
+
+}  // namespace capstan::server
