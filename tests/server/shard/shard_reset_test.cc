@@ -1,0 +1,97 @@
+// A Reset leaves nothing of the timeline before: in each mode, a shard that was in the middle of a job answers from the
+// Reset on as one that has just started.
+#include "common/wire/messages/assign.h"
+#include "common/wire/messages/commit.h"
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/staged.h"
+#include "common/wire/wire_codec.h"
+#include "tests/catch.h"
+#include "tests/server/shard/shard_bench.h"
+
+namespace capstan::server {
+namespace {
+
+constexpr BlockIndex kBlocks = 3;
+
+// Everything that the shard has sent since the last call, as bytes.
+std::vector<std::vector<std::byte>> TakeBytes(ShardBench* bench) {
+  std::vector<std::vector<std::byte>> sent;
+  for (const Envelope& envelope : bench->out().envelopes) {
+    REQUIRE(EncodeHeader(envelope.message.header, &sent.emplace_back()).ok());
+    const std::span<const std::byte> payload = envelope.message.payload.bytes();
+    sent.back().insert(sent.back().end(), payload.begin(), payload.end());
+    sent.back().push_back(static_cast<std::byte>(envelope.to.value));
+  }
+  bench->Forget();
+  return sent;
+}
+
+// A step of a job with all kinds of messages. `ends`: whether every block gets its pushes of every slot.
+void Work(ShardBench* bench, std::uint64_t step, float value, bool ends) {
+  Pull waiting = bench->MakePull(step + 1, {0, 1, 2});
+  waiting.follows = true;
+  waiting.ahead = {2, 1};
+  bench->FromWorker(waiting, {}, kOther);
+  for (BlockIndex left = ends ? kBlocks : kBlocks - 1; left > 0; --left) {
+    const BlockIndex block = left - 1;
+    bench->Stage(step, block, kLeaf0, 1, value);
+    bench->Stage(step, block, kLeaf1, 3, 2 * value, kOther);
+    const Slice array = bench->Values(bench->SizeOf(block), value);
+    bench->FromWorker(
+        Assign{bench->generation, Incarnation{7}, SessionId{1}, block, Hash64(array.bytes()), Step{step}, 0}, array);
+  }
+  for (const std::uint64_t of : {step, step + 1}) {
+    EndSlot end = bench->MakeEnd(of, 0);
+    end.program_state = "state " + std::to_string(of);
+    bench->FromWorker(end);
+    if (ends) bench->FromWorker(bench->MakeEnd(of, 1), {}, kOther);
+  }
+  bench->FromWorker(CoverageQuery{bench->generation, Incarnation{7}, SessionId{1}, Step{step}});
+  CoverageQuery question{bench->generation, Incarnation{7}, SessionId{1}, Step{step}};
+  question.question = 5;
+  question.nodes = {{0, kLeaf0}, {2, kLeaf1}};
+  bench->FromWorker(question, {}, kOther);
+  bench->Tick(std::chrono::seconds(10));
+  bench->FromCoordinator(bench->MakeRedo(step, 1, 0.5F));
+  if (ends) bench->Commits(step, 1);
+  bench->FromCoordinator(Rates{Term{1}, bench->generation, Step{step}, {.updates = step, .learning_rate = 0.5F}});
+  bench->FromWorker(bench->MakePull(step + 1, {0, 1, 2}));
+  bench->Tick(std::chrono::seconds(10));
+}
+
+std::vector<std::vector<std::byte>> AnswersAfterReset(ShardBench* bench, std::uint64_t first) {
+  bench->generation = Generation{5};
+  bench->Forget();
+  Reset reset = bench->MakeReset(5);
+  reset.parameters.keep = true;
+  bench->FromCoordinator(reset);
+  Work(bench, first, 1.0F, true);
+  Work(bench, first + 1, 2.0F, false);
+  bench->FromCoordinator(bench->MakePin(bench->shard->version().value));
+  return TakeBytes(bench);
+}
+
+TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one", "[server][reset]") {
+  const Mode mode = GENERATE(Mode::kSync, Mode::kAllReduce, Mode::kAsync, Mode::kBounded);
+  const bool logs = !HasGlobalSteps(mode) && GENERATE(false, true);
+  CAPTURE(static_cast<int>(mode), logs);
+  const std::uint64_t first = HasGlobalSteps(mode) ? 0 : 1;  // sequence numbers begin with 1
+  const ShardBenchOptions options{.mode = mode,
+                                  .slots = 2,
+                                  .window_blocks = 3,
+                                  .acknowledge = logs ? Acknowledge::kDurable : Acknowledge::kReceived};
+  ShardBench used(options), fresh(options);
+  used.Start();
+  Work(&used, first, 7.0F, true);
+  Work(&used, first + 1, 8.0F, false);
+  fresh.now = used.now;
+  const auto expected = AnswersAfterReset(&fresh, first);
+  CHECK(expected.size() > 20);
+  CHECK(AnswersAfterReset(&used, first) == expected);
+  CHECK(used.shard->store().Digest() == fresh.shard->store().Digest());
+}
+
+}  // namespace
+}  // namespace capstan::server
