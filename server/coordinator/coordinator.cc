@@ -31,132 +31,47 @@ constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; 
 
 Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
                          std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
-    : options_(std::move(options)),
-      log_(log),
-      metrics_(std::move(metrics)),
-      slot_count_(options_.config.job.slots),
-      config_hash_(HashJobConfig(options_.config)),
-      shards_(options_.config.shard_count()),
-      equal_slots_(options_.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
-      clocks_(std::vector<std::uint64_t>(options_.config.shard_count())),
+    : job_(std::move(options), log, std::move(metrics)),
+      config_hash_(HashJobConfig(job_.options.config)),
+      shards_(job_.options.config.shard_count()),
+      equal_slots_(job_.options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
+      clocks_(std::vector<std::uint64_t>(job_.options.config.shard_count())),
       started_(now),
       last_progress_(now),
       last_commit_(now),
-      next_report_(now + Seconds(options_.config.limits.report)),
+      next_report_(now + Seconds(job_.options.config.limits.report)),
       last_tick_(now) {
-  CAPSTAN_CHECK(slot_count_ > 0 && !shards_.empty());
-  const std::uint64_t steps_before = Replay();
-  // The log does not record when the newest snapshot was taken: in a job that has begun, one is due soon.
-  last_snapshot_ = recover_ ? now + kSnapshotAfterStart - Seconds(options_.config.snapshot.every_seconds) : now;
-  if (state_ != State::kFailed && steps_before != options_.config.job.steps) {
-    Append(JobRecord{job_.IsNull() ? options_.job : job_, options_.job_file});
+  CAPSTAN_CHECK(job_.slot_count > 0 && !shards_.empty());
+  if (Status status = job_.journal.Open(); !status.ok()) {
+    job_.state.Fail(std::move(status));
+  } else if (job_.journal.concluded()) {
+    job_.state.On(JobEvent::kFoundConcluded);
   }
-  Append(TermRecord{term_.Next()});
-  if (ReducesLocally(options_.config)) local_groups_.emplace(term_);
-  metrics_->steps_wanted.Set(static_cast<double>(options_.config.job.steps));
-  metrics_->slots.Set(static_cast<double>(slot_count_));
-  metrics_->term.Set(static_cast<double>(term_.value));
-  metrics_->generation.Set(static_cast<double>(generation_.value));
-  if (manifests_.empty()) return;
-  metrics_->snapshot_version.Set(static_cast<double>(manifests_.back().id.version.value));
-  metrics_->snapshot_bytes.Set(static_cast<double>(manifests_.back().bytes));
+  // The log does not record when the newest snapshot was taken: in a job that has begun, one is due soon.
+  last_snapshot_ =
+      job_.journal.has_begun() ? now + kSnapshotAfterStart - Seconds(job_.options.config.snapshot.every_seconds) : now;
+  if (ReducesLocally(job_.options.config)) local_groups_.emplace(job_.journal.term());
+  job_.metrics->steps_wanted.Set(static_cast<double>(job_.options.config.job.steps));
+  job_.metrics->slots.Set(static_cast<double>(job_.slot_count));
+  job_.metrics->term.Set(static_cast<double>(job_.journal.term().value));
+  job_.metrics->generation.Set(static_cast<double>(job_.journal.generation().value));
+  if (job_.journal.manifests().empty()) return;
+  job_.metrics->snapshot_version.Set(static_cast<double>(job_.journal.manifests().back().id.version.value));
+  job_.metrics->snapshot_bytes.Set(static_cast<double>(job_.journal.manifests().back().bytes));
 }
 
 Instant Coordinator::Seconds(double seconds) {
   return std::chrono::duration_cast<Instant>(std::chrono::duration<double>(seconds));
 }
 
-std::uint64_t Coordinator::Replay() {
-  const std::vector<LogRecord> records = log_->records();
-  std::uint64_t steps = 0;
-  manifests_ = ManifestsOf(records, options_.config.snapshot.keep);
-  for (const LogRecord& record : records) {
-    std::visit(
-        [&](const auto& body) {
-          using Body = std::decay_t<decltype(body)>;
-          if constexpr (std::is_same_v<Body, JobRecord>) steps = TakeJobRecord(body);
-          if constexpr (std::is_same_v<Body, TermRecord>) term_ = body.term;
-          if constexpr (std::is_same_v<Body, SessionRecord>) sessions_ = sessions_logged_ = body.session.value;
-          if constexpr (std::is_same_v<Body, CatalogRecord>) InstallCatalog(body);
-          if constexpr (std::is_same_v<Body, RecoverRecord>) {
-            recover_ = body;
-            generation_ = body.generation;
-            running_.reset();
-          }
-          if constexpr (std::is_same_v<Body, RunningRecord>) running_ = body;
-          if constexpr (std::is_same_v<Body, DoneRecord>) concluded_ = true;
-        },
-        record);
-  }
-  RenewParameters();
-  if (options_.config.steps() > steps) concluded_ = false;
-  if (concluded_ && state_ != State::kFailed) state_ = State::kFinished;
-  return steps;
-}
-
-// Returns the number of steps of this job file. Logged after a DoneRecord, it continues the finished job.
-std::uint64_t Coordinator::TakeJobRecord(const JobRecord& record) {
-  job_ = record.job;
-  concluded_ = false;
-  const Result<JobConfig> begun = ParseJobConfig(record.job_file, "the job file in the log");
-  if (!begun.ok()) {
-    Refuse(begun.status());
-    return 0;
-  }
-  if (const std::string difference = DescribeDifference(*begun, options_.config); !difference.empty()) {
-    Refuse(Refused("this job cannot be continued with other settings, " + difference +
-                   "; take the job file of the run directory, or begin a new run"));
-  }
-  return begun->steps();
-}
-
-void Coordinator::Refuse(Status why) {
-  state_ = State::kFailed;
-  failure_ = std::move(why);
-}
-
-// The job file may have other learning rates, or another number of steps, than the one that the log's
-// parameters follow.
-void Coordinator::RenewParameters() {
-  for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
-  if (recover_ && !GoingOn()) recover_->parameters = Renewed(recover_->parameters, recover_->snapshot.version);
-  const std::uint64_t done = newest_snapshot().version.value;
-  if (done <= options_.config.steps()) return;
-  Refuse(Refused("job.steps = " + std::to_string(options_.config.steps()) +
-                 ", and the run's newest snapshot is of version " + std::to_string(done) +
-                 " already: set it to that or more, or begin a new run"));
-}
-
-StepParameters Coordinator::Renewed(StepParameters parameters, Version version) const {
-  const StepParameters now = ParametersOf(options_.config, Step{version.value}, parameters.updates);
-  parameters.learning_rate = now.learning_rate;
-  parameters.stop = now.stop;
-  return parameters;
-}
-
 void Coordinator::Append(LogRecord record) {
-  if (const auto* job = std::get_if<JobRecord>(&record)) job_ = job->job;
-  if (const auto* term = std::get_if<TermRecord>(&record)) term_ = term->term;
-  if (const auto* session = std::get_if<SessionRecord>(&record)) sessions_logged_ = session->session.value;
-  if (Status status = log_->Append(std::move(record)); !status.ok()) {
-    state_ = State::kFailed;
-    failure_ = {status.code(), "the coordinator's log cannot be written: " + status.message()};
-  }
-}
-
-void Coordinator::InstallCatalog(const CatalogRecord& record) {
-  Result<Catalog> catalog = Catalog::Create(record.tensors, options_.block_elements);
-  CAPSTAN_CHECK(catalog.ok());  // it was checked before it was logged
-  catalog_record_ = record;
-  catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
-  order_ = std::make_unique<SegmentOrder>(*catalog_, options_.config.shard_count());
+  if (Status status = job_.journal.Append(std::move(record)); !status.ok()) job_.state.Fail(std::move(status));
 }
 
 void Coordinator::Fail(Status reason, Outbox* out) {
-  if (state_ == State::kFailed) return;
-  state_ = State::kFailed;
-  failure_ = std::move(reason);
-  out->Say(Severity::kError, failure_.message());
+  if (job_.state.now() == State::kFailed) return;
+  job_.state.Fail(std::move(reason));
+  out->Say(Severity::kError, job_.state.failure().message());
   SendViews(out);
 }
 
@@ -179,7 +94,7 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
   Error error;
   error.incarnation = life;
   error.code = code;
-  error.generation = generation_;
+  error.generation = job_.journal.generation();
   error.step = step_;
   error.message = std::move(message);
   out->Send(to, std::move(error));
@@ -188,50 +103,52 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 // ---- the course of a job -------------------------------------------------------------------------------------------
 
 void Coordinator::Advance(Instant now, Outbox* out) {
-  if (state_ == State::kCollecting) LeaveCollecting(now, out);
-  if (state_ == State::kRunning) KeepFounder(now, out);
-  if (state_ == State::kRunning && regroup_) FormGroupAnew(now, out);
-  if (state_ == State::kResetting) {
+  if (job_.state.now() == State::kCollecting) LeaveCollecting(now, out);
+  if (job_.state.now() == State::kRunning) KeepFounder(now, out);
+  if (job_.state.now() == State::kRunning && regroup_) FormGroupAnew(now, out);
+  if (job_.state.now() == State::kResetting) {
     const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.reset_done; });
     if (all) EnterRunning(now, out);
     if (!all) SendResets(now, out);
   }
-  if (state_ == State::kRunning) DecideStep(now, out);
+  if (job_.state.now() == State::kRunning) DecideStep(now, out);
   AdvanceSnapshots(now, out);
 }
 
-Instant Coordinator::lease() const { return Seconds(options_.config.limits.lease); }
+Instant Coordinator::lease() const { return Seconds(job_.options.config.limits.lease); }
 
-bool Coordinator::AcknowledgesDurably() const { return options_.config.job.acknowledge == Acknowledge::kDurable; }
+bool Coordinator::AcknowledgesDurably() const { return job_.options.config.job.acknowledge == Acknowledge::kDurable; }
 
 bool Coordinator::EnoughMembers(Instant now) const {
-  if (members_.size() >= options_.config.cluster.workers) return true;
-  return members_.size() >= options_.config.cluster.min_workers &&
-         now - started_ >= Seconds(options_.config.limits.join / 2);
+  if (members_.size() >= job_.options.config.cluster.workers) return true;
+  return members_.size() >= job_.options.config.cluster.min_workers &&
+         now - started_ >= Seconds(job_.options.config.limits.join / 2);
 }
 
 void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
   const bool all = std::all_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return shard.fresh; });
-  if (!all || !catalog_) return;
+  if (!all || !job_.journal.catalog()) return;
   if (overruled_) {
     if (AcknowledgesDurably()) SayLost("the rollback was accepted", out);
     StartRecovery(Recovery::kGoBack, now, out);
-  } else if (running_ && ShardsLiveOn()) {
+  } else if (job_.journal.running() && ShardsLiveOn()) {
     ResumeRunning(now, out);
-  } else if (recover_ && !running_) {
-    state_ = State::kResetting;  // the coordinator died between RECOVER and RUNNING: continue there
-  } else if (EnoughMembers(now) || recover_) {
+  } else if (job_.journal.has_begun() && !job_.journal.running()) {
+    job_.state.On(JobEvent::kFoundGeneration);  // the coordinator died between RECOVER and RUNNING: continue there
+  } else if (EnoughMembers(now) || job_.journal.has_begun()) {
     StartRecovery(Recovery::kGoOn, now, out);
   }
 }
 
 // Whether every shard still holds the running generation.
 bool Coordinator::ShardsLiveOn() const {
-  if (AwaitsFirstWeights()) return false;  // this coordinator does not know whose weights they have, and how many
-  if (running_->incarnations.size() != shards_.size()) return false;
+  if (job_.journal.AwaitsInitialWeights())
+    return false;  // this coordinator does not know whose weights they have, and how many
+  if (job_.journal.running()->incarnations.size() != shards_.size()) return false;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const Hello& hello = *shards_[i].hello;
-    if (!hello.serving || hello.generation != generation_ || hello.incarnation != running_->incarnations[i])
+    if (!hello.serving || hello.generation != job_.journal.generation() ||
+        hello.incarnation != job_.journal.running()->incarnations[i])
       return false;
   }
   return true;
@@ -240,20 +157,20 @@ bool Coordinator::ShardsLiveOn() const {
 // A new coordinator takes over a running generation. Some shards may have published one step more than others: that
 // step's Commit is sent again with the new term, and otherwise verbatim.
 void Coordinator::ResumeRunning(Instant now, Outbox* out) {
-  state_ = State::kRunning;
+  job_.state.On(JobEvent::kFoundRunning);
   last_progress_ = last_commit_ = now;
   const ShardState* newest = &shards_.front();
   for (const ShardState& shard : shards_) {
     if (shard.hello->version > newest->hello->version) newest = &shard;
   }
   step_ = Step{newest->hello->version.value};
-  parameters_ = recover_->parameters;
-  if (!HasGlobalSteps(options_.config.mode())) parameters_ = ParametersOf(options_.config, step_, step_.value);
+  parameters_ = job_.journal.recover().parameters;
+  if (!HasGlobalSteps(job_.options.config.mode())) parameters_ = ParametersOf(job_.options.config, step_, step_.value);
   attempt_ = 0;  // shards may be at different attempts; Decide is pure, so a Redo is decided again
   pending_.reset();
   if (newest->hello->last_commit) {
     Commit commit = *newest->hello->last_commit;
-    commit.term = term_;
+    commit.term = job_.journal.term();
     parameters_ = commit.next;
     pending_ = commit;
   }
@@ -265,9 +182,11 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   prepared_count_.reset();
   pending_backoff_.Restart();
   SendPending(now, out);
-  held_ = parameters_.held ? step_ : Step{std::max(recover_->snapshot, newest_snapshot()).version.value};
+  held_ = parameters_.held
+              ? step_
+              : Step{std::max(job_.journal.recover().snapshot, job_.journal.newest_snapshot()).version.value};
   // Only the previous coordinator knew the slots, and the ranks in the group.
-  if (WorkersUpdate(options_.config.mode())) {
+  if (WorkersUpdate(job_.options.config.mode())) {
     return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
   }
   DealSlots(out);
@@ -281,31 +200,37 @@ void Coordinator::DecideStep(Instant now, Outbox* out) {
   // A shard that an earlier coordinator asked for a Redo may already be at a later attempt.
   const std::vector<const Prepared*> prepared = AllPrepared();
   if (prepared.empty()) return;
-  Verdict verdict = Decide(options_.config, *catalog_, *order_, prepared, attempt_, parameters_);
+  Verdict verdict = Decide(job_.options.config, *job_.journal.catalog(), *job_.journal.segment_order(), prepared,
+                           attempt_, parameters_);
   pending_backoff_.Restart();
   switch (verdict.kind) {
     case Verdict::Kind::kStop: Fail(Refused(verdict.reason + NameSuspects(verdict.suspects)), out); return;
     case Verdict::Kind::kRedo:
       ++attempt_;
-      metrics_->steps_redone.Add(1);
-      pending_ = Redo{term_, generation_, step_, attempt_, verdict.clip, std::move(verdict.trust_ratios)};
+      job_.metrics->steps_redone.Add(1);
+      pending_ = Redo{job_.journal.term(), job_.journal.generation(),      step_, attempt_,
+                      verdict.clip,        std::move(verdict.trust_ratios)};
       SendPending(now, out);
       DecideStep(now, out);
       return;
     case Verdict::Kind::kCommit: break;
   }
-  (verdict.action == StepAction::kApply ? metrics_->steps_applied : metrics_->steps_skipped).Add(1);
-  if (WorkersUpdate(options_.config.mode())) {
+  (verdict.action == StepAction::kApply ? job_.metrics->steps_applied : job_.metrics->steps_skipped).Add(1);
+  if (WorkersUpdate(job_.options.config.mode())) {
     verdict.next.held = parameters_.keep;
-    verdict.next.snapshot = !verdict.next.stop && parameters_.keep && !snapshot_ && options_.config.snapshot.enabled();
-    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), verdict.next.snapshot ? now : last_snapshot_, now);
+    verdict.next.snapshot =
+        !verdict.next.stop && parameters_.keep && !snapshot_ && job_.options.config.snapshot.enabled();
+    verdict.next.keep = !verdict.next.stop && KeepDue(step_.Next(), job_.journal.recover().snapshot.version,
+                                                      verdict.next.snapshot ? now : last_snapshot_, now);
   } else {
-    verdict.next.snapshot = !verdict.next.stop && SnapshotDue(step_.Next(), last_snapshot_, now);
+    verdict.next.snapshot =
+        !verdict.next.stop && SnapshotDue(step_.Next(), job_.journal.recover().snapshot.version, last_snapshot_, now);
   }
-  if (verdict.next.snapshot) BeginSnapshot({generation_, Version{step_.value + 1}}, now);
-  pending_ = Commit{term_, generation_, step_, attempt_, verdict.action, verdict.next};
+  if (verdict.next.snapshot) BeginSnapshot({job_.journal.generation(), Version{step_.value + 1}}, now);
+  pending_ = Commit{job_.journal.term(), job_.journal.generation(), step_, attempt_, verdict.action, verdict.next};
   Record(std::move(verdict.record), now);
-  if (equal_slots_.See(generation_, step_, prepared, members_)) out->Say(Severity::kWarning, equal_slots_.text());
+  if (equal_slots_.See(job_.journal.generation(), step_, prepared, members_))
+    out->Say(Severity::kWarning, equal_slots_.text());
   step_ = step_.Next();
   if (verdict.next.held) held_ = step_;
   ForgetBackups();
@@ -348,7 +273,7 @@ void Coordinator::SendPending(Instant now, Outbox* out) {
 // Whether every shard has published the version that step_ begins with.
 bool Coordinator::AllCommitted() const {
   return std::all_of(shards_.begin(), shards_.end(), [&](const ShardState& shard) {
-    return step_.value == recover_->snapshot.version.value ||
+    return step_.value == job_.journal.recover().snapshot.version.value ||
            (shard.committed && shard.committed->value + 1 == step_.value);
   });
 }
@@ -356,7 +281,7 @@ bool Coordinator::AllCommitted() const {
 // The last step is on every shard: the job is done.
 void Coordinator::FinishWhenCommitted(Outbox* out) {
   if (!AllCommitted()) return;
-  state_ = State::kFinished;
+  job_.state.On(JobEvent::kLastStepPublished);
   last_snapshot_failed_ = false;
   ++view_sequence_;
   SendViews(out);
@@ -367,13 +292,13 @@ void Coordinator::Record(StepRecord record, Instant now) {
   last_commit_ = now;
   if (step_seconds_.size() < kStepsMeasured) step_seconds_.resize(step_seconds_.size() + 1);
   step_seconds_[next_step_second_++ % kStepsMeasured] = record.seconds;
-  metrics_->step.Set(static_cast<double>(record.step.value));
-  metrics_->samples.Add(record.samples);
-  metrics_->step_seconds.Observe(record.seconds);
-  metrics_->loss.Set(record.loss);
-  metrics_->learning_rate.Set(record.learning_rate);
-  metrics_->gradient_norm.Set(record.gradient_norm);
-  if (record.validation_loss) metrics_->validation_loss.Set(*record.validation_loss);
+  job_.metrics->step.Set(static_cast<double>(record.step.value));
+  job_.metrics->samples.Add(record.samples);
+  job_.metrics->step_seconds.Observe(record.seconds);
+  job_.metrics->loss.Set(record.loss);
+  job_.metrics->learning_rate.Set(record.learning_rate);
+  job_.metrics->gradient_norm.Set(record.gradient_norm);
+  if (record.validation_loss) job_.metrics->validation_loss.Set(*record.validation_loss);
   records_.push_back(std::move(record));
 }
 
@@ -382,10 +307,12 @@ std::vector<StepRecord> Coordinator::TakeRecords() { return std::exchange(record
 // ---- modes without global steps ------------------------------------------------------------------------------------
 
 void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || !IsShard(from, progress.shard) || progress.generation != generation_) return;
-  if (progress.incarnation != running_->incarnations[progress.shard]) return;
-  if (progress.clocks.size() != slot_count_) return;
-  const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slot_count_; };
+  if (job_.state.now() != State::kRunning || !IsShard(from, progress.shard) ||
+      progress.generation != job_.journal.generation())
+    return;
+  if (progress.incarnation != job_.journal.running()->incarnations[progress.shard]) return;
+  if (progress.clocks.size() != job_.slot_count) return;
+  const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= job_.slot_count; };
   if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return;
   ShardState& shard = shards_[progress.shard];
   shard.last_heard = now;
@@ -405,8 +332,8 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
 // oldest reports, in order. If a report is not among them although they reach further, the shard has dropped it
 // (Shard::KeepReport), and it counts as absent.
 bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const {
-  if (reports.size() == slot_count_) return true;
-  for (SlotIndex slot = 0; slot < slot_count_; ++slot) {
+  if (reports.size() == job_.slot_count) return true;
+  for (SlotIndex slot = 0; slot < job_.slot_count; ++slot) {
     if (reports.contains(slot)) continue;
     if (shards_[slot % shards_.size()].reports_to < std::pair(step, slot)) return false;
   }
@@ -416,13 +343,13 @@ bool Coordinator::ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>&
 // step_ is the slowest slot's clock: all slots have step_ pushes in the weights of every shard.
 void Coordinator::AdvanceClock(Instant now, Outbox* out) {
   if (stop_requested_) return;
-  const std::uint64_t clock = std::min(options_.config.job.steps, clocks_.least());
+  const std::uint64_t clock = std::min(job_.options.config.job.steps, clocks_.least());
   const Step before = step_;
   while (step_.value < clock) {
     const std::map<SlotIndex, SlotReport>& reports = async_reports_[step_.value + 1];
     if (!ReportsAreIn(step_.Next(), reports)) break;
     StepRecord record;
-    record.generation = generation_;
+    record.generation = job_.journal.generation();
     record.step = step_;
     record.learning_rate = static_cast<double>(parameters_.learning_rate);
     record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // no gradient of all slots exists
@@ -430,17 +357,18 @@ void Coordinator::AdvanceClock(Instant now, Outbox* out) {
     for (const auto& [slot, report] : reports) all.push_back(report);
     AddSlotReports(std::move(all), &record);
     Record(std::move(record), now);
-    metrics_->steps_applied.Add(1);
+    job_.metrics->steps_applied.Add(1);
     async_reports_.erase(step_.value + 1);
     step_ = step_.Next();
-    parameters_ = ParametersOf(options_.config, step_, step_.value);
+    parameters_ = ParametersOf(job_.options.config, step_, step_.value);
   }
   if (step_ != before) {
     NoteProgress(now);
-    for (const ShardState& shard : shards_) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
+    for (const ShardState& shard : shards_)
+      out->Send(shard.peer, Rates{job_.journal.term(), job_.journal.generation(), step_, parameters_});
   }
   if (parameters_.stop && clock >= step_.value) {
-    state_ = State::kFinished;
+    job_.state.On(JobEvent::kLastStepPublished);
     last_snapshot_failed_ = false;
     ++view_sequence_;
     SendViews(out);
@@ -462,21 +390,23 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   ForgivePause(now);
   if (now >= next_ping_) {
     next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
-    const bool by_slot = !HasGlobalSteps(options_.config.mode());
-    const bool running = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
+    const bool by_slot = !HasGlobalSteps(job_.options.config.mode());
+    const bool running = (job_.state.now() == State::kRunning || job_.state.now() == State::kFinished) &&
+                         job_.journal.running() && !job_.journal.concluded();
     for (const ShardState& shard : shards_) {
       if (shard.peer.value == 0) continue;
       if (shutting_down_) {
-        out->Send(shard.peer, capstan::Shutdown{term_, generation_});
+        out->Send(shard.peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
       } else {
-        out->Send(shard.peer, Ping{term_, generation_});
-        if (by_slot && running) out->Send(shard.peer, Rates{term_, generation_, step_, parameters_});
+        out->Send(shard.peer, Ping{job_.journal.term(), job_.journal.generation()});
+        if (by_slot && running)
+          out->Send(shard.peer, Rates{job_.journal.term(), job_.journal.generation(), step_, parameters_});
       }
     }
   }
-  if (state_ != State::kFinished) followers_.ForgetBefore(now - lease());  // then each has one lease
+  if (job_.state.now() != State::kFinished) followers_.ForgetBefore(now - lease());  // then each has one lease
   for (const Worker& lost : members_.RemoveSilent(now, lease())) {
-    metrics_->leases_lost.Add(1);
+    job_.metrics->leases_lost.Add(1);
     out->Say(Severity::kWarning,
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
     Reassign(out);
@@ -487,15 +417,15 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   BackUpSlowWorkers(now, out);
   PassBarrierWhenComplete(out);  // a missing worker may have left
   CheckDeadlines(now, out);
-  const bool waits = state_ != State::kFinished || AwaitsLastSnapshot();
-  metrics_->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);
-  metrics_->workers[monitoring::MemberState::kAlive].Set(members_.size());
+  const bool waits = job_.state.now() != State::kFinished || AwaitsLastSnapshot();
+  job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);
+  job_.metrics->workers[monitoring::MemberState::kAlive].Set(members_.size());
   const auto heard = [&](const ShardState& shard) { return shard.hello && now - shard.last_heard < kShardSilence; };
   const auto seen =
       std::count_if(shards_.begin(), shards_.end(), [](const ShardState& s) { return s.hello.has_value(); });
   const auto alive = std::count_if(shards_.begin(), shards_.end(), heard);
-  metrics_->shards[monitoring::MemberState::kAlive].Set(alive);
-  metrics_->shards[monitoring::MemberState::kLost].Set(seen - alive);
+  job_.metrics->shards[monitoring::MemberState::kAlive].Set(alive);
+  job_.metrics->shards[monitoring::MemberState::kLost].Set(seen - alive);
 }
 
 void Coordinator::Shutdown() {

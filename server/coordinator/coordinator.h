@@ -33,6 +33,7 @@
 #include "server/coordinator/coordinator_options.h"
 #include "server/coordinator/equal_slots.h"
 #include "server/coordinator/followers.h"
+#include "server/coordinator/job.h"
 #include "server/coordinator/local_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
@@ -79,14 +80,14 @@ class Coordinator {
   // Call once the final weights are written: workers are told to end, and a coordinator restarted on this log has
   // nothing left to do.
   void Conclude(Outbox* out);
-  bool concluded() const { return concluded_; }
+  bool concluded() const { return job_.journal.concluded(); }
   // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
   bool SnapshotsSettled() const;
   // Whether the last step is committed and the last snapshot is neither written nor given up.
   bool AwaitsLastSnapshot() const;
   // The newest snapshot; generation 0 if there is none.
-  SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
-  const std::vector<ManifestRecord>& manifests() const { return manifests_; }
+  SnapshotId newest_snapshot() const { return job_.journal.newest_snapshot(); }
+  const std::vector<ManifestRecord>& manifests() const { return job_.journal.manifests(); }
   // Ends the job early; workers are told the reason.
   void Abandon(Status reason, Outbox* out) { Fail(std::move(reason), out); }
   // Reports that the worker of this name is dead: its slots move now instead of after its lease.
@@ -94,25 +95,25 @@ class Coordinator {
 
   // Steps committed since the last call.
   std::vector<StepRecord> TakeRecords();
-  State state() const { return state_; }
+  State state() const { return job_.state.now(); }
   // Why the job failed; ok while it has not.
-  const Status& failure() const { return failure_; }
-  Term term() const { return term_; }
-  Generation generation() const { return generation_; }
+  const Status& failure() const { return job_.state.failure(); }
+  Term term() const { return job_.journal.term(); }
+  Generation generation() const { return job_.journal.generation(); }
   // The generation in which the present timeline began.
-  Generation history() const { return recover_ ? recover_->history : Generation{}; }
+  Generation history() const { return job_.journal.timeline(); }
   Step step() const { return step_; }
   std::size_t worker_count() const { return members_.size(); }
   // Whether a worker still has to learn that the job is over. After a stop none has: workers wait for the
   // job to be resumed.
-  bool AwaitsWorkers() const { return state_ != State::kStopped && members_.size() > 0; }
+  bool AwaitsWorkers() const { return state() != State::kStopped && members_.size() > 0; }
   // Whether a worker still has to give version 0: until then nothing is decided, and nothing can be lost.
-  bool AwaitsFirstWeights() const;
+  bool AwaitsFirstWeights() const { return job_.journal.AwaitsInitialWeights(); }
   // Readers heard within a lease. After the last commit: heard since, or within a lease before it.
   std::size_t follower_count() const { return followers_.size(); }
   Instant lease() const;
   // The job's tensors, once a worker has declared them.
-  const Catalog* catalog() const { return catalog_.get(); }
+  const Catalog* catalog() const { return job_.journal.catalog(); }
   // The workers now in the job.
   Roster roster() const;
   // Shards' addresses; empty until all are known.
@@ -127,12 +128,6 @@ class Coordinator {
  private:
   struct ShardState;  // coordinator_shard.h
 
-  // The number of steps in the log's job file; 0: the log is empty.
-  std::uint64_t Replay();
-  std::uint64_t TakeJobRecord(const JobRecord& record);
-  void Refuse(Status why);
-  void RenewParameters();
-  StepParameters Renewed(StepParameters parameters, Version version) const;
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
 
@@ -161,9 +156,6 @@ class Coordinator {
   bool Overrules(const Hello& hello, Outbox* out);
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
-  void InstallCatalog(const CatalogRecord& record);
-  // Whether a manifest names this part; other parts are of no use to a recovery.
-  bool IsNamed(const SnapshotPart& part) const;
   void Remember(const SnapshotPart& part, ShardState* shard) const;
   void Advance(Instant now, Outbox* out);
   bool EnoughMembers(Instant now) const;
@@ -178,10 +170,9 @@ class Coordinator {
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
   // Whether a push is acknowledged only once it is on disk.
   bool AcknowledgesDurably() const;
-  bool GoingOn() const { return recover_->history < generation_; }
   const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
-  Step StepOfShards() const;
+  Step StepOfShards(const RecoverRecord& record) const;
   void NoteProgress(Instant now);
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Which shards have the parts of the snapshot that generation_ begins with; kUnreachable if a part is
@@ -201,8 +192,8 @@ class Coordinator {
   void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
   Generation SnapshotsSince() const;
   bool SnapshotStepReached(Step next) const;
-  // `newest`: when the previous snapshot began.
-  bool SnapshotDue(Step next, Instant newest, Instant now);
+  // `existing`: the version that the generation began from; `newest`: when the previous snapshot began.
+  bool SnapshotDue(Step next, Version existing, Instant newest, Instant now);
   void BeginSnapshot(SnapshotId id, Instant now);
   void AdvanceSnapshots(Instant now, Outbox* out);
   void StopWhenKept(Instant now, Outbox* out);
@@ -217,7 +208,7 @@ class Coordinator {
   std::string WhyIdle() const;
   void SayRecovered(Instant now, Outbox* out);
   // The newest snapshot that exists or was given up.
-  SnapshotId Settled() const { return std::max(given_up_, newest_snapshot()); }
+  SnapshotId Settled() const { return std::max(given_up_, job_.journal.newest_snapshot()); }
   void AdvanceClock(Instant now, Outbox* out);
   bool ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const;
   void Reassign(Outbox* out);
@@ -238,7 +229,7 @@ class Coordinator {
   void LeaveOutLateMembers(Instant now, Outbox* out);
   void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
   // Whether workers upload the version that `step` makes to the shards.
-  bool KeepDue(Step step, Instant newest_snapshot, Instant now);
+  bool KeepDue(Step step, Version existing, Instant newest_snapshot, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
   bool IsSlow(const Worker& worker, Instant now, Instant limit) const;
   bool HasDoneStep(const Worker& worker) const;
@@ -271,28 +262,9 @@ class Coordinator {
   static bool HasPrepared(const ShardState& shard, Step step, std::uint32_t attempt);
   static Instant Seconds(double seconds);
 
-  const CoordinatorOptions options_;
-  CoordinatorLog* const log_;
-  const std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
-  const SlotIndex slot_count_;
-  const std::uint64_t config_hash_;  // hash of options_.config
+  Job job_;
+  const std::uint64_t config_hash_;  // hash of job_.options.config
 
-  // Durable: restored from the log.
-  JobId job_;
-  Term term_;
-  std::uint64_t sessions_ = 0;         // the highest id given so far
-  std::uint64_t sessions_logged_ = 0;  // ids up to here are reserved for this term
-  std::optional<CatalogRecord> catalog_record_;
-  std::unique_ptr<Catalog> catalog_;
-  std::unique_ptr<SegmentOrder> order_;
-  Generation generation_;
-  std::optional<RecoverRecord> recover_;
-  std::optional<RunningRecord> running_;   // for generation_
-  std::vector<ManifestRecord> manifests_;  // existing snapshots, oldest first
-  bool concluded_ = false;
-
-  // Volatile.
-  State state_ = State::kCollecting;
   std::vector<ShardState> shards_;
   Membership members_;
   Ranks ranks_;
@@ -341,7 +313,6 @@ class Coordinator {
   bool last_snapshot_failed_ = false;
   bool stop_requested_ = false;
   Instant stop_since_{};
-  Status failure_;
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
   Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};

@@ -9,13 +9,11 @@
 
 namespace capstan::server {
 
-bool Coordinator::AwaitsFirstWeights() const { return catalog_ && catalog_->is_given() && manifests_.empty(); }
-
 // With ranks the founder is rank 0, and there is none until that worker has joined. Otherwise it is the present member
 // whose name sorts first, so the order of joining decides nothing.
 void Coordinator::ChooseFounder() {
   founder_.reset();
-  if (!AwaitsFirstWeights()) return;
+  if (!job_.journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
   for (const auto& [session, worker] : members_.workers()) {
     if (ranks_.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name)) first = &worker;
@@ -24,7 +22,7 @@ void Coordinator::ChooseFounder() {
 }
 
 void Coordinator::KeepFounder(Instant now, Outbox* out) {
-  if (!AwaitsFirstWeights() || stop_requested_) return;
+  if (!job_.journal.AwaitsInitialWeights() || stop_requested_) return;
   if (!founder_) {
     ChooseFounder();
     if (!founder_) return;
@@ -44,7 +42,7 @@ std::string Coordinator::WaitingForFirstWeights() const {
   std::string missing;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const bool kept = snapshot_ && snapshot_->parts[i].has_value();
-    if (!kept) AddName(&missing, ShardName(i, options_.config.cluster.shards_per_server));
+    if (!kept) AddName(&missing, ShardName(i, job_.options.config.cluster.shards_per_server));
   }
   return "first weights from \"" + founder_->name + "\" (not kept yet by " + missing + ")";
 }
@@ -52,7 +50,7 @@ std::string Coordinator::WaitingForFirstWeights() const {
 // There is no older snapshot to go on with.
 void Coordinator::FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out) {
   Fail(Refused("the first weights cannot be kept, so the job cannot begin: " +
-               ShardName(shard, options_.config.cluster.shards_per_server) + ": " + why +
+               ShardName(shard, job_.options.config.cluster.shards_per_server) + ": " + why +
                "; put right what is wrong with that directory, and begin again"),
        out);
 }

@@ -21,19 +21,19 @@ constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least; what brok
 // Whether dealing the slots now would give another distribution.
 bool Coordinator::GroupChanges() const {
   Membership after = members_;
-  after.Assign(slot_count_);
+  after.Assign(job_.slot_count);
   std::size_t held = 0;
   for (const auto& [session, worker] : members_.workers()) {
     if (after.Find(session)->slots != worker.slots) return true;
     held += worker.slots.size();
   }
-  return held != slot_count_;
+  return held != job_.slot_count;
 }
 
 void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out) {
   if (regroup_ && regroup_->recovery == Recovery::kGoBack) return;
   if (!regroup_) {
-    out->Say(Severity::kWarning, "the group of generation " + std::to_string(generation_.value) +
+    out->Say(Severity::kWarning, "the group of generation " + std::to_string(job_.journal.generation().value) +
                                      " is given up at step " + std::to_string(step_.value) + ": " + reason);
   }
   regroup_ = GroupWish{std::move(reason), recovery};
@@ -43,21 +43,21 @@ void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out
 // earlier members may not have come back yet.
 void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
   if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
-  const bool all = members_.size() >= options_.config.cluster.workers;
+  const bool all = members_.size() >= job_.options.config.cluster.workers;
   if ((!all && now - started_ < lease()) || now - last_group_ < kGroupLasts) return;
   const bool back = regroup_->recovery == Recovery::kGoBack;
   const Step lost = step_;
   const std::string reason = std::move(regroup_->reason);
   attempts_.cause = reason;
   StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
-  const std::string next = "generation " + std::to_string(generation_.value);
+  const std::string next = "generation " + std::to_string(job_.journal.generation().value);
   if (!back) {
     out->Say(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
                                   ", the last that all had finished");
   } else {
     out->Say(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
                                      "); the job goes back to version " +
-                                     std::to_string(recover_->snapshot.version.value));
+                                     std::to_string(job_.journal.recover().snapshot.version.value));
   }
 }
 
@@ -70,7 +70,7 @@ void Coordinator::BeginGroup() {
 }
 
 void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
-  if (state_ != State::kRunning) return;
+  if (job_.state.now() != State::kRunning) return;
   switch (worker.group) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
@@ -103,7 +103,8 @@ bool Coordinator::GroupOffered() const {
 // Ranks follow the order of sessions. Only workers that have not formed the group yet get addresses.
 std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
   std::vector<GroupMember> group;
-  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning || worker.slots.empty() || regroup_) {
+  if (!WorkersUpdate(job_.options.config.mode()) || job_.state.now() != State::kRunning || worker.slots.empty() ||
+      regroup_) {
     return group;
   }
   const bool tell = worker.group == GroupState::kOffered && GroupOffered();
@@ -125,7 +126,7 @@ void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
 
 // Members of a machine group wait for each other without limit, so the coordinator has to notice a member that hangs.
 void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
-  if (state_ != State::kRunning) return;
+  if (job_.state.now() != State::kRunning) return;
   const Instant limit = SlowAfter();
   for (auto& [session, worker] : members_.workers()) {
     if (worker.late && HasDoneStep(worker)) worker.late = false;
@@ -145,10 +146,10 @@ void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* ou
   SendViews(out);
 }
 
-bool Coordinator::KeepDue(Step step, Instant newest_snapshot, Instant now) {
-  if (!WorkersUpdate(options_.config.mode())) return false;
-  return step.Next().value >= options_.config.steps() || stop_requested_ ||
-         SnapshotDue(step.Next(), newest_snapshot, now);
+bool Coordinator::KeepDue(Step step, Version existing, Instant newest_snapshot, Instant now) {
+  if (!WorkersUpdate(job_.options.config.mode())) return false;
+  return step.Next().value >= job_.options.config.steps() || stop_requested_ ||
+         SnapshotDue(step.Next(), existing, newest_snapshot, now);
 }
 
 }  // namespace capstan::server

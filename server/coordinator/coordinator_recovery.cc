@@ -14,62 +14,68 @@ namespace capstan::server {
 
 // Whether the present timeline must continue, because pushes acknowledged in it are durable.
 bool Coordinator::MustGoOn() const {
-  if (AwaitsFirstWeights()) return false;  // nothing was acknowledged
-  return AcknowledgesDurably() && running_ && recover_->history.value != 0;
+  if (job_.journal.AwaitsInitialWeights()) return false;  // nothing was acknowledged
+  return AcknowledgesDurably() && job_.journal.running() && job_.journal.recover().history.value != 0;
 }
 
 // Only the operator can give up acknowledged pushes (--accept-rollback).
 void Coordinator::EndHistory(const std::string& reason, Instant now, Outbox* out) {
-  if (options_.accept_loss) {
+  if (job_.options.accept_loss) {
     SayLost(reason, out);
     return StartRecovery(Recovery::kGoBack, now, out);
   }
-  Fail(Refused("acknowledged pushes after version " + std::to_string(newest_snapshot().version.value) +
+  Fail(Refused("acknowledged pushes after version " + std::to_string(job_.journal.newest_snapshot().version.value) +
                " would be lost: " + reason + "; put right what is wrong there and --resume, or give them up by " +
                "--resume --accept-rollback"),
        out);
 }
 
 void Coordinator::SayLost(const std::string& reason, Outbox* out) const {
-  out->Say(Severity::kWarning, "acknowledged pushes after version " + std::to_string(newest_snapshot().version.value) +
+  out->Say(Severity::kWarning, "acknowledged pushes after version " +
+                                   std::to_string(job_.journal.newest_snapshot().version.value) +
                                    " are lost: " + reason);
 }
 
 void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const bool regroups = recovery == Recovery::kRegroup;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
-  const std::size_t before = goes_on ? running_->incarnations.size() : 0;  // 0: not in the log
+  const std::size_t before = goes_on ? job_.journal.running()->incarnations.size() : 0;  // 0: not in the log
   if (before != 0 && before != shards_.size()) {
     return EndHistory(
         "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now", now,
         out);
   }
-  const bool had_begun = state_ == State::kRunning || state_ == State::kFinished;
-  if (had_begun && !regroups && !setback_ && !AwaitsFirstWeights()) setback_ = Setback{last_progress_, step_};
-  if (state_ != State::kCollecting) attempts_.has_time = (regroups ? attempts_.groups : attempts_.recoveries)++ == 0;
+  const bool had_begun = job_.state.now() == State::kRunning || job_.state.now() == State::kFinished;
+  if (had_begun && !regroups && !setback_ && !job_.journal.AwaitsInitialWeights())
+    setback_ = Setback{last_progress_, step_};
+  if (job_.state.now() != State::kCollecting)
+    attempts_.has_time = (regroups ? attempts_.groups : attempts_.recoveries)++ == 0;
   if (!regroups && attempts_.has_time) last_progress_ = now;
-  state_ = State::kResetting;
-  generation_ = std::max(generation_, overruled_.value_or(generation_)).Next();
-  const Generation history = goes_on ? recover_->history : generation_;
-  recover_ = RecoverRecord{generation_, {}, ParametersOf(options_.config, Step{0}, 0), history};
-  if (!manifests_.empty()) {
-    recover_->snapshot = manifests_.back().id;
-    recover_->parameters = manifests_.back().parameters;
+  job_.state.On(JobEvent::kGenerationBegan);
+  RecoverRecord record;
+  record.generation = std::max(job_.journal.generation(), overruled_.value_or(Generation{})).Next();
+  record.history = goes_on ? job_.journal.timeline() : record.generation;
+  record.parameters = ParametersOf(job_.options.config, Step{0}, 0);
+  if (!job_.journal.manifests().empty()) {
+    record.snapshot = job_.journal.manifests().back().id;
+    record.parameters = job_.journal.manifests().back().parameters;
   }
   if (regroups) {
-    recover_->parameters = parameters_;
+    record.parameters = parameters_;
   } else if (goes_on) {
-    recover_->parameters = ParametersOf(options_.config, StepOfShards(), StepOfShards().value);
-  } else if (WorkersUpdate(options_.config.mode())) {
+    const Step step = StepOfShards(record);
+    record.parameters = ParametersOf(job_.options.config, step, step.value);
+  } else if (WorkersUpdate(job_.options.config.mode())) {
     snapshot_.reset();
-    recover_->parameters.keep = KeepDue(Step{recover_->snapshot.version.value}, last_snapshot_, now);
+    const Version version = record.snapshot.version;
+    record.parameters.keep = KeepDue(Step{version.value}, version, last_snapshot_, now);
   }
-  running_.reset();
   founder_.reset();
   pending_.reset();
-  if (!regroups || AwaitsFirstWeights()) snapshot_.reset();  // otherwise no shard is lost, and all continue writing
+  if (!regroups || job_.journal.AwaitsInitialWeights())
+    snapshot_.reset();  // otherwise no shard is lost, and all continue writing
   async_reports_.clear();
-  Append(*recover_);
+  Append(record);
   for (ShardState& shard : shards_) {
     shard.reset_done = false;
     shard.prepared.reset();
@@ -77,16 +83,17 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   }
   prepared_count_.reset();
   clocks_ = RunningMinimum(std::vector<std::uint64_t>(shards_.size()));
-  if (generation_.value > 1) metrics_->recoveries.Add(1);
-  metrics_->generation.Set(static_cast<double>(generation_.value));
+  if (job_.journal.generation().value > 1) job_.metrics->recoveries.Add(1);
+  job_.metrics->generation.Set(static_cast<double>(job_.journal.generation().value));
   reset_backoff_.Restart();
   ++view_sequence_;
-  const SnapshotId& from = recover_->snapshot;
+  const SnapshotId& from = job_.journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroupAnew has logged it
   out->Say(Severity::kInfo,
-           goes_on ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
-                   : (generation_.value == 1 ? "the job starts from " : "every shard starts from ") + start);
+           goes_on
+               ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
+               : (job_.journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
 }
 
 // Logs how long a recovery within this coordinator's life took.
@@ -110,45 +117,46 @@ void Coordinator::NoteProgress(Instant now) {
 
 // The step that a continued timeline has reached: the previous coordinator, or surviving shards, may know of steps
 // after the snapshot.
-Step Coordinator::StepOfShards() const {
-  Step step = std::max(step_, Step{recover_->snapshot.version.value});
+Step Coordinator::StepOfShards(const RecoverRecord& record) const {
+  Step step = std::max(step_, Step{record.snapshot.version.value});
   for (const ShardState& shard : shards_) {
-    const bool knows = shard.hello && shard.hello->serving && shard.hello->generation >= recover_->history;
+    const bool knows = shard.hello && shard.hello->serving && shard.hello->generation >= record.history;
     if (knows) step = std::max(step, Step{shard.hello->version.value});
   }
   return step;
 }
 
-// The snapshot that generation_ begins with is unusable: goes back to the one before it, in a new generation. If
+// The snapshot that job_.journal.generation() begins with is unusable: goes back to the one before it, in a new generation. If
 // the timeline itself cannot continue, the job ends or, with --accept-rollback, begins with that snapshot and
 // without the log.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
   attempts_.cause = reason;
-  if (GoingOn() && WorkersUpdate(options_.config.mode())) {  // a shard was lost as well
+  if (job_.journal.ContinuesTimeline() && WorkersUpdate(job_.options.config.mode())) {  // a shard was lost as well
     out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
-  if (GoingOn()) return EndHistory(reason, now, out);
-  const std::string bad = "the snapshot of version " + std::to_string(recover_->snapshot.version.value);
-  while (!manifests_.empty() && manifests_.back().id >= recover_->snapshot) manifests_.pop_back();
-  if (manifests_.empty()) {
+  if (job_.journal.ContinuesTimeline()) return EndHistory(reason, now, out);
+  const std::string bad = "the snapshot of version " + std::to_string(job_.journal.recover().snapshot.version.value);
+  job_.journal.DropManifestsFrom(job_.journal.recover().snapshot);
+  if (job_.journal.manifests().empty()) {
     return Fail(Corrupt(bad + " cannot be used: " + reason +
                         "; there is no older one: bring the missing directory back, or begin a new run"),
                 out);
   }
   out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
-                                   std::to_string(manifests_.back().id.version.value));
-  metrics_->snapshots_bad.Add(1);
+                                   std::to_string(job_.journal.manifests().back().id.version.value));
+  job_.metrics->snapshots_bad.Add(1);
   StartRecovery(Recovery::kGoBack, now, out);
 }
 
 Result<std::vector<PartSource>> Coordinator::FindSources() const {
   std::vector<Reset::Source> sources;
-  if (recover_->snapshot.IsNone()) return sources;
-  CAPSTAN_CHECK(!manifests_.empty() && manifests_.back().id == recover_->snapshot);
-  const std::vector<std::uint64_t>& digests = manifests_.back().digests;
+  if (job_.journal.recover().snapshot.IsNone()) return sources;
+  CAPSTAN_CHECK(!job_.journal.manifests().empty() &&
+                job_.journal.manifests().back().id == job_.journal.recover().snapshot);
+  const std::vector<std::uint64_t>& digests = job_.journal.manifests().back().digests;
   for (ShardIndex part = 0; part < digests.size(); ++part) {
-    const SnapshotPart wanted{recover_->snapshot, part, digests[part]};
+    const SnapshotPart wanted{job_.journal.recover().snapshot, part, digests[part]};
     const auto has = [&](const ShardState& shard) {
       return shard.hello && std::find(shard.parts.begin(), shard.parts.end(), wanted) != shard.parts.end();
     };
@@ -174,21 +182,23 @@ void Coordinator::SendResets(Instant now, Outbox* out) {
   for (const ShardState& shard : shards_) {
     if (shard.reset_done) continue;
     out->Send(shard.peer,
-              Reset{term_, generation_, shard.hello->incarnation, job_, recover_->snapshot, recover_->parameters,
-                    slot_count_, catalog_record_->tensors, *sources, recover_->history});
+              Reset{job_.journal.term(), job_.journal.generation(), shard.hello->incarnation, job_.journal.job(),
+                    job_.journal.recover().snapshot, job_.journal.recover().parameters, job_.slot_count,
+                    job_.journal.catalog_record()->tensors, *sources, job_.journal.recover().history});
   }
 }
 
 void Coordinator::EnterRunning(Instant now, Outbox* out) {
-  RunningRecord running{generation_, {}};
+  RunningRecord running{job_.journal.generation(), {}};
   for (const ShardState& shard : shards_) running.incarnations.push_back(shard.hello->incarnation);
-  Append(running);
-  if (state_ == State::kFailed) return;
-  running_ = std::move(running);
-  state_ = State::kRunning;
-  step_ = GoingOn() ? StepOfShards() : Step{recover_->snapshot.version.value};
-  const bool regrouped = GoingOn() && WorkersUpdate(options_.config.mode());
-  parameters_ = GoingOn() && !regrouped ? ParametersOf(options_.config, step_, step_.value) : recover_->parameters;
+  Append(std::move(running));
+  if (job_.state.now() == State::kFailed) return;
+  job_.state.On(JobEvent::kShardsBegan);
+  step_ = job_.journal.ContinuesTimeline() ? StepOfShards(job_.journal.recover())
+                                           : Step{job_.journal.recover().snapshot.version.value};
+  const bool regrouped = job_.journal.ContinuesTimeline() && WorkersUpdate(job_.options.config.mode());
+  parameters_ = job_.journal.ContinuesTimeline() && !regrouped ? ParametersOf(job_.options.config, step_, step_.value)
+                                                               : job_.journal.recover().parameters;
   if (parameters_.held) held_ = step_;
   for (ShardState& shard : shards_) {
     if (regrouped && step_.value > 0) shard.committed = Step{step_.value - 1};
@@ -198,9 +208,9 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   last_commit_ = now;
   if (attempts_.has_time) last_progress_ = now;
   out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
-                                ", " + Count(slot_count_, "slot"));
+                                ", " + Count(job_.slot_count, "slot"));
   SayRecovered(now, out);
-  if (!manifests_.empty()) {
+  if (!job_.journal.manifests().empty()) {
     for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
   }
   ChooseFounder();

@@ -27,11 +27,11 @@ Status Coordinator::CheckHello(const Hello& hello) const {
                    std::to_string(shards_.size()) + " shards; check --index and cluster.servers");
   }
   if (hello.config_hash != config_hash_) {
-    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+    return Refused(ShardName(hello.shard, job_.options.config.cluster.shards_per_server) +
                    " was started with another job file than the coordinator; start all of them with the same file");
   }
-  if (!hello.job.IsNull() && hello.job != job_) {
-    return Refused(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+  if (!hello.job.IsNull() && hello.job != job_.journal.job()) {
+    return Refused(ShardName(hello.shard, job_.options.config.cluster.shards_per_server) +
                    "'s directory belongs to another job; start that server with another --run-dir, or move its folder "
                    "away; nothing in it is lost");
   }
@@ -42,14 +42,15 @@ Status Coordinator::CheckHello(const Hello& hello) const {
 // is an old copy: this coordinator decides nothing, and the shard is not at fault.
 std::string Coordinator::AheadOfUs(const Hello& hello) const {
   const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
-  const bool unknown = hello.newest_kept.generation == generation_ && hello.newest_kept > newest_snapshot();
-  if (hello.term <= term_ && generation <= generation_ && !unknown) return "";
-  return ShardName(hello.shard, options_.config.cluster.shards_per_server) + " has seen term " +
+  const bool unknown =
+      hello.newest_kept.generation == job_.journal.generation() && hello.newest_kept > job_.journal.newest_snapshot();
+  if (hello.term <= job_.journal.term() && generation <= job_.journal.generation() && !unknown) return "";
+  return ShardName(hello.shard, job_.options.config.cluster.shards_per_server) + " has seen term " +
          std::to_string(hello.term.value) + ", generation " + std::to_string(generation.value) +
          ", and the snapshot of version " + std::to_string(hello.newest_kept.version.value) +
-         " of this job; this coordinator's log ends with term " + std::to_string(term_.value) + ", generation " +
-         std::to_string(generation_.value) + " and the snapshot of version " +
-         std::to_string(newest_snapshot().version.value) +
+         " of this job; this coordinator's log ends with term " + std::to_string(job_.journal.term().value) +
+         ", generation " + std::to_string(job_.journal.generation().value) + " and the snapshot of version " +
+         std::to_string(job_.journal.newest_snapshot().version.value) +
          ": another coordinator has taken over, or its log is an old copy (then bring the newer one back, or go on "
          "from " +
          NewestCommon(hello) + " by --accept-rollback)";
@@ -57,7 +58,7 @@ std::string Coordinator::AheadOfUs(const Hello& hello) const {
 
 // The newest snapshot that both this shard and the log know.
 std::string Coordinator::NewestCommon(const Hello& hello) const {
-  for (auto manifest = manifests_.rbegin(); manifest != manifests_.rend(); ++manifest) {
+  for (auto manifest = job_.journal.manifests().rbegin(); manifest != job_.journal.manifests().rend(); ++manifest) {
     const bool there = std::any_of(hello.parts.begin(), hello.parts.end(),
                                    [&](const SnapshotPart& part) { return part.id == manifest->id; });
     if (there) return "the snapshot of version " + std::to_string(manifest->id.version.value);
@@ -68,20 +69,20 @@ std::string Coordinator::NewestCommon(const Hello& hello) const {
 // Whether a shard that is ahead of the log is taken back, as the operator has accepted. Every shard must then echo a
 // term newer than all of theirs, and the next generation is above all of theirs.
 bool Coordinator::Overrules(const Hello& hello, Outbox* out) {
-  if (!options_.accept_rollback || state_ != State::kCollecting) return false;
+  if (!job_.options.accept_rollback || job_.state.now() != State::kCollecting) return false;
   const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
   if (!overruled_)
     out->Say(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
-  overruled_ = std::max(overruled_.value_or(generation_), seen);
-  if (hello.term <= term_) return true;
+  overruled_ = std::max(overruled_.value_or(job_.journal.generation()), seen);
+  if (hello.term <= job_.journal.term()) return true;
   Append(TermRecord{hello.term.Next()});
   for (ShardState& shard : shards_) shard.fresh = false;
   return true;
 }
 
 bool Coordinator::Fits(const PrepareReport& report, ShardIndex shard) const {
-  const std::size_t segments = order_->segment_count(shard);
-  const std::size_t trusted = TakesTrustRatio(options_.config.optimizer.kind) ? segments : 0;
+  const std::size_t segments = job_.journal.segment_order()->segment_count(shard);
+  const std::size_t trusted = TakesTrustRatio(job_.options.config.optimizer.kind) ? segments : 0;
   return report.segment_squares.size() == segments && report.weight_squares.size() == trusted &&
          report.direction_squares.size() == trusted;
 }
@@ -91,20 +92,21 @@ Status Coordinator::CheckHelloParts(const Hello& hello) const {
   bool fits = true;
   if (hello.prepared) {
     const Prepared& prepared = *hello.prepared;
-    fits = order_ && prepared.shard == hello.shard && prepared.incarnation == hello.incarnation &&
+    fits = job_.journal.segment_order() && prepared.shard == hello.shard && prepared.incarnation == hello.incarnation &&
            prepared.generation == hello.generation && prepared.step.value == hello.version.value &&
            Fits(prepared.report, hello.shard);
   }
   if (hello.last_commit) {
-    const bool regrouped = WorkersUpdate(options_.config.mode()) && hello.last_commit->generation < hello.generation;
+    const bool regrouped =
+        WorkersUpdate(job_.options.config.mode()) && hello.last_commit->generation < hello.generation;
     fits = fits && (regrouped || hello.last_commit->generation == hello.generation) &&
            hello.last_commit->step.Next().value == hello.version.value;
-  } else if (HasGlobalSteps(options_.config.mode())) {
-    const bool begun = hello.serving && recover_ && hello.generation == generation_;
-    fits = fits && (!hello.serving || !begun || hello.version == recover_->snapshot.version);
+  } else if (HasGlobalSteps(job_.options.config.mode())) {
+    const bool begun = hello.serving && job_.journal.has_begun() && hello.generation == job_.journal.generation();
+    fits = fits && (!hello.serving || !begun || hello.version == job_.journal.recover().snapshot.version);
   }
   if (fits) return {};
-  return Invalid(ShardName(hello.shard, options_.config.cluster.shards_per_server) +
+  return Invalid(ShardName(hello.shard, job_.options.config.cluster.shards_per_server) +
                  " says Hello with parts that do not belong together");
 }
 
@@ -114,7 +116,7 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
   if (!shard->hello || (from == shard->peer && hello.incarnation == shard->hello->incarnation)) {
     if (shard->rival.value != 0 && now > shard->rival_since) {
       RefuseTo(shard->rival, Code::kRefused,
-               ShardName(hello.shard, options_.config.cluster.shards_per_server) + " is already running at " +
+               ShardName(hello.shard, job_.options.config.cluster.shards_per_server) + " is already running at " +
                    hello.endpoint + "; stop one of the two or give this one another --index",
                out);
       shard->rival = {};
@@ -138,9 +140,10 @@ bool Coordinator::AcceptHello(ShardState* shard, PeerId from, const Hello& hello
 // A process that repeats Hello is alive: this is not a late message of an earlier incarnation.
 void Coordinator::RefuseEarlierLife(const Hello& hello, Outbox* out) const {
   const Hello& known = *shards_[hello.shard].hello;
-  const std::string why = ShardName(hello.shard, options_.config.cluster.shards_per_server) + " at " + hello.endpoint +
-                          " begins with life " + std::to_string(hello.incarnation.value) + ", which is not above " +
-                          std::to_string(known.incarnation.value) + ", the life before it at " + known.endpoint +
+  const std::string why = ShardName(hello.shard, job_.options.config.cluster.shards_per_server) + " at " +
+                          hello.endpoint + " begins with life " + std::to_string(hello.incarnation.value) +
+                          ", which is not above " + std::to_string(known.incarnation.value) +
+                          ", the life before it at " + known.endpoint +
                           ": its directory is new or an old copy, and the clock of its machine is behind; set the "
                           "clock, and start it again";
   out->Say(Severity::kWarning, why);
@@ -149,7 +152,8 @@ void Coordinator::RefuseEarlierLife(const Hello& hello, Outbox* out) const {
 
 std::string Coordinator::WhatALossCosts() const {
   if (AcknowledgesDurably()) return " with its log";
-  return std::string("; every shard goes back to ") + (manifests_.empty() ? "step 0" : "the newest snapshot");
+  return std::string("; every shard goes back to ") +
+         (job_.journal.manifests().empty() ? "step 0" : "the newest snapshot");
 }
 
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
@@ -180,14 +184,15 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   // Within one incarnation a shard's generation and term only rise, so a late Hello must not replace a newer one.
   if (!known || (hello.term >= shard.hello->term && hello.generation >= shard.hello->generation)) shard.hello = hello;
   for (const SnapshotPart& part : hello.parts) Remember(part, &shard);
-  shard.fresh = shard.fresh || hello.term == term_;
+  shard.fresh = shard.fresh || hello.term == job_.journal.term();
   if (!shard.fresh) {
-    out->Send(from, Ping{term_, generation_});
+    out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
     return;
   }
-  const bool ran = (state_ == State::kRunning || state_ == State::kFinished) && running_ && !concluded_;
-  if (ran && hello.incarnation > running_->incarnations[hello.shard]) {
-    attempts_.cause = ShardName(hello.shard, options_.config.cluster.shards_per_server) + " was lost and came back";
+  const bool ran = (job_.state.now() == State::kRunning || job_.state.now() == State::kFinished) &&
+                   job_.journal.running() && !job_.journal.concluded();
+  if (ran && hello.incarnation > job_.journal.running()->incarnations[hello.shard]) {
+    attempts_.cause = ShardName(hello.shard, job_.options.config.cluster.shards_per_server) + " was lost and came back";
     out->Say(Severity::kWarning, attempts_.cause + WhatALossCosts());
     StartRecovery(Recovery::kGoOn, now, out);
   }
@@ -195,7 +200,9 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
 }
 
 void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* out) {
-  if (state_ != State::kResetting || !IsShard(from, done.shard) || done.generation != generation_) return;
+  if (job_.state.now() != State::kResetting || !IsShard(from, done.shard) ||
+      done.generation != job_.journal.generation())
+    return;
   ShardState& shard = shards_[done.shard];
   if (!shard.hello || shard.hello->incarnation != done.incarnation) return;
   shard.reset_done = true;
@@ -204,17 +211,20 @@ void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* ou
 }
 
 void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out) {
-  if (state_ != State::kResetting || !IsShard(from, bad.shard) || bad.generation != generation_) return;
+  if (job_.state.now() != State::kResetting || !IsShard(from, bad.shard) || bad.generation != job_.journal.generation())
+    return;
   if (shards_[bad.shard].hello->incarnation != bad.incarnation) return;
-  const std::string who = ShardName(bad.shard, options_.config.cluster.shards_per_server);
-  if (recover_->snapshot.IsNone() && !GoingOn())
+  const std::string who = ShardName(bad.shard, job_.options.config.cluster.shards_per_server);
+  if (job_.journal.recover().snapshot.IsNone() && !job_.journal.ContinuesTimeline())
     return Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
   FallBack(who + ": " + bad.reason, now, out);
 }
 
 void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || !IsShard(from, prepared.shard) || prepared.generation != generation_) return;
-  if (prepared.incarnation != running_->incarnations[prepared.shard]) return;
+  if (job_.state.now() != State::kRunning || !IsShard(from, prepared.shard) ||
+      prepared.generation != job_.journal.generation())
+    return;
+  if (prepared.incarnation != job_.journal.running()->incarnations[prepared.shard]) return;
   ShardState& shard = shards_[prepared.shard];
   shard.last_heard = now;
   if (prepared.step < step_) {  // it has not seen the Commit: every shard has everything older than pending_
@@ -259,12 +269,14 @@ std::vector<const Prepared*> Coordinator::AllPrepared() {
 void Coordinator::MeasureStragglers(Instant now) {
   const std::size_t count = CountPrepared().any;
   if (count == 1) first_prepared_ = now;
-  if (count == shards_.size()) metrics_->straggler_seconds.Observe(now - first_prepared_);
+  if (count == shards_.size()) job_.metrics->straggler_seconds.Observe(now - first_prepared_);
 }
 
 void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {
-  if (state_ != State::kRunning || !IsShard(from, committed.shard) || committed.generation != generation_) return;
-  if (committed.incarnation != running_->incarnations[committed.shard] || committed.step >= step_) return;
+  if (job_.state.now() != State::kRunning || !IsShard(from, committed.shard) ||
+      committed.generation != job_.journal.generation())
+    return;
+  if (committed.incarnation != job_.journal.running()->incarnations[committed.shard] || committed.step >= step_) return;
   ShardState& shard = shards_[committed.shard];
   shard.last_heard = now;
   if (!shard.committed || *shard.committed < committed.step) shard.committed = committed.step;

@@ -54,33 +54,36 @@ void Add(std::string* json, const char* name, const std::string& value) {
 }  // namespace
 
 std::string Coordinator::StatusJson(Instant now) const {
-  const JobConfig& config = options_.config;
+  const JobConfig& config = job_.options.config;
   const std::string waiting = WaitingLine(now);
   std::string json = "{";
   Add(&json, "role", "\"coordinator\"");
   Add(&json, "job", Quoted(config.name()));
-  Add(&json, "state", waiting.empty() ? Quoted(Word(state_)) : "\"waiting\"");
+  Add(&json, "state", waiting.empty() ? Quoted(Word(job_.state.now())) : "\"waiting\"");
   if (!waiting.empty()) Add(&json, "waiting", Quoted(waiting));
-  if (!failure_.ok()) Add(&json, "failure", Quoted(failure_.message()));
+  if (!job_.state.failure().ok()) Add(&json, "failure", Quoted(job_.state.failure().message()));
   Add(&json, "step", std::to_string(step_.value));
   Add(&json, "steps", std::to_string(config.steps()));
-  if (metrics_->loss.value()) Add(&json, "loss", JsonNumber(*metrics_->loss.value()));
-  if (metrics_->validation_loss.value()) Add(&json, "validation_loss", JsonNumber(*metrics_->validation_loss.value()));
-  if (metrics_->learning_rate.value()) Add(&json, "learning_rate", JsonNumber(*metrics_->learning_rate.value()));
-  if (state_ == State::kRunning && waiting.empty() && !step_seconds_.empty() && config.steps() > step_.value) {
+  if (job_.metrics->loss.value()) Add(&json, "loss", JsonNumber(*job_.metrics->loss.value()));
+  if (job_.metrics->validation_loss.value())
+    Add(&json, "validation_loss", JsonNumber(*job_.metrics->validation_loss.value()));
+  if (job_.metrics->learning_rate.value())
+    Add(&json, "learning_rate", JsonNumber(*job_.metrics->learning_rate.value()));
+  if (job_.state.now() == State::kRunning && waiting.empty() && !step_seconds_.empty() &&
+      config.steps() > step_.value) {
     const double all = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
     const double each = all / static_cast<double>(step_seconds_.size());
     Add(&json, "seconds_left",
         std::to_string(
             static_cast<std::uint64_t>(std::min(each * static_cast<double>(config.steps() - step_.value), 1e15))));
   }
-  Add(&json, "slots", std::to_string(slot_count_));
-  Add(&json, "generation", std::to_string(generation_.value));
+  Add(&json, "slots", std::to_string(job_.slot_count));
+  Add(&json, "generation", std::to_string(job_.journal.generation().value));
   std::string rows;
   std::size_t count = 0;
   for (const auto& [session, worker] : members_.workers()) {
     if (++count > kRowsMax) break;
-    const bool computing = worker.computing && worker.generation == generation_;
+    const bool computing = worker.computing && worker.generation == job_.journal.generation();
     std::string row = "{";
     Add(&row, "worker", Quoted(worker.name));
     Add(&row, "state", worker.idle ? "\"no slot\"" : computing ? "\"computing\"" : "\"waiting\"");
@@ -95,7 +98,7 @@ std::string Coordinator::StatusJson(Instant now) const {
   for (ShardIndex i = 0; i < shards_.size() && i < kRowsMax; ++i) {
     const ShardState& shard = shards_[i];
     const bool silent = shard.hello && now - shard.last_heard >= kShardSilence;
-    const bool at_work = state_ != State::kResetting || shard.reset_done;
+    const bool at_work = job_.state.now() != State::kResetting || shard.reset_done;
     std::string row = "{";
     Add(&row, "shard", Quoted(ShardName(i, config.cluster.shards_per_server)));
     Add(&row, "state", !shard.hello ? "\"never seen\"" : silent ? "\"silent\"" : at_work ? "\"alive\"" : "\"loading\"");

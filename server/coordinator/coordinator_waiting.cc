@@ -25,7 +25,7 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
   for (ShardIndex shard : worker.missing) {
     if (shard >= shards_.size() || !shards_[shard].hello) continue;
     AddName(&names,
-            ShardName(shard, options_.config.cluster.shards_per_server) + " at " + shards_[shard].hello->endpoint);
+            ShardName(shard, job_.options.config.cluster.shards_per_server) + " at " + shards_[shard].hello->endpoint);
   }
   return names.empty() ? ""
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
@@ -33,14 +33,15 @@ std::string Coordinator::UnreachableFrom(const Worker& worker) const {
 
 // The shards' activity in this Reset, as text.
 const char* Coordinator::ResettingText() const {
-  if (!GoingOn()) return recover_->snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
-  return WorkersUpdate(options_.config.mode()) ? " (leaving the step under way)"
-                                               : " (loading its snapshot and its log)";
+  if (!job_.journal.ContinuesTimeline())
+    return job_.journal.recover().snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
+  return WorkersUpdate(job_.options.config.mode()) ? " (leaving the step under way)"
+                                                   : " (loading its snapshot and its log)";
 }
 
 std::string Coordinator::WaitingFor(Instant now) const {
   std::string who;
-  const std::uint32_t per_server = options_.config.cluster.shards_per_server;
+  const std::uint32_t per_server = job_.options.config.cluster.shards_per_server;
   for (ShardIndex i = 0; i < shards_.size(); ++i) {
     const ShardState& shard = shards_[i];
     if (!shard.ahead.empty()) {
@@ -52,7 +53,7 @@ std::string Coordinator::WaitingFor(Instant now) const {
                         WholeSeconds(now - shard.last_heard) + ")");
     }
   }
-  for (ShardIndex i = 0; i < shards_.size() && state_ == State::kResetting; ++i) {
+  for (ShardIndex i = 0; i < shards_.size() && job_.state.now() == State::kResetting; ++i) {
     if (shards_[i].reset_done || !shards_[i].hello) continue;
     AddName(&who, ShardName(i, per_server) + ResettingText());
   }
@@ -60,18 +61,18 @@ std::string Coordinator::WaitingFor(Instant now) const {
     AddMissingParts(&who);
     return who;
   }
-  if (std::string missing = ranks_.Missing(slot_count_, members_, now); !missing.empty()) AddName(&who, missing);
-  const std::size_t wanted = options_.config.cluster.workers;
-  if (state_ != State::kRunning && members_.size() < wanted) {
+  if (std::string missing = ranks_.Missing(job_.slot_count, members_, now); !missing.empty()) AddName(&who, missing);
+  const std::size_t wanted = job_.options.config.cluster.workers;
+  if (job_.state.now() != State::kRunning && members_.size() < wanted) {
     AddName(&who, std::to_string(wanted - members_.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
   }
-  if (state_ == State::kRunning && AwaitsFirstWeights()) {
+  if (job_.state.now() == State::kRunning && job_.journal.AwaitsInitialWeights()) {
     AddName(&who, WaitingForFirstWeights());
-  } else if (state_ == State::kRunning) {
+  } else if (job_.state.now() == State::kRunning) {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
-      const bool at_work = worker.computing || worker.step < step_ || worker.generation != generation_;
-      const bool forms = WorkersUpdate(options_.config.mode()) && worker.group != GroupState::kFormed;
+      const bool at_work = worker.computing || worker.step < step_ || worker.generation != job_.journal.generation();
+      const bool forms = WorkersUpdate(job_.options.config.mode()) && worker.group != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
                         std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +
@@ -82,29 +83,31 @@ std::string Coordinator::WaitingFor(Instant now) const {
 }
 
 bool Coordinator::MayWait() const {
-  const bool ended = state_ == State::kFinished || state_ == State::kStopped || state_ == State::kFailed;
+  const bool ended =
+      job_.state.now() == State::kFinished || job_.state.now() == State::kStopped || job_.state.now() == State::kFailed;
   return AwaitsLastSnapshot() || !(ended || stop_requested_);
 }
 
 // Whether the job has not begun yet.
 bool Coordinator::Gathering() const {
   const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
-  return !recover_ || (state_ == State::kCollecting && led_astray);
+  return !job_.journal.has_begun() || (job_.state.now() == State::kCollecting && led_astray);
 }
 
 double Coordinator::WaitLimit() const {
-  if (Gathering()) return options_.config.limits.join;
-  return options_.config.limits.stall > 0 ? options_.config.limits.stall + ArrivalSeconds() : 0.0;
+  if (Gathering()) return job_.options.config.limits.join;
+  return job_.options.config.limits.stall > 0 ? job_.options.config.limits.stall + ArrivalSeconds() : 0.0;
 }
 
 // How long a version may take to arrive: on each shard, which loads its part; or, in mode allreduce, with a worker that
 // receives all of it, or on the shards when workers upload it.
 double Coordinator::ArrivalSeconds() const {
-  if (!catalog_) return 0.0;
-  const int arrays = 1 + StateCount(options_.config.optimizer.kind);
-  const double seconds = static_cast<double>(catalog_->element_count()) * sizeof(float) * arrays / kSlowestLine;
-  if (state_ == State::kResetting) return seconds / static_cast<double>(shards_.size());
-  if (state_ != State::kRunning || !WorkersUpdate(options_.config.mode())) return 0.0;
+  if (!job_.journal.catalog()) return 0.0;
+  const int arrays = 1 + StateCount(job_.options.config.optimizer.kind);
+  const double seconds =
+      static_cast<double>(job_.journal.catalog()->element_count()) * sizeof(float) * arrays / kSlowestLine;
+  if (job_.state.now() == State::kResetting) return seconds / static_cast<double>(shards_.size());
+  if (job_.state.now() != State::kRunning || !WorkersUpdate(job_.options.config.mode())) return 0.0;
   const bool formed = std::all_of(members_.workers().begin(), members_.workers().end(), [](const auto& entry) {
     return entry.second.slots.empty() || entry.second.group == GroupState::kFormed;
   });
@@ -113,7 +116,7 @@ double Coordinator::ArrivalSeconds() const {
 
 std::string Coordinator::WaitingLine(Instant now) const {
   const Instant waited = now - last_progress_;
-  if (!MayWait() || waited < Seconds(options_.config.limits.report)) return "";
+  if (!MayWait() || waited < Seconds(job_.options.config.limits.report)) return "";
   const std::string waiting = WaitingFor(now);
   return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
          (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
@@ -141,7 +144,7 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   } else if (now >= next_report_) {
     const std::string line = WaitingLine(now);
     if (line.empty()) return;
-    next_report_ = now + Seconds(options_.config.limits.report);
+    next_report_ = now + Seconds(job_.options.config.limits.report);
     out->Say(Severity::kWarning, line);
   }
 }

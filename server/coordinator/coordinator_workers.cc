@@ -16,8 +16,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::size_t kEmptyNamed = 8;          // shards named in one log line
-constexpr std::uint64_t kSessionsLogged = 256;  // ids per record, so that most joins cost no fsync
+constexpr std::size_t kEmptyNamed = 8;  // shards named in one log line
 
 // How many of the workers that the job begins with have joined.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
@@ -29,7 +28,7 @@ std::string HowMany(std::size_t members, std::uint32_t wanted) {
 }  // namespace
 
 Status Coordinator::CheckJoin(const Join& join) const {
-  if (!join.job.IsNull() && join.job != job_) {
+  if (!join.job.IsNull() && join.job != job_.journal.job()) {
     return Refused("worker \"" + PrintableLine(join.worker) +
                    "\" belongs to another job, which ran here before or runs elsewhere: start it again, or check its "
                    "--coordinator");
@@ -39,9 +38,9 @@ Status Coordinator::CheckJoin(const Join& join) const {
     return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
   }
   const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file; may be a reader
-  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, slot_count_, members_));
-  if (!catalog_record_ || join.catalog.empty()) return {};
-  const CatalogRecord& job = *catalog_record_;
+  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, job_.slot_count, members_));
+  if (!job_.journal.catalog_record() || join.catalog.empty()) return {};
+  const CatalogRecord& job = *job_.journal.catalog_record();
   const std::string who = "worker \"" + join.worker + "\": ";
   if (std::string difference = DescribeDifference(job.tensors, join.catalog); !difference.empty()) {
     return Refused(who + difference + "; start it with the same build and job file");
@@ -59,30 +58,29 @@ Status Coordinator::CheckJoin(const Join& join) const {
 }
 
 Status Coordinator::AdoptCatalog(const Join& join) {
-  if (catalog_record_) return {};
-  Result<Catalog> catalog = Catalog::Create(join.catalog, options_.block_elements);
+  if (job_.journal.catalog_record()) return {};
+  Result<Catalog> catalog = Catalog::Create(join.catalog, job_.options.block_elements);
   if (!catalog.ok()) return catalog.status();
   const CatalogRecord record{join.catalog, join.numeric_class, join.numeric_fingerprint, join.data_fingerprint};
   Append(record);
-  InstallCatalog(record);
   return {};
 }
 
 void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   Status status = CheckJoin(join);
-  const bool is_new = !catalog_record_;
+  const bool is_new = !job_.journal.catalog_record();
   if (status.ok() && !join.catalog.empty()) status = AdoptCatalog(join);
-  if (is_new && catalog_record_) NameEmptyShards(out);
+  if (is_new && job_.journal.catalog_record()) NameEmptyShards(out);
   if (!status.ok()) {
     out->Say(Severity::kWarning, "refused: " + status.message());
-    metrics_->joins_refused.Add(1);
+    job_.metrics->joins_refused.Add(1);
     RefuseTo(from, Code::kRefused, status.message(), out);
     return;
   }
   if (join.catalog.empty()) {
     View view = MakeView(nullptr);
-    view.job_file = options_.job_file;
-    if (catalog_record_) view.catalog = catalog_record_->tensors;
+    view.job_file = job_.options.job_file;
+    if (job_.journal.catalog_record()) view.catalog = job_.journal.catalog_record()->tensors;
     out->Send(from, std::move(view));
     return;
   }
@@ -108,9 +106,9 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
     return;
   }
-  if (sessions_ == sessions_logged_) Append(SessionRecord{SessionId{sessions_ + kSessionsLogged}});
+  if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) Append(*more);
   Worker worker;
-  worker.session = SessionId{++sessions_};
+  worker.session = job_.journal.TakeSession();
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;
@@ -120,9 +118,9 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
   ranks_.Heard(worker, now);
   members_.Add(std::move(worker));
-  metrics_->joins.Add(1);
+  job_.metrics->joins.Add(1);
   out->Say(Severity::kInfo,
-           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), options_.config.cluster.workers) + ")");
+           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), job_.options.config.cluster.workers) + ")");
   Reassign(out);
   Advance(now, out);
 }
@@ -157,9 +155,9 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     worker->group_text = beat.group_text;
     HearOfLocalGroup(*worker, now, out);
   }
-  const bool replicated = WorkersUpdate(options_.config.mode());  // in other modes no generation begins for a group
+  const bool replicated = WorkersUpdate(job_.options.config.mode());  // in other modes no generation begins for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
-  if (replicated && beat.generation == generation_ && news_of_group) {
+  if (replicated && beat.generation == job_.journal.generation() && news_of_group) {
     worker->group = beat.group;
     worker->group_text = beat.group_text;
     HearOfGroup(*worker, out);
@@ -174,7 +172,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   if (leave.session.value == 0) followers_.Left(leave.nonce);
   const Worker* worker = members_.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
-  if (state_ != State::kFinished && state_ != State::kFailed) {
+  if (job_.state.now() != State::kFinished && job_.state.now() != State::kFailed) {
     out->Say(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
   }
@@ -187,12 +185,12 @@ void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   if (worker == nullptr) return;
   out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
   members_.Remove(worker->session);
-  metrics_->leases_lost.Add(1);
+  job_.metrics->leases_lost.Add(1);
   Reassign(out);
 }
 
 void Coordinator::Reassign(Outbox* out) {
-  if (!WorkersUpdate(options_.config.mode()) || state_ != State::kRunning) {
+  if (!WorkersUpdate(job_.options.config.mode()) || job_.state.now() != State::kRunning) {
     DealSlots(out);
     return SendNewSlots(out);
   }
@@ -202,11 +200,11 @@ void Coordinator::Reassign(Outbox* out) {
 }
 
 void Coordinator::DealSlots(Outbox* out) {
-  const Dealing dealing = ReducesLocally(options_.config) ? Dealing::kByMachine : Dealing::kKeep;
-  metrics_->slots_moved.Add(members_.Assign(slot_count_, dealing));
+  const Dealing dealing = ReducesLocally(job_.options.config) ? Dealing::kByMachine : Dealing::kKeep;
+  job_.metrics->slots_moved.Add(members_.Assign(job_.slot_count, dealing));
   NameIdleWorkers(out);
   if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
-  metrics_->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(slot_count_) : 0.0);
+  job_.metrics->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(job_.slot_count) : 0.0);
   ++view_sequence_;
 }
 
@@ -219,7 +217,7 @@ void Coordinator::SendNewSlots(Outbox* out) {
 // Logs each idle worker once, while it has no slot.
 void Coordinator::NameIdleWorkers(Outbox* out) {
   for (auto& [session, worker] : members_.workers()) {
-    const bool idle = worker.slots.empty() && members_.size() > slot_count_;
+    const bool idle = worker.slots.empty() && members_.size() > job_.slot_count;
     if (idle && !worker.idle) {
       out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle());
     }
@@ -228,16 +226,17 @@ void Coordinator::NameIdleWorkers(Outbox* out) {
 }
 
 std::string Coordinator::WhyIdle() const {
-  return "other workers have the job's " + Count(slot_count_, "slot") +
+  return "other workers have the job's " + Count(job_.slot_count, "slot") +
          ", and it stands by for one that is lost; a job with more slots (job.slots) would have work for it, and other "
          "bits";
 }
 
 // A server without blocks cannot speed anything up.
 void Coordinator::NameEmptyShards(Outbox* out) const {
-  const ClusterSection& cluster = options_.config.cluster;
+  const ClusterSection& cluster = job_.options.config.cluster;
   std::vector<bool> has(shards_.size(), false);
-  for (const ShardIndex shard : PlaceBlocks(*catalog_, options_.config.shard_count())) has[shard] = true;
+  for (const ShardIndex shard : PlaceBlocks(*job_.journal.catalog(), job_.options.config.shard_count()))
+    has[shard] = true;
   std::string names;
   std::size_t empty = 0;
   for (ShardIndex shard = 0; shard < shards_.size(); ++shard) {
@@ -248,30 +247,31 @@ void Coordinator::NameEmptyShards(Outbox* out) const {
   if (empty > kEmptyNamed) AddName(&names, std::to_string(empty - kEmptyNamed) + " more");
   const std::size_t enough = (shards_.size() - empty + cluster.shards_per_server - 1) / cluster.shards_per_server;
   out->Say(Severity::kWarning, names + (empty == 1 ? " holds" : " hold") + " no parameters: the model is " +
-                                   Count(catalog_->blocks().size(), "block") + ", and there are " +
+                                   Count(job_.journal.catalog()->blocks().size(), "block") + ", and there are " +
                                    Count(shards_.size(), "shard") + "; set cluster.servers to " +
                                    std::to_string(std::max<std::size_t>(enough, 1)) +
                                    (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
 }
 
-// Four times the 95th percentile of recent steps' durations, at least options_.slow_after.
+// Four times the 95th percentile of recent steps' durations, at least job_.options.slow_after.
 Instant Coordinator::SlowAfter() const {
-  if (step_seconds_.empty()) return options_.slow_after;
+  if (step_seconds_.empty()) return job_.options.slow_after;
   std::vector<double> sorted = step_seconds_;
   const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
   std::nth_element(sorted.begin(), p95, sorted.end());
-  return std::max(options_.slow_after, Seconds(4 * *p95));
+  return std::max(job_.options.slow_after, Seconds(4 * *p95));
 }
 
 // A worker that has not made progress for so long. It may hang in a step that others have done for it.
 bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
-  return worker.computing && worker.generation == generation_ && worker.step <= step_ && !worker.slots.empty() &&
-         now - worker.since >= limit;
+  return worker.computing && worker.generation == job_.journal.generation() && worker.step <= step_ &&
+         !worker.slots.empty() && now - worker.since >= limit;
 }
 
 // Whether it has done all its slots of the step under way. A worker without slots has none to do.
 bool Coordinator::HasDoneStep(const Worker& worker) const {
-  return worker.generation == generation_ && !worker.computing && (worker.step >= step_ || worker.slots.empty());
+  return worker.generation == job_.journal.generation() && !worker.computing &&
+         (worker.step >= step_ || worker.slots.empty());
 }
 
 Worker* Coordinator::FindIdleWorker() {
@@ -285,8 +285,8 @@ Worker* Coordinator::FindIdleWorker() {
 
 // The first push counts; a second one is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  const Mode mode = options_.config.mode();
-  if (state_ != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
+  const Mode mode = job_.options.config.mode();
+  if (job_.state.now() != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& entry : members_.workers()) {
     const Worker& slow = entry.second;
@@ -299,7 +299,7 @@ void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
     });
     if (backed) continue;
     helper->backup = slow.slots;
-    metrics_->slots_backed_up.Add(slow.slots.size());
+    job_.metrics->slots_backed_up.Add(slow.slots.size());
     out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(slow.step.value) +
                                      " for " + WholeSeconds(now - slow.since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
@@ -320,10 +320,10 @@ void Coordinator::ForgetBackups() {
 std::string Coordinator::MissingInBarrier() const {
   std::string who = barrier_.Missing(members_);
   if (ranks_.in_use()) {
-    if (std::string ranks = ranks_.Missing(slot_count_, members_, last_tick_); !ranks.empty()) AddName(&who, ranks);
+    if (std::string ranks = ranks_.Missing(job_.slot_count, members_, last_tick_); !ranks.empty()) AddName(&who, ranks);
     return who;
   }
-  const ClusterSection& cluster = options_.config.cluster;
+  const ClusterSection& cluster = job_.options.config.cluster;
   const std::size_t wanted = last_tick_ - started_ < lease() ? cluster.workers : cluster.min_workers;
   if (members_.size() < wanted) {
     AddName(&who, std::to_string(wanted - members_.size()) + " of " + Count(wanted, "worker") + " (not joined)");
@@ -340,47 +340,49 @@ void Coordinator::PassBarrierWhenComplete(Outbox* out) {
 
 // Whether this worker, or a reader (null), may end once the last step is committed. A reader may, because the last
 // version exists. Workers stay: if a shard is lost before the last snapshot exists, steps must be done again.
-bool Coordinator::IsOverFor(const Worker* worker) const { return worker == nullptr || concluded_ || shutting_down_; }
+bool Coordinator::IsOverFor(const Worker* worker) const {
+  return worker == nullptr || job_.journal.concluded() || shutting_down_;
+}
 
 View Coordinator::MakeView(const Worker* worker) const {
   View view;
-  view.job = job_;
-  view.term = term_;
-  view.generation = generation_;
+  view.job = job_.journal.job();
+  view.term = job_.journal.term();
+  view.generation = job_.journal.generation();
   view.sequence = view_sequence_;
-  view.slot_count = slot_count_;
+  view.slot_count = job_.slot_count;
   view.step = step_;
-  view.readable = WorkersUpdate(options_.config.mode()) ? held_ : step_;
-  switch (state_) {
+  view.readable = WorkersUpdate(job_.options.config.mode()) ? held_ : step_;
+  switch (job_.state.now()) {
     case State::kRunning: view.phase = JobPhase::kRunning; break;
     case State::kFinished: view.phase = IsOverFor(worker) ? JobPhase::kDone : JobPhase::kGathering; break;
     case State::kFailed: view.phase = JobPhase::kFailed; break;
     default: view.phase = JobPhase::kGathering;
   }
-  view.message = failure_.message();
+  view.message = job_.state.failure().message();
   view.barrier = barrier_.passed();
-  if (worker != nullptr && failure_.ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
+  if (worker != nullptr && job_.state.failure().ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
   // A finished job may be read with another number of servers than it ran with.
-  const bool served = running_ && running_->incarnations.size() == shards_.size();
+  const bool served = job_.journal.running() && job_.journal.running()->incarnations.size() == shards_.size();
   // A worker in this generation already has its shards' addresses and connections.
-  const bool knows = worker != nullptr && worker->generation == generation_;
-  if (served && !knows && (state_ == State::kRunning || state_ == State::kFinished)) {
+  const bool knows = worker != nullptr && worker->generation == job_.journal.generation();
+  if (served && !knows && (job_.state.now() == State::kRunning || job_.state.now() == State::kFinished)) {
     for (ShardAddress& address : shards()) {
-      address.incarnation = running_->incarnations[address.shard];
+      address.incarnation = job_.journal.running()->incarnations[address.shard];
       view.shards.push_back(std::move(address));
     }
   }
   if (worker != nullptr) {
     view.session = worker->session;
     view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle() : equal_slots_.text();
-    view.founder =
-        state_ == State::kRunning && AwaitsFirstWeights() && founder_ && founder_->session == worker->session;
+    view.founder = job_.state.now() == State::kRunning && job_.journal.AwaitsInitialWeights() && founder_ &&
+                   founder_->session == worker->session;
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // some may be both
     view.group = GroupOf(*worker);
-    if (local_groups_ && state_ == State::kRunning) {
+    if (local_groups_ && job_.state.now() == State::kRunning) {
       LocalGroups::Told told = local_groups_->Of(*worker, members_);
       view.group = std::move(told.members);
       view.group_epoch = told.epoch;

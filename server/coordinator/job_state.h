@@ -1,0 +1,78 @@
+// JobState: the phase of a job, and the table of all its changes.
+//
+// Kind:   a value; part of a Job.
+// Fails:  CHECKs that the table has the change. A failed job keeps its first reason, unless the log fails later.
+//
+// A job gathers shards and workers (kCollecting). A generation begins from the newest snapshot or, with durable
+// acknowledgements, from where the one before stopped (kResetting). Once every shard has answered, steps are decided
+// (kRunning), until the last one is published (kFinished), the job is stopped on request after a last snapshot
+// (kStopped), or it fails (kFailed).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "common/base/status.h"
+#include "server/coordinator/coordinator_options.h"
+
+namespace capstan::server {
+
+enum class JobEvent : std::uint8_t {
+  kFoundConcluded,     // the log says that the job is done, and the job file has no more steps
+  kFoundGeneration,    // the log has a generation that every shard has not yet begun
+  kFoundRunning,       // every shard still holds the generation that the log has as running
+  kGenerationBegan,    // a generation was logged
+  kShardsBegan,        // every shard has begun the generation, which is logged
+  kLastStepPublished,  // every shard has the last version
+  kStopped,            // the last snapshot after a request to stop exists, or cannot be had in time
+};
+
+class JobState {
+ public:
+  struct Change {
+    CoordinatorState from;
+    JobEvent event;
+    CoordinatorState to;
+  };
+  using enum CoordinatorState;
+  static constexpr std::array kChanges{
+      Change{kCollecting, JobEvent::kFoundConcluded, kFinished},
+      Change{kCollecting, JobEvent::kFoundGeneration, kResetting},
+      Change{kCollecting, JobEvent::kFoundRunning, kRunning},
+      Change{kCollecting, JobEvent::kGenerationBegan, kResetting},
+      Change{kCollecting, JobEvent::kStopped, kStopped},
+      Change{kResetting, JobEvent::kGenerationBegan, kResetting},  // a shard cannot begin the one before
+      Change{kResetting, JobEvent::kShardsBegan, kRunning},
+      Change{kResetting, JobEvent::kStopped, kStopped},
+      Change{kRunning, JobEvent::kGenerationBegan, kResetting},  // a shard was lost, or the workers' group broke
+      Change{kRunning, JobEvent::kLastStepPublished, kFinished},
+      Change{kRunning, JobEvent::kStopped, kStopped},
+      Change{kFinished, JobEvent::kGenerationBegan, kResetting},  // a shard was lost before the last snapshot existed
+  };
+
+  void On(JobEvent event) {
+    const auto change = std::find_if(kChanges.begin(), kChanges.end(), [&](const Change& candidate) {
+      return candidate.from == state_ && candidate.event == event;
+    });
+    CAPSTAN_CHECK(change != kChanges.end());
+    state_ = change->to;
+  }
+  // From every state.
+  void Fail(Status reason) {
+    state_ = kFailed;
+    failure_ = std::move(reason);
+  }
+
+  CoordinatorState now() const { return state_; }
+  bool Is(CoordinatorState state) const { return state_ == state; }
+  bool failed() const { return state_ == kFailed; }
+  const Status& failure() const { return failure_; }
+
+ private:
+  CoordinatorState state_ = kCollecting;
+  Status failure_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,106 @@
+// Journal: what the log of a job says: its id and term, sessions, catalog, generations and snapshots.
+//
+// Kind:   owned by the Coordinator. It changes only by records, and by snapshots that turn out to be unusable.
+// Fails:  Open: kRefused, when the job file cannot continue the job of the log. Append: as CoordinatorLog::Append.
+// Why:    what these records say is on disk before a message that depends on it is sent. Replay and a running
+//         coordinator apply a record by the same code, so a restarted coordinator knows what its predecessor knew.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/data/catalog.h"
+#include "common/wire/messages/snapshot_id.h"
+#include "server/coordinator/coordinator_options.h"
+#include "server/storage/coordinator_log.h"
+#include "update/verdict.h"
+
+namespace capstan::server {
+
+class Journal {
+ public:
+  // `options` and `log` outlive the journal.
+  Journal(const CoordinatorOptions& options, CoordinatorLog* log) : options_(options), log_(log) {}
+
+  // Reads the log and appends the job file, if it has changed, and the next term.
+  Status Open();
+  // Applies the record and writes it. If it cannot be written, the job has failed.
+  Status Append(LogRecord record);
+
+  JobId job() const { return job_; }
+  Term term() const { return term_; }
+
+  // The record with which more session ids are reserved; empty while some are left.
+  std::optional<SessionRecord> SessionsToReserve() const;
+  SessionId TakeSession() { return SessionId{++sessions_}; }
+
+  // The newest generation; 0: none has begun.
+  Generation generation() const { return recover_ ? recover_->generation : Generation{}; }
+  // The generation in which the present timeline began.
+  Generation timeline() const { return recover_ ? recover_->history : Generation{}; }
+  bool has_begun() const { return recover_.has_value(); }
+  // How the newest generation begins. Requires has_begun().
+  const RecoverRecord& recover() const { return *recover_; }
+  // Whether that generation continues the timeline of the one before it.
+  bool ContinuesTimeline() const { return recover_->history < recover_->generation; }
+  // The shards with which the newest generation runs; empty: it does not run yet.
+  const std::optional<RunningRecord>& running() const { return running_; }
+  bool concluded() const { return concluded_; }
+
+  // The snapshots that exist, oldest first.
+  const std::vector<ManifestRecord>& manifests() const { return manifests_; }
+  // Generation 0 if there is none.
+  SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
+  // Whether a manifest names this part; other parts are of no use to a recovery.
+  bool Names(const SnapshotPart& part) const;
+  // Snapshots from `first` on cannot be used. They are dropped from memory only: the next generation's record names an
+  // older one.
+  void DropManifestsFrom(SnapshotId first);
+
+  // Null until a worker has declared the job's tensors; so are the next two.
+  const Catalog* catalog() const { return catalog_ ? &catalog_->catalog : nullptr; }
+  const CatalogRecord* catalog_record() const { return catalog_ ? &catalog_->record : nullptr; }
+  const SegmentOrder* segment_order() const { return catalog_ ? &catalog_->order : nullptr; }
+  // Whether a worker still has to upload version 0: until it is on disk, nothing is decided and nothing can be lost.
+  bool AwaitsInitialWeights() const { return catalog_ && catalog_->catalog.is_given() && manifests_.empty(); }
+
+ private:
+  struct JobCatalog {
+    CatalogRecord record;
+    Catalog catalog;
+    SegmentOrder order;
+  };
+
+  void Apply(const JobRecord& record) { job_ = record.job; }
+  void Apply(const CatalogRecord& record);
+  void Apply(const TermRecord& record) { term_ = record.term; }
+  void Apply(const SessionRecord& record) { sessions_reserved_ = record.session.value; }
+  void Apply(const RecoverRecord& record);
+  void Apply(const RunningRecord& record) { running_ = record; }
+  void Apply(const ManifestRecord& record);
+  void Apply(const DoneRecord&) { concluded_ = true; }
+  Status Replay();
+  Status CheckJobFile(const std::string& job_file);
+  Status RenewParameters();
+  StepParameters Renewed(StepParameters parameters, Version version) const;
+
+  const CoordinatorOptions& options_;
+  CoordinatorLog* const log_;
+
+  JobId job_;
+  Term term_;
+  std::uint64_t steps_ = 0;              // in the log's job file
+  std::uint64_t sessions_ = 0;           // the highest id given so far
+  std::uint64_t sessions_reserved_ = 0;  // ids up to here are reserved for this term
+  std::optional<JobCatalog> catalog_;
+  std::optional<RecoverRecord> recover_;
+  std::optional<RunningRecord> running_;
+  std::vector<ManifestRecord> manifests_;
+  bool concluded_ = false;
+};
+
+}  // namespace capstan::server
