@@ -102,7 +102,7 @@ class Coordinator {
   Generation generation() const { return job_.journal.generation(); }
   // The generation in which the present timeline began.
   Generation history() const { return job_.journal.timeline(); }
-  Step step() const { return step_; }
+  Step step() const { return job_.steps->step(); }
   std::size_t worker_count() const { return members_.size(); }
   // Whether a worker still has to learn that the job is over. After a stop none has: workers wait for the
   // job to be resumed.
@@ -117,7 +117,7 @@ class Coordinator {
   // The workers now in the job.
   Roster roster() const;
   // Shards' addresses; empty until all are known.
-  std::vector<ShardAddress> shards() const;
+  std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
   // Whom the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)"; empty: none.
   std::string WaitingFor(Instant now) const;
   // The state of the job as a JSON object for the status page.
@@ -126,8 +126,6 @@ class Coordinator {
   View ReaderView() const;
 
  private:
-  struct ShardState;  // coordinator_shard.h
-
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
 
@@ -142,21 +140,10 @@ class Coordinator {
   void On(PeerId from, const Beat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
-  // Whether `from` is the process whose Hello for this index was accepted.
-  bool IsShard(PeerId from, ShardIndex shard) const;
-  // Whether the report has one sum for each segment of that shard, and the sums that the optimizer needs.
-  bool Fits(const PrepareReport& report, ShardIndex shard) const;
-  bool AcceptHello(ShardState* shard, PeerId from, const Hello& hello, Instant now, Outbox* out);
-  void RefuseEarlierLife(const Hello& hello, Outbox* out) const;
-  Status CheckHello(const Hello& hello) const;
-  Status CheckHelloParts(const Hello& hello) const;
   std::string WhatALossCosts() const;
-  std::string AheadOfUs(const Hello& hello) const;
-  std::string NewestCommon(const Hello& hello) const;
   bool Overrules(const Hello& hello, Outbox* out);
   Status CheckJoin(const Join& join) const;
   Status AdoptCatalog(const Join& join);
-  void Remember(const SnapshotPart& part, ShardState* shard) const;
   void Advance(Instant now, Outbox* out);
   bool EnoughMembers(Instant now) const;
   void LeaveCollecting(Instant now, Outbox* out);
@@ -172,7 +159,6 @@ class Coordinator {
   bool AcknowledgesDurably() const;
   const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
-  Step StepOfShards(const RecoverRecord& record) const;
   void NoteProgress(Instant now);
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Which shards have the parts of the snapshot that generation_ begins with; kUnreachable if a part is
@@ -180,37 +166,20 @@ class Coordinator {
   Result<std::vector<PartSource>> FindSources() const;
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
-  void DecideStep(Instant now, Outbox* out);
+  void DecideSteps(Instant now, Outbox* out);
   std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
-  void SendPending(Instant now, Outbox* out);
-  void MeasureStragglers(Instant now);
-  void FinishWhenCommitted(Outbox* out);
-  bool AllCommitted() const;
+  void Finish(Outbox* out);
   void ChooseFounder();
   void KeepFounder(Instant now, Outbox* out);
   std::string WaitingForFirstWeights() const;
   void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
-  Generation SnapshotsSince() const;
-  bool SnapshotStepReached(Step next) const;
-  // `existing`: the version that the generation began from; `newest`: when the previous snapshot began.
-  bool SnapshotDue(Step next, Version existing, Instant newest, Instant now);
-  void BeginSnapshot(SnapshotId id, Instant now);
   void AdvanceSnapshots(Instant now, Outbox* out);
   void StopWhenKept(Instant now, Outbox* out);
-  void SendPins(Instant now, Outbox* out);
-  void SayLongSnapshot(Instant now, Outbox* out);
   void CommitSnapshot(Instant now, Outbox* out);
-  SnapshotsKept MakeSnapshotsKept() const;
-  // Adds the names of shards that have not written their part of the last snapshot.
-  void AddMissingParts(std::string* names) const;
   void NameEmptyShards(Outbox* out) const;
   void NameIdleWorkers(Outbox* out);
   std::string WhyIdle() const;
   void SayRecovered(Instant now, Outbox* out);
-  // The newest snapshot that exists or was given up.
-  SnapshotId Settled() const { return std::max(given_up_, job_.journal.newest_snapshot()); }
-  void AdvanceClock(Instant now, Outbox* out);
-  bool ReportsAreIn(Step step, const std::map<SlotIndex, SlotReport>& reports) const;
   void Reassign(Outbox* out);
   void DealSlots(Outbox* out);
   // Sends views to workers whose slots have changed; the others learn the rest with their next Beat.
@@ -228,8 +197,6 @@ class Coordinator {
   void RenewLocalGroups(Instant now, Outbox* out);
   void LeaveOutLateMembers(Instant now, Outbox* out);
   void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
-  // Whether workers upload the version that `step` makes to the shards.
-  bool KeepDue(Step step, Version existing, Instant newest_snapshot, Instant now);
   void BackUpSlowWorkers(Instant now, Outbox* out);
   bool IsSlow(const Worker& worker, Instant now, Instant limit) const;
   bool HasDoneStep(const Worker& worker) const;
@@ -256,16 +223,9 @@ class Coordinator {
   bool Gathering() const;
   double WaitLimit() const;
   double ArrivalSeconds() const;
-  void Record(StepRecord record, Instant now);
-  // The shards' reports for step_ and attempt_ or a later attempt; empty: some shard has not reported.
-  std::vector<const Prepared*> AllPrepared();
-  static bool HasPrepared(const ShardState& shard, Step step, std::uint32_t attempt);
-  static Instant Seconds(double seconds);
 
   Job job_;
-  const std::uint64_t config_hash_;  // hash of job_.options.config
 
-  std::vector<ShardState> shards_;
   Membership members_;
   Ranks ranks_;
   Barrier barrier_;
@@ -281,18 +241,6 @@ class Coordinator {
   };
   std::optional<Setback> setback_;  // steps will be done again; set until the job runs again
   EqualSlots equal_slots_;
-  Step step_;                  // the step under way
-  StepParameters parameters_;  // for step_
-  std::uint32_t attempt_ = 0;
-  // How many shards have reported this step in any attempt, and in this attempt or a later one.
-  struct PreparedCount {
-    Step step;
-    std::uint32_t attempt = 0;
-    std::size_t any = 0, all = 0;
-  };
-  PreparedCount& CountPrepared();
-  std::optional<PreparedCount> prepared_count_;  // empty: count again
-  std::optional<Header> pending_;                // Commit or Redo, repeated until all shards have answered
   struct GroupWish {
     std::string reason;
     Recovery recovery = Recovery::kRegroup;
@@ -300,31 +248,18 @@ class Coordinator {
   std::optional<GroupWish> regroup_;         // form another group as soon as all shards have the last Commit
   Instant last_group_{};                     // when the present group began
   std::optional<LocalGroups> local_groups_;  // only in jobs with local_reduce
-  Step held_;                                // where workers update: the newest version on the shards
-  std::vector<StepRecord> records_;
-  std::map<std::uint64_t, std::map<SlotIndex, SlotReport>> async_reports_;  // by sequence number
-  RunningMinimum clocks_;                                                   // async: each shard's slowest slot
-  struct PendingSnapshot;
-  std::unique_ptr<PendingSnapshot> snapshot_;
-  std::optional<Generation> overruled_;  // newest generation of shards ahead of the log, whose state is dropped
-  SnapshotId given_up_;                  // newest snapshot that could not be written
-  Instant last_snapshot_{};              // when the newest snapshot that exists or was given up began
-  Instant snapshot_took_{};              // duration of the newest snapshot that exists
-  bool last_snapshot_failed_ = false;
+  std::optional<Generation> overruled_;      // newest generation of shards ahead of the log, whose state is dropped
   bool stop_requested_ = false;
   Instant stop_since_{};
   bool shutting_down_ = false;
   std::uint64_t view_sequence_ = 1;
-  Instant started_{}, last_progress_{}, last_commit_{}, next_report_{}, next_ping_{}, last_tick_{};
+  Instant started_{}, last_progress_{}, next_report_{}, next_ping_{}, last_tick_{};
   struct Attempts {
     std::uint32_t recoveries = 0, groups = 0;  // generations begun
     bool has_time = true;                      // the newest generation is the first of its kind
     std::string cause;                         // reason of the newest generation, for log lines
   } attempts_;                                 // since the last committed step
-  Instant first_prepared_{};                   // when the first shard had prepared step_
-  std::vector<double> step_seconds_;           // durations of the newest steps, a ring
-  std::size_t next_step_second_ = 0;
-  Backoff pending_backoff_, reset_backoff_, pin_backoff_;
+  Backoff reset_backoff_;
 };
 
 }  // namespace capstan::server

@@ -1,9 +1,7 @@
 // How a job begins when its first weights come from a worker. One member at a time is the founder: its weights become
 // version 0, which is on disk before anything is computed from it. If the founder is lost earlier, its generation ends,
 // so that the weights of two workers never mix.
-#include "common/config/job/cluster_section.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/natural_order.h"
 
@@ -39,18 +37,12 @@ void Coordinator::KeepFounder(Instant now, Outbox* out) {
 std::string Coordinator::WaitingForFirstWeights() const {
   if (!founder_ && ranks_.in_use()) return "rank 0, which gives the first weights";
   if (!founder_) return "a worker that gives the first weights (none is left)";
-  std::string missing;
-  for (ShardIndex i = 0; i < shards_.size(); ++i) {
-    const bool kept = snapshot_ && snapshot_->parts[i].has_value();
-    if (!kept) AddName(&missing, ShardName(i, job_.options.config.cluster.shards_per_server));
-  }
-  return "first weights from \"" + founder_->name + "\" (not kept yet by " + missing + ")";
+  return "first weights from \"" + founder_->name + "\" (not kept yet by " + job_.snapshots.MissingParts() + ")";
 }
 
 // There is no older snapshot to go on with.
 void Coordinator::FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out) {
-  Fail(Refused("the first weights cannot be kept, so the job cannot begin: " +
-               ShardName(shard, job_.options.config.cluster.shards_per_server) + ": " + why +
+  Fail(Refused("the first weights cannot be kept, so the job cannot begin: " + job_.shards.NameOf(shard) + ": " + why +
                "; put right what is wrong with that directory, and begin again"),
        out);
 }

@@ -7,7 +7,6 @@
 #include "common/wire/messages/group.h"
 #include "common/wire/messages/group_state.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 
 namespace capstan::server {
@@ -34,7 +33,8 @@ void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out
   if (regroup_ && regroup_->recovery == Recovery::kGoBack) return;
   if (!regroup_) {
     out->Say(Severity::kWarning, "the group of generation " + std::to_string(job_.journal.generation().value) +
-                                     " is given up at step " + std::to_string(step_.value) + ": " + reason);
+                                     " is given up at step " + std::to_string(job_.steps->step().value) + ": " +
+                                     reason);
   }
   regroup_ = GroupWish{std::move(reason), recovery};
 }
@@ -42,11 +42,11 @@ void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out
 // A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
 // earlier members may not have come back yet.
 void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
-  if (!AllCommitted() || parameters_.stop || members_.size() == 0) return;
+  if (!job_.steps->AllPublished() || job_.steps->parameters().stop || members_.size() == 0) return;
   const bool all = members_.size() >= job_.options.config.cluster.workers;
   if ((!all && now - started_ < lease()) || now - last_group_ < kGroupLasts) return;
   const bool back = regroup_->recovery == Recovery::kGoBack;
-  const Step lost = step_;
+  const Step lost = job_.steps->step();
   const std::string reason = std::move(regroup_->reason);
   attempts_.cause = reason;
   StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
@@ -144,12 +144,6 @@ void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* ou
   if (!local_groups_ || !local_groups_->Hear(worker, members_, now)) return;
   ++view_sequence_;
   SendViews(out);
-}
-
-bool Coordinator::KeepDue(Step step, Version existing, Instant newest_snapshot, Instant now) {
-  if (!WorkersUpdate(job_.options.config.mode())) return false;
-  return step.Next().value >= job_.options.config.steps() || stop_requested_ ||
-         SnapshotDue(step.Next(), existing, newest_snapshot, now);
 }
 
 }  // namespace capstan::server

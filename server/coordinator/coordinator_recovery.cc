@@ -7,7 +7,6 @@
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_orders.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 
 namespace capstan::server {
@@ -40,14 +39,14 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const bool regroups = recovery == Recovery::kRegroup;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
   const std::size_t before = goes_on ? job_.journal.running()->incarnations.size() : 0;  // 0: not in the log
-  if (before != 0 && before != shards_.size()) {
+  if (before != 0 && before != job_.shards.size()) {
     return EndHistory(
-        "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(shards_.size()) + " now", now,
-        out);
+        "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(job_.shards.size()) + " now",
+        now, out);
   }
   const bool had_begun = job_.state.now() == State::kRunning || job_.state.now() == State::kFinished;
   if (had_begun && !regroups && !setback_ && !job_.journal.AwaitsInitialWeights())
-    setback_ = Setback{last_progress_, step_};
+    setback_ = Setback{last_progress_, job_.steps->step()};
   if (job_.state.now() != State::kCollecting)
     attempts_.has_time = (regroups ? attempts_.groups : attempts_.recoveries)++ == 0;
   if (!regroups && attempts_.has_time) last_progress_ = now;
@@ -60,29 +59,20 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     record.snapshot = job_.journal.manifests().back().id;
     record.parameters = job_.journal.manifests().back().parameters;
   }
+  // After a change of the group no shard is lost, and all continue writing their snapshots.
+  if (!regroups || job_.journal.AwaitsInitialWeights()) job_.snapshots.Abandon();
   if (regroups) {
-    record.parameters = parameters_;
+    record.parameters = job_.steps->parameters();
   } else if (goes_on) {
-    const Step step = StepOfShards(record);
+    const Step step = job_.steps->StepOfShards(record);
     record.parameters = ParametersOf(job_.options.config, step, step.value);
-  } else if (WorkersUpdate(job_.options.config.mode())) {
-    snapshot_.reset();
-    const Version version = record.snapshot.version;
-    record.parameters.keep = KeepDue(Step{version.value}, version, last_snapshot_, now);
+  } else {
+    record.parameters = job_.steps->ParametersFrom(record, job_.snapshots, stop_requested_, now);
   }
   founder_.reset();
-  pending_.reset();
-  if (!regroups || job_.journal.AwaitsInitialWeights())
-    snapshot_.reset();  // otherwise no shard is lost, and all continue writing
-  async_reports_.clear();
   Append(record);
-  for (ShardState& shard : shards_) {
-    shard.reset_done = false;
-    shard.prepared.reset();
-    shard.committed.reset();
-  }
-  prepared_count_.reset();
-  clocks_ = RunningMinimum(std::vector<std::uint64_t>(shards_.size()));
+  job_.steps->EndGeneration();
+  job_.shards.BeginGeneration();
   if (job_.journal.generation().value > 1) job_.metrics->recoveries.Add(1);
   job_.metrics->generation.Set(static_cast<double>(job_.journal.generation().value));
   reset_backoff_.Restart();
@@ -100,7 +90,7 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
 void Coordinator::SayRecovered(Instant now, Outbox* out) {
   const std::optional<Setback> setback = std::exchange(setback_, std::nullopt);
   if (!setback) return;
-  const std::uint64_t again = setback->step > step_ ? setback->step.value - step_.value : 0;
+  const std::uint64_t again = setback->step > job_.steps->step() ? setback->step.value - job_.steps->step().value : 0;
   std::array<char, 32> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
   out->Say(Severity::kInfo,
@@ -113,17 +103,6 @@ void Coordinator::SayRecovered(Instant now, Outbox* out) {
 void Coordinator::NoteProgress(Instant now) {
   last_progress_ = now;
   attempts_ = {};
-}
-
-// The step that a continued timeline has reached: the previous coordinator, or surviving shards, may know of steps
-// after the snapshot.
-Step Coordinator::StepOfShards(const RecoverRecord& record) const {
-  Step step = std::max(step_, Step{record.snapshot.version.value});
-  for (const ShardState& shard : shards_) {
-    const bool knows = shard.hello && shard.hello->serving && shard.hello->generation >= record.history;
-    if (knows) step = std::max(step, Step{shard.hello->version.value});
-  }
-  return step;
 }
 
 // The snapshot that job_.journal.generation() begins with is unusable: goes back to the one before it, in a new generation. If
@@ -157,12 +136,10 @@ Result<std::vector<PartSource>> Coordinator::FindSources() const {
   const std::vector<std::uint64_t>& digests = job_.journal.manifests().back().digests;
   for (ShardIndex part = 0; part < digests.size(); ++part) {
     const SnapshotPart wanted{job_.journal.recover().snapshot, part, digests[part]};
-    const auto has = [&](const ShardState& shard) {
-      return shard.hello && std::find(shard.parts.begin(), shard.parts.end(), wanted) != shard.parts.end();
-    };
-    const ShardState* holder = part < shards_.size() && has(shards_[part]) ? &shards_[part] : nullptr;
-    for (std::size_t i = 0; holder == nullptr && i < shards_.size(); ++i) {
-      if (has(shards_[i])) holder = &shards_[i];
+    const auto has = [&](const ShardEntry& shard) { return shard.hello && shard.Has(wanted); };
+    const ShardEntry* holder = part < job_.shards.size() && has(job_.shards[part]) ? &job_.shards[part] : nullptr;
+    for (ShardIndex i = 0; holder == nullptr && i < job_.shards.size(); ++i) {
+      if (has(job_.shards[i])) holder = &job_.shards[i];
     }
     if (holder == nullptr) {
       return Unreachable("no server has shard " + std::to_string(part) + " of its " + std::to_string(digests.size()) +
@@ -175,12 +152,12 @@ Result<std::vector<PartSource>> Coordinator::FindSources() const {
 
 void Coordinator::SendResets(Instant now, Outbox* out) {
   if (!reset_backoff_.Due(now)) return;
-  if (std::any_of(shards_.begin(), shards_.end(), [](const ShardState& shard) { return !shard.fresh; })) return;
+  if (!job_.shards.AllHaveOurTerm()) return;
   const Result<std::vector<Reset::Source>> sources = FindSources();
   if (!sources.ok()) return FallBack(sources.status().message(), now, out);
   reset_backoff_.Sent(now);
-  for (const ShardState& shard : shards_) {
-    if (shard.reset_done) continue;
+  for (const ShardEntry& shard : job_.shards) {
+    if (shard.has_begun) continue;
     out->Send(shard.peer,
               Reset{job_.journal.term(), job_.journal.generation(), shard.hello->incarnation, job_.journal.job(),
                     job_.journal.recover().snapshot, job_.journal.recover().parameters, job_.slot_count,
@@ -190,28 +167,19 @@ void Coordinator::SendResets(Instant now, Outbox* out) {
 
 void Coordinator::EnterRunning(Instant now, Outbox* out) {
   RunningRecord running{job_.journal.generation(), {}};
-  for (const ShardState& shard : shards_) running.incarnations.push_back(shard.hello->incarnation);
+  for (const ShardEntry& shard : job_.shards) running.incarnations.push_back(shard.hello->incarnation);
   Append(std::move(running));
   if (job_.state.now() == State::kFailed) return;
   job_.state.On(JobEvent::kShardsBegan);
-  step_ = job_.journal.ContinuesTimeline() ? StepOfShards(job_.journal.recover())
-                                           : Step{job_.journal.recover().snapshot.version.value};
-  const bool regrouped = job_.journal.ContinuesTimeline() && WorkersUpdate(job_.options.config.mode());
-  parameters_ = job_.journal.ContinuesTimeline() && !regrouped ? ParametersOf(job_.options.config, step_, step_.value)
-                                                               : job_.journal.recover().parameters;
-  if (parameters_.held) held_ = step_;
-  for (ShardState& shard : shards_) {
-    if (regrouped && step_.value > 0) shard.committed = Step{step_.value - 1};
-  }
-  attempt_ = 0;
-  pin_backoff_.Restart();
-  last_commit_ = now;
+  job_.steps->Begin();
+  job_.snapshots.AskAgain();
+  job_.records.Begin(now);
   if (attempts_.has_time) last_progress_ = now;
-  out->Say(Severity::kInfo, "running: " + Count(shards_.size(), "shard") + ", " + Count(members_.size(), "worker") +
+  out->Say(Severity::kInfo, "running: " + Count(job_.shards.size(), "shard") + ", " + Count(members_.size(), "worker") +
                                 ", " + Count(job_.slot_count, "slot"));
   SayRecovered(now, out);
   if (!job_.journal.manifests().empty()) {
-    for (const ShardState& shard : shards_) out->Send(shard.peer, MakeSnapshotsKept());
+    for (const ShardEntry& shard : job_.shards) out->Send(shard.peer, job_.snapshots.MakeSnapshotsKept());
   }
   ChooseFounder();
   BeginGroup();

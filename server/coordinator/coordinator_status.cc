@@ -1,11 +1,10 @@
 // The state of the job as JSON for the status page: the same facts as in the log and on the terminal.
-#include <numeric>
+#include <algorithm>
 
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/step_log.h"
 
@@ -62,20 +61,17 @@ std::string Coordinator::StatusJson(Instant now) const {
   Add(&json, "state", waiting.empty() ? Quoted(Word(job_.state.now())) : "\"waiting\"");
   if (!waiting.empty()) Add(&json, "waiting", Quoted(waiting));
   if (!job_.state.failure().ok()) Add(&json, "failure", Quoted(job_.state.failure().message()));
-  Add(&json, "step", std::to_string(step_.value));
+  Add(&json, "step", std::to_string(job_.steps->step().value));
   Add(&json, "steps", std::to_string(config.steps()));
   if (job_.metrics->loss.value()) Add(&json, "loss", JsonNumber(*job_.metrics->loss.value()));
   if (job_.metrics->validation_loss.value())
     Add(&json, "validation_loss", JsonNumber(*job_.metrics->validation_loss.value()));
   if (job_.metrics->learning_rate.value())
     Add(&json, "learning_rate", JsonNumber(*job_.metrics->learning_rate.value()));
-  if (job_.state.now() == State::kRunning && waiting.empty() && !step_seconds_.empty() &&
-      config.steps() > step_.value) {
-    const double all = std::accumulate(step_seconds_.begin(), step_seconds_.end(), 0.0);
-    const double each = all / static_cast<double>(step_seconds_.size());
-    Add(&json, "seconds_left",
-        std::to_string(
-            static_cast<std::uint64_t>(std::min(each * static_cast<double>(config.steps() - step_.value), 1e15))));
+  const std::optional<double> each = job_.records.MeanSeconds();
+  if (job_.state.now() == State::kRunning && waiting.empty() && each && config.steps() > job_.steps->step().value) {
+    const double left = *each * static_cast<double>(config.steps() - job_.steps->step().value);
+    Add(&json, "seconds_left", std::to_string(static_cast<std::uint64_t>(std::min(left, 1e15))));
   }
   Add(&json, "slots", std::to_string(job_.slot_count));
   Add(&json, "generation", std::to_string(job_.journal.generation().value));
@@ -95,17 +91,17 @@ std::string Coordinator::StatusJson(Instant now) const {
   Add(&json, "worker_count", std::to_string(members_.size()));
   Add(&json, "workers", "[" + rows + "]");
   rows.clear();
-  for (ShardIndex i = 0; i < shards_.size() && i < kRowsMax; ++i) {
-    const ShardState& shard = shards_[i];
-    const bool silent = shard.hello && now - shard.last_heard >= kShardSilence;
-    const bool at_work = job_.state.now() != State::kResetting || shard.reset_done;
+  for (ShardIndex i = 0; i < job_.shards.size() && i < kRowsMax; ++i) {
+    const ShardEntry& shard = job_.shards[i];
+    const bool silent = shard.hello && shard.IsSilent(now);
+    const bool at_work = job_.state.now() != State::kResetting || shard.has_begun;
     std::string row = "{";
-    Add(&row, "shard", Quoted(ShardName(i, config.cluster.shards_per_server)));
+    Add(&row, "shard", Quoted(job_.shards.NameOf(i)));
     Add(&row, "state", !shard.hello ? "\"never seen\"" : silent ? "\"silent\"" : at_work ? "\"alive\"" : "\"loading\"");
     Add(&row, "address", Quoted(shard.hello ? shard.hello->endpoint : ""));
     AddName(&rows, row + "}");
   }
-  Add(&json, "shard_count", std::to_string(shards_.size()));
+  Add(&json, "shard_count", std::to_string(job_.shards.size()));
   Add(&json, "shards", "[" + rows + "]");
   return json + "}";
 }

@@ -22,6 +22,9 @@ inline std::string ShardName(ShardIndex shard, std::uint32_t per_server) {
 }
 
 inline double ToSeconds(Instant time) { return std::chrono::duration<double>(time).count(); }
+inline Instant FromSeconds(double seconds) {
+  return std::chrono::duration_cast<Instant>(std::chrono::duration<double>(seconds));
+}
 
 inline std::string WholeSeconds(Instant time) { return std::to_string(static_cast<long>(ToSeconds(time))) + " s"; }
 

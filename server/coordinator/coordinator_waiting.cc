@@ -6,7 +6,6 @@
 #include "common/config/job/optimizer_section.h"
 #include "common/wire/messages/group_state.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 #include "update/optimizer.h"
 
@@ -23,9 +22,8 @@ constexpr double kSlowestLine = 8 << 20;  // bytes per second: the slowest trans
 std::string Coordinator::UnreachableFrom(const Worker& worker) const {
   std::string names;
   for (ShardIndex shard : worker.missing) {
-    if (shard >= shards_.size() || !shards_[shard].hello) continue;
-    AddName(&names,
-            ShardName(shard, job_.options.config.cluster.shards_per_server) + " at " + shards_[shard].hello->endpoint);
+    if (shard >= job_.shards.size() || !job_.shards[shard].hello) continue;
+    AddName(&names, job_.shards.NameOf(shard) + " at " + job_.shards[shard].hello->endpoint);
   }
   return names.empty() ? ""
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
@@ -41,24 +39,25 @@ const char* Coordinator::ResettingText() const {
 
 std::string Coordinator::WaitingFor(Instant now) const {
   std::string who;
-  const std::uint32_t per_server = job_.options.config.cluster.shards_per_server;
-  for (ShardIndex i = 0; i < shards_.size(); ++i) {
-    const ShardState& shard = shards_[i];
-    if (!shard.ahead.empty()) {
-      AddName(&who, shard.ahead);
+  for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
+    const ShardEntry& shard = job_.shards[i];
+    if (!shard.beyond_log.empty()) {
+      AddName(&who, shard.beyond_log);
     } else if (!shard.hello) {
-      AddName(&who, ShardName(i, per_server) + " (never seen)");
-    } else if (now - shard.last_heard >= kShardSilence) {
-      AddName(&who, ShardName(i, per_server) + " at " + shard.hello->endpoint + " (silent for " +
+      AddName(&who, job_.shards.NameOf(i) + " (never seen)");
+    } else if (shard.IsSilent(now)) {
+      AddName(&who, job_.shards.NameOf(i) + " at " + shard.hello->endpoint + " (silent for " +
                         WholeSeconds(now - shard.last_heard) + ")");
     }
   }
-  for (ShardIndex i = 0; i < shards_.size() && job_.state.now() == State::kResetting; ++i) {
-    if (shards_[i].reset_done || !shards_[i].hello) continue;
-    AddName(&who, ShardName(i, per_server) + ResettingText());
+  for (ShardIndex i = 0; i < job_.shards.size() && job_.state.now() == State::kResetting; ++i) {
+    if (job_.shards[i].has_begun || !job_.shards[i].hello) continue;
+    AddName(&who, job_.shards.NameOf(i) + ResettingText());
   }
   if (AwaitsLastSnapshot()) {
-    AddMissingParts(&who);
+    for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
+      if (!job_.snapshots.HasPart(i)) AddName(&who, job_.shards.NameOf(i) + " (writing the last snapshot)");
+    }
     return who;
   }
   if (std::string missing = ranks_.Missing(job_.slot_count, members_, now); !missing.empty()) AddName(&who, missing);
@@ -71,7 +70,8 @@ std::string Coordinator::WaitingFor(Instant now) const {
   } else if (job_.state.now() == State::kRunning) {
     if (members_.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [session, worker] : members_.workers()) {
-      const bool at_work = worker.computing || worker.step < step_ || worker.generation != job_.journal.generation();
+      const bool at_work =
+          worker.computing || worker.step < job_.steps->step() || worker.generation != job_.journal.generation();
       const bool forms = WorkersUpdate(job_.options.config.mode()) && worker.group != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
@@ -90,8 +90,7 @@ bool Coordinator::MayWait() const {
 
 // Whether the job has not begun yet.
 bool Coordinator::Gathering() const {
-  const bool led_astray = std::any_of(shards_.begin(), shards_.end(), [](const auto& s) { return !s.ahead.empty(); });
-  return !job_.journal.has_begun() || (job_.state.now() == State::kCollecting && led_astray);
+  return !job_.journal.has_begun() || (job_.state.now() == State::kCollecting && job_.shards.AnyIsBeyondLog());
 }
 
 double Coordinator::WaitLimit() const {
@@ -106,20 +105,20 @@ double Coordinator::ArrivalSeconds() const {
   const int arrays = 1 + StateCount(job_.options.config.optimizer.kind);
   const double seconds =
       static_cast<double>(job_.journal.catalog()->element_count()) * sizeof(float) * arrays / kSlowestLine;
-  if (job_.state.now() == State::kResetting) return seconds / static_cast<double>(shards_.size());
+  if (job_.state.now() == State::kResetting) return seconds / static_cast<double>(job_.shards.size());
   if (job_.state.now() != State::kRunning || !WorkersUpdate(job_.options.config.mode())) return 0.0;
   const bool formed = std::all_of(members_.workers().begin(), members_.workers().end(), [](const auto& entry) {
     return entry.second.slots.empty() || entry.second.group == GroupState::kFormed;
   });
-  return formed && !parameters_.keep ? 0.0 : seconds;
+  return formed && !job_.steps->parameters().keep ? 0.0 : seconds;
 }
 
 std::string Coordinator::WaitingLine(Instant now) const {
   const Instant waited = now - last_progress_;
-  if (!MayWait() || waited < Seconds(job_.options.config.limits.report)) return "";
+  if (!MayWait() || waited < FromSeconds(job_.options.config.limits.report)) return "";
   const std::string waiting = WaitingFor(now);
   return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
-         (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(Seconds(WaitLimit())) : "");
+         (WaitLimit() > 0 ? "; giving up after " + WholeSeconds(FromSeconds(WaitLimit())) : "");
 }
 
 // Text such as "; since the last step 9 generations have begun, the newest because: ..."; empty if none has.
@@ -133,7 +132,7 @@ std::string Coordinator::AttemptsText() const {
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   if (!MayWait()) return;
   const Instant waited = now - last_progress_;
-  if (WaitLimit() > 0 && waited >= Seconds(WaitLimit())) {
+  if (WaitLimit() > 0 && waited >= FromSeconds(WaitLimit())) {
     const std::string waiting = WaitingFor(now);
     const char* const what = Gathering()            ? "the job did not start within "
                              : AwaitsLastSnapshot() ? "the last snapshot was not complete after "
@@ -144,7 +143,7 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   } else if (now >= next_report_) {
     const std::string line = WaitingLine(now);
     if (line.empty()) return;
-    next_report_ = now + Seconds(job_.options.config.limits.report);
+    next_report_ = now + FromSeconds(job_.options.config.limits.report);
     out->Say(Severity::kWarning, line);
   }
 }

@@ -9,7 +9,6 @@
 #include "common/wire/messages/shard_address.h"
 #include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
-#include "server/coordinator/coordinator_shard.h"
 #include "server/coordinator/coordinator_text.h"
 
 namespace capstan::server {
@@ -234,44 +233,37 @@ std::string Coordinator::WhyIdle() const {
 // A server without blocks cannot speed anything up.
 void Coordinator::NameEmptyShards(Outbox* out) const {
   const ClusterSection& cluster = job_.options.config.cluster;
-  std::vector<bool> has(shards_.size(), false);
+  std::vector<bool> has(job_.shards.size(), false);
   for (const ShardIndex shard : PlaceBlocks(*job_.journal.catalog(), job_.options.config.shard_count()))
     has[shard] = true;
   std::string names;
   std::size_t empty = 0;
-  for (ShardIndex shard = 0; shard < shards_.size(); ++shard) {
+  for (ShardIndex shard = 0; shard < job_.shards.size(); ++shard) {
     if (has[shard]) continue;
-    if (++empty <= kEmptyNamed) AddName(&names, ShardName(shard, cluster.shards_per_server));
+    if (++empty <= kEmptyNamed) AddName(&names, job_.shards.NameOf(shard));
   }
   if (empty == 0) return;
   if (empty > kEmptyNamed) AddName(&names, std::to_string(empty - kEmptyNamed) + " more");
-  const std::size_t enough = (shards_.size() - empty + cluster.shards_per_server - 1) / cluster.shards_per_server;
+  const std::size_t enough = (job_.shards.size() - empty + cluster.shards_per_server - 1) / cluster.shards_per_server;
   out->Say(Severity::kWarning, names + (empty == 1 ? " holds" : " hold") + " no parameters: the model is " +
                                    Count(job_.journal.catalog()->blocks().size(), "block") + ", and there are " +
-                                   Count(shards_.size(), "shard") + "; set cluster.servers to " +
+                                   Count(job_.shards.size(), "shard") + "; set cluster.servers to " +
                                    std::to_string(std::max<std::size_t>(enough, 1)) +
                                    (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
 }
 
-// Four times the 95th percentile of recent steps' durations, at least job_.options.slow_after.
-Instant Coordinator::SlowAfter() const {
-  if (step_seconds_.empty()) return job_.options.slow_after;
-  std::vector<double> sorted = step_seconds_;
-  const auto p95 = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() * 95 / 100);
-  std::nth_element(sorted.begin(), p95, sorted.end());
-  return std::max(job_.options.slow_after, Seconds(4 * *p95));
-}
+Instant Coordinator::SlowAfter() const { return job_.records.SlowAfter(job_.options.slow_after); }
 
 // A worker that has not made progress for so long. It may hang in a step that others have done for it.
 bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
-  return worker.computing && worker.generation == job_.journal.generation() && worker.step <= step_ &&
+  return worker.computing && worker.generation == job_.journal.generation() && worker.step <= job_.steps->step() &&
          !worker.slots.empty() && now - worker.since >= limit;
 }
 
 // Whether it has done all its slots of the step under way. A worker without slots has none to do.
 bool Coordinator::HasDoneStep(const Worker& worker) const {
   return worker.generation == job_.journal.generation() && !worker.computing &&
-         (worker.step >= step_ || worker.slots.empty());
+         (worker.step >= job_.steps->step() || worker.slots.empty());
 }
 
 Worker* Coordinator::FindIdleWorker() {
@@ -285,8 +277,7 @@ Worker* Coordinator::FindIdleWorker() {
 
 // The first push counts; a second one is compared and ignored.
 void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  const Mode mode = job_.options.config.mode();
-  if (job_.state.now() != State::kRunning || !HasGlobalSteps(mode) || WorkersUpdate(mode) || ranks_.in_use()) return;
+  if (job_.state.now() != State::kRunning || !job_.steps->AllowsBackups() || ranks_.in_use()) return;
   const Instant limit = SlowAfter();
   for (auto& entry : members_.workers()) {
     const Worker& slow = entry.second;
@@ -351,8 +342,8 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.generation = job_.journal.generation();
   view.sequence = view_sequence_;
   view.slot_count = job_.slot_count;
-  view.step = step_;
-  view.readable = WorkersUpdate(job_.options.config.mode()) ? held_ : step_;
+  view.step = job_.steps->step();
+  view.readable = job_.steps->readable();
   switch (job_.state.now()) {
     case State::kRunning: view.phase = JobPhase::kRunning; break;
     case State::kFinished: view.phase = IsOverFor(worker) ? JobPhase::kDone : JobPhase::kGathering; break;
@@ -363,11 +354,11 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.barrier = barrier_.passed();
   if (worker != nullptr && job_.state.failure().ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
   // A finished job may be read with another number of servers than it ran with.
-  const bool served = job_.journal.running() && job_.journal.running()->incarnations.size() == shards_.size();
+  const bool served = job_.journal.running() && job_.journal.running()->incarnations.size() == job_.shards.size();
   // A worker in this generation already has its shards' addresses and connections.
   const bool knows = worker != nullptr && worker->generation == job_.journal.generation();
   if (served && !knows && (job_.state.now() == State::kRunning || job_.state.now() == State::kFinished)) {
-    for (ShardAddress& address : shards()) {
+    for (ShardAddress& address : job_.shards.Addresses()) {
       address.incarnation = job_.journal.running()->incarnations[address.shard];
       view.shards.push_back(std::move(address));
     }

@@ -2,14 +2,48 @@
 
 #include <utility>
 
+#include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
+#include "server/coordinator/mode_parts.h"
 
 namespace capstan::server {
 
-Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> shared_metrics)
+namespace {
+
+JobState OpenJournal(Journal* journal) {
+  JobState state;
+  if (Status status = journal->Open(); !status.ok()) {
+    state.Fail(std::move(status));
+  } else if (journal->concluded()) {
+    state.On(JobEvent::kFoundConcluded);
+  }
+  return state;
+}
+
+}  // namespace
+
+Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> shared_metrics,
+         Instant now)
     : options(std::move(given)),
       metrics(std::move(shared_metrics)),
       slot_count(options.config.job.slots),
-      journal(options, log) {}
+      journal(options, log),
+      state(OpenJournal(&journal)),
+      shards(options.config.shard_count(), options.config.cluster.shards_per_server),
+      facts{options, HashJobConfig(options.config), *metrics, journal, shards},
+      snapshots(facts, now),
+      steps(MakeSteps(facts)),
+      records(metrics, now) {
+  metrics->steps_wanted.Set(static_cast<double>(options.config.job.steps));
+  metrics->slots.Set(static_cast<double>(slot_count));
+  metrics->term.Set(static_cast<double>(journal.term().value));
+  metrics->generation.Set(static_cast<double>(journal.generation().value));
+}
+
+bool Job::IsServing() const {
+  return (state.Is(CoordinatorState::kRunning) || state.Is(CoordinatorState::kFinished)) && journal.running() &&
+         !journal.concluded();
+}
 
 }  // namespace capstan::server

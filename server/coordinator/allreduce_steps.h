@@ -1,0 +1,37 @@
+// AllReduceSteps: committed steps whose updates the workers make (mode allreduce).
+//
+// Kind:   owned by the Coordinator; a value.
+// Why:    the shards have only the versions that workers upload: those that become snapshots, and the last one. A
+//         step's parameters tell the workers to upload the version that the step makes. The next step's parameters
+//         tell the shards to take the snapshot.
+#pragma once
+
+#include "server/coordinator/committed_steps.h"
+
+namespace capstan::server {
+
+class AllReduceSteps : public CommittedSteps {
+ public:
+  using CommittedSteps::CommittedSteps;
+
+  Step readable() const override { return uploaded_; }
+  StepParameters ParametersFrom(const RecoverRecord& record, const Snapshots& snapshots, bool stopping,
+                                Instant now) const override;
+  void Begin() override;
+  void Resume(Instant now, Outbox* out) override;
+  Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) override;
+  // A version number means the same weights throughout a timeline.
+  Generation SnapshotsSince() const override;
+  bool AllowsBackups() const override { return false; }
+
+ private:
+  void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const override;
+  // Whether workers upload the version that `step` makes. `existing`: the version that the generation began from;
+  // `newest_began`: when the newest snapshot begins.
+  bool IsUploadDue(Step step, Version existing, const Snapshots& snapshots, Instant newest_began, bool stopping,
+                   Instant now) const;
+
+  Step uploaded_;  // the newest version on the shards
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,121 @@
+#include "server/coordinator/clocked_steps.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "monitoring/metrics.h"
+#include "server/coordinator/coordinator_options.h"
+#include "server/coordinator/journal.h"
+#include "server/coordinator/shard_table.h"
+#include "server/coordinator/snapshots.h"
+
+namespace capstan::server {
+
+ClockedSteps::ClockedSteps(const JobFacts& facts)
+    : Steps(facts), reaches_(facts.shards.size()), clocks_(std::vector<std::uint64_t>(facts.shards.size())) {}
+
+void ClockedSteps::EndGeneration() {
+  reports_.clear();
+  clocks_ = RunningMinimum(std::vector<std::uint64_t>(facts_.shards.size()));
+}
+
+void ClockedSteps::Begin() {
+  const RecoverRecord& recover = facts_.journal.recover();
+  const bool continues = facts_.journal.ContinuesTimeline();
+  step_ = continues ? StepOfShards(recover) : Step{recover.snapshot.version.value};
+  parameters_ = continues ? ParametersAt(step_) : recover.parameters;
+}
+
+void ClockedSteps::Resume(Instant, Outbox*) {
+  step_ = {};
+  for (const ShardEntry& shard : facts_.shards) step_ = std::max(step_, Step{shard.hello->version.value});
+  parameters_ = ParametersAt(step_);
+}
+
+void ClockedSteps::ForgetShard(ShardIndex shard) {
+  reaches_[shard] = {};
+  clocks_.Set(shard, 0);
+}
+
+bool ClockedSteps::Take(const Progress& progress) {
+  const SlotIndex slots = facts_.options.config.job.slots;
+  if (progress.clocks.size() != slots) return false;
+  const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slots; };
+  if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return false;
+  clocks_.Set(progress.shard, *std::min_element(progress.clocks.begin(), progress.clocks.end()));
+  const bool all = progress.reports.size() < Progress::kReportsMax;
+  reaches_[progress.shard] =
+      all ? kAllReports : Reach(progress.reports.back().step, progress.reports.back().report.slot);
+  for (const Progress::Entry& entry : progress.reports) {
+    if (entry.step > step_) reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
+  }
+  return true;
+}
+
+// A shard sends its oldest reports, in order. If a report is not among them although they reach further, the shard has
+// dropped it (Shard::KeepReport), and it counts as absent.
+bool ClockedSteps::ReportsAreIn(Step step, const ReportsBySlot& reports) const {
+  const SlotIndex slots = facts_.options.config.job.slots;
+  if (reports.size() == slots) return true;
+  for (SlotIndex slot = 0; slot < slots; ++slot) {
+    if (reports.contains(slot)) continue;
+    if (reaches_[slot % reaches_.size()] < Reach(step, slot)) return false;
+  }
+  return true;
+}
+
+StepRecord ClockedSteps::MakeRecord(const ReportsBySlot& reports) const {
+  StepRecord record;
+  record.generation = facts_.journal.generation();
+  record.step = step_;
+  record.learning_rate = static_cast<double>(parameters_.learning_rate);
+  record.gradient_norm = std::numeric_limits<double>::quiet_NaN();  // no gradient of all slots exists
+  std::vector<SlotReport> all;
+  for (const auto& [slot, report] : reports) all.push_back(report);
+  AddSlotReports(std::move(all), &record);
+  return record;
+}
+
+Steps::Decision ClockedSteps::Decide(const Snapshots&, bool, Instant, Outbox*) {
+  Decision decision;
+  const std::uint64_t clock = std::min(facts_.options.config.job.steps, clocks_.least());
+  while (step_.value < clock) {
+    const ReportsBySlot& reports = reports_[step_.value + 1];
+    if (!ReportsAreIn(step_.Next(), reports)) break;
+    decision.records.push_back(MakeRecord(reports));
+    facts_.metrics.steps_applied.Add(1);
+    reports_.erase(step_.value + 1);
+    step_ = step_.Next();
+    parameters_ = ParametersAt(step_);
+  }
+  decision.ended = parameters_.stop && clock >= step_.value;
+  return decision;
+}
+
+void ClockedSteps::Announce(Instant, Outbox* out) {
+  for (const ShardEntry& shard : facts_.shards) AddToPing(shard.peer, out);
+}
+
+void ClockedSteps::AddToPing(PeerId shard, Outbox* out) const {
+  out->Send(shard, Rates{facts_.journal.term(), facts_.journal.generation(), step_, parameters_});
+}
+
+bool ClockedSteps::AllPublished() const { return step_.value == facts_.journal.recover().snapshot.version.value; }
+
+bool ClockedSteps::IsPinDue(const Snapshots& snapshots, Instant now) const {
+  return snapshots.IsDueSince(step_, facts_.journal.recover().snapshot.version, now);
+}
+
+StepParameters ClockedSteps::ParametersOfSnapshot(const ManifestRecord& manifest) const {
+  return ParametersAt(Step{manifest.id.version.value});
+}
+
+StepParameters ClockedSteps::ParametersAt(Step step) const {
+  return ParametersOf(facts_.options.config, step, step.value);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,55 @@
+// ClockedSteps: steps of the modes async and bounded, where each slot pushes on its own. The step under way is the
+// slowest slot's clock: every slot has that many pushes in the weights of every shard.
+//
+// Kind:   owned by the Coordinator; a value.
+// Limits: a shard reports its oldest steps first, Progress::kReportsMax at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/base/running_minimum.h"
+#include "common/wire/messages/slot_report.h"
+#include "server/coordinator/steps.h"
+
+namespace capstan::server {
+
+class ClockedSteps : public Steps {
+ public:
+  explicit ClockedSteps(const JobFacts& facts);
+
+  void EndGeneration() override;
+  void Begin() override;
+  void Resume(Instant now, Outbox* out) override;
+  void ForgetShard(ShardIndex shard) override;
+  bool Take(const Progress& progress) override;
+  Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) override;
+  void Announce(Instant now, Outbox* out) override;
+  void Repeat(Instant, Outbox*) override {}
+  void AddToPing(PeerId shard, Outbox* out) const override;
+  // Shards publish no steps; only the version that they began with is on all of them for certain.
+  bool AllPublished() const override;
+  bool TakesPins() const override { return true; }
+  bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
+  // Shards learn of a step's parameters one after the other.
+  StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const override;
+
+ private:
+  using ReportsBySlot = std::map<SlotIndex, SlotReport>;
+  // All reports that a shard holds for steps and slots up to this pair have arrived here.
+  using Reach = std::pair<Step, SlotIndex>;
+  static constexpr Reach kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
+
+  // Whether all reports of `step` have arrived that will ever arrive.
+  bool ReportsAreIn(Step step, const ReportsBySlot& reports) const;
+  StepRecord MakeRecord(const ReportsBySlot& reports) const;
+  StepParameters ParametersAt(Step step) const;
+
+  std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
+  std::vector<Reach> reaches_;                      // by shard
+  RunningMinimum clocks_;                           // each shard's slowest slot
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,72 @@
+// CommittedSteps: steps that all shards prepare and the coordinator commits, as in mode sync.
+//
+// Kind:   owned by the Coordinator; a value.
+// Why:    clipping, trust ratios and the finite check need the whole gradient, so shards report sums and wait. A
+//         decision is repeated until every shard has answered. A Redo may be decided again by another coordinator:
+//         Decide is pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "common/base/backoff.h"
+#include "common/wire/message.h"
+#include "common/wire/messages/prepared.h"
+#include "server/coordinator/steps.h"
+
+namespace capstan::server {
+
+class CommittedSteps : public Steps {
+ public:
+  explicit CommittedSteps(const JobFacts& facts);
+
+  void EndGeneration() override;
+  void Begin() override;
+  void Resume(Instant now, Outbox* out) override;
+  void ForgetShard(ShardIndex shard) override;
+  bool Take(const Prepared& prepared, Instant now, Outbox* out) override;
+  bool Take(const Committed& committed) override;
+  Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) override;
+  void Announce(Instant now, Outbox* out) override;
+  void Repeat(Instant now, Outbox* out) override;
+  bool AllPublished() const override;
+  bool TakesPins() const override { return AllPublished(); }
+  bool AllowsBackups() const override { return true; }
+
+ protected:
+  // Sets what the next step's parameters say about snapshots.
+  virtual void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const;
+  // Every shard has published this version.
+  void NotePublished(Step step);
+
+ private:
+  struct ShardReports {
+    std::optional<Prepared> prepared;  // for step_ or the next one
+    std::optional<Step> committed;     // the newest step that this shard has published
+
+    bool HasPrepared(Step step, std::uint32_t attempt) const {
+      return prepared && prepared->step == step && prepared->attempt >= attempt;
+    }
+  };
+  // How many shards have reported this step in any attempt, and in this attempt or a later one.
+  struct Count {
+    Step step;
+    std::uint32_t attempt = 0;
+    std::size_t any = 0, all = 0;
+  };
+
+  Count& CountPrepared();
+  // The shards' reports for step_ and attempt_ or a later attempt; empty: some shard has not reported.
+  std::vector<const Prepared*> AllPrepared();
+  void MeasureStragglers(Instant now);
+
+  std::vector<ShardReports> shards_;
+  std::uint32_t attempt_ = 0;
+  std::optional<Count> count_;     // empty: count again
+  std::optional<Header> pending_;  // Commit or Redo, repeated until all shards have answered
+  Backoff backoff_;
+  Instant first_prepared_{};  // when the first shard had prepared step_
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,22 @@
+#include "server/coordinator/mode_parts.h"
+
+#include "common/config/job/mode.h"
+#include "common/config/job_config.h"
+#include "server/coordinator/allreduce_steps.h"
+#include "server/coordinator/clocked_steps.h"
+#include "server/coordinator/committed_steps.h"
+#include "server/coordinator/coordinator_options.h"
+
+namespace capstan::server {
+
+std::unique_ptr<Steps> MakeSteps(const JobFacts& facts) {
+  switch (facts.options.config.mode()) {
+    case Mode::kSync: return std::make_unique<CommittedSteps>(facts);
+    case Mode::kAllReduce: return std::make_unique<AllReduceSteps>(facts);
+    case Mode::kAsync:
+    case Mode::kBounded: break;
+  }
+  return std::make_unique<ClockedSteps>(facts);
+}
+
+}  // namespace capstan::server

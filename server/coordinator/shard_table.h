@@ -1,0 +1,90 @@
+// ShardTable: the processes that serve the shards of a job, as their messages and their silence show them.
+//
+// Kind:   a value; part of a Job.
+// Limits: the shard count of the job file.
+// Why:    of two live processes with one index, the first keeps it. A process that has the job's directory owns its
+//         index, because only one process can lock a directory: the process before it is dead.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/shard_address.h"
+#include "server/coordinator/coordinator_text.h"
+
+namespace capstan::server {
+
+class Journal;
+
+struct ShardEntry {
+  std::optional<Hello> hello;  // from the newest incarnation
+  PeerId peer;
+  Instant last_heard{};
+  bool has_our_term = false;        // it has answered with this coordinator's term
+  bool has_begun = false;           // it has carried out the newest generation's Reset
+  std::vector<SnapshotPart> parts;  // named by a manifest; this incarnation has or had them
+  std::string beyond_log;           // what the shard has seen that the log lacks; empty: nothing
+  PeerId claimant;                  // another process that claims this index
+  Instant claimed_since{};
+
+  bool IsSilent(Instant now) const { return now - last_heard >= kShardSilence; }
+  bool Has(const SnapshotPart& part) const { return std::find(parts.begin(), parts.end(), part) != parts.end(); }
+};
+
+class ShardTable {
+ public:
+  ShardTable(std::size_t count, std::uint32_t shards_per_server) : shards_(count), per_server_(shards_per_server) {}
+
+  std::size_t size() const { return shards_.size(); }
+  const ShardEntry& operator[](ShardIndex shard) const { return shards_[shard]; }
+  auto begin() const { return shards_.begin(); }
+  auto end() const { return shards_.end(); }
+  // Whether `from` is the process whose Hello for this index was accepted.
+  bool Is(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
+  // The name under which users start it.
+  std::string NameOf(ShardIndex shard) const { return ShardName(shard, per_server_); }
+  bool AllHaveOurTerm() const;
+  bool AllHaveBegun() const;
+  bool AnyIsBeyondLog() const;
+  // Addresses in order of their indices; empty until all are known.
+  std::vector<ShardAddress> Addresses() const;
+
+  struct Refusal {
+    PeerId to;
+    Incarnation incarnation;
+    std::string why;
+    bool for_log = false;  // whether it is also logged
+  };
+  struct Admission {
+    bool accepted = false;
+    bool replaces = false;           // another incarnation had this index
+    std::optional<Refusal> refusal;  // for a process that claims an index in vain
+  };
+  // Takes a Hello that has passed its checks.
+  Admission Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now);
+  // Returns whether this is news.
+  bool NoteBeyondLog(ShardIndex shard, std::string text);
+  void Heard(ShardIndex shard, Instant now) { shards_[shard].last_heard = now; }
+  // The coordinator was paused, and read nothing.
+  void ForgivePause(Instant pause);
+  // Every shard has to answer with a newer term.
+  void BeginTerm();
+  // Every shard has to begin a new generation.
+  void BeginGeneration();
+  void NoteBegun(ShardIndex shard, Instant now);
+  // A manifest was logged: forgets parts that no manifest names any more, and notes the parts of the newest.
+  void NoteManifest(const Journal& journal);
+
+ private:
+  Admission CheckClaim(PeerId from, const Hello& hello, Instant now);
+  void Note(const SnapshotPart& part, const Journal& journal, ShardEntry* shard) const;
+
+  std::vector<ShardEntry> shards_;
+  std::uint32_t per_server_;
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,41 @@
+// StepRecords: the figures of committed steps, and how long the newest ones took.
+//
+// Kind:   a value; part of a Job.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "monitoring/metrics.h"
+#include "update/verdict.h"
+
+namespace capstan::server {
+
+class StepRecords {
+ public:
+  StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
+      : metrics_(std::move(metrics)), last_commit_(now) {}
+
+  // The time of the next step counts from now.
+  void Begin(Instant now) { last_commit_ = now; }
+  void Add(StepRecord record, Instant now);
+  // The records since the last call.
+  std::vector<StepRecord> Take() { return std::exchange(records_, {}); }
+  // Four times the 95th percentile of recent steps' durations, at least `least`.
+  Instant SlowAfter(Instant least) const;
+  // The mean duration of recent steps; empty: there are none.
+  std::optional<double> MeanSeconds() const;
+
+ private:
+  static constexpr std::size_t kStepsMeasured = 64;
+
+  std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  std::vector<StepRecord> records_;
+  Instant last_commit_;
+  std::vector<double> seconds_;  // durations of the newest steps, a ring
+  std::size_t next_second_ = 0;
+};
+
+}  // namespace capstan::server

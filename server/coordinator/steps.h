@@ -1,0 +1,102 @@
+// Steps: how the steps of a job advance, from the reports of its shards. One implementation for each family of modes.
+//
+// Kind:   owned by the Coordinator; part of a Job. mode_parts.h makes the one that the job file asks for.
+// Why:    the modes differ in what a step is: prepared by all shards and then committed (sync, allreduce), or the
+//         slowest slot's clock (async, bounded). The rest of the coordinator knows a step under way and its parameters.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/wire/actor.h"
+#include "common/wire/messages/step_parameters.h"
+#include "server/coordinator/job_facts.h"
+#include "server/storage/coordinator_log.h"
+#include "update/verdict.h"
+
+namespace capstan {
+struct Committed;
+struct Prepared;
+struct Progress;
+}  // namespace capstan
+
+namespace capstan::server {
+
+class Snapshots;
+
+class Steps {
+ public:
+  explicit Steps(const JobFacts& facts) : facts_(facts) {}
+  virtual ~Steps() = default;
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+
+  // The step under way, and its parameters.
+  Step step() const { return step_; }
+  const StepParameters& parameters() const { return parameters_; }
+  // The newest version on the shards.
+  virtual Step readable() const { return step_; }
+
+  // ---- generations
+
+  // The step that a timeline has reached which `record` continues: the previous coordinator, or surviving shards, may
+  // know of steps after the snapshot.
+  Step StepOfShards(const RecoverRecord& record) const;
+  // The parameters with which shards begin from the snapshot of `record`. `stopping`: the job ends after this step.
+  virtual StepParameters ParametersFrom(const RecoverRecord& record, const Snapshots& snapshots, bool stopping,
+                                        Instant now) const;
+  // A generation was logged: reports from the one before no longer count.
+  virtual void EndGeneration() = 0;
+  // Every shard has begun the generation that the journal has.
+  virtual void Begin() = 0;
+  // A new coordinator takes over a generation that every shard still holds.
+  virtual void Resume(Instant now, Outbox* out) = 0;
+  // The shard has lost its memory.
+  virtual void ForgetShard(ShardIndex shard) = 0;
+
+  // ---- reports, from shards of the running generation; whether one is news
+
+  virtual bool Take(const Prepared&, Instant, Outbox*) { return false; }
+  virtual bool Take(const Committed&) { return false; }
+  virtual bool Take(const Progress&) { return false; }
+
+  // ---- decisions
+
+  struct Decision {
+    Status failure;
+    std::vector<SlotIndex> suspects;       // the cause of the failure
+    std::vector<StepRecord> records;       // the steps that ended
+    std::vector<const Prepared*> reports;  // of the last of them; valid until the next report
+    std::optional<Version> snapshot;       // the shards are told to take it
+    bool ended = false;                    // the last step is on every shard
+  };
+  // Goes on to the next step if the reports allow it. Announce tells the shards.
+  virtual Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) = 0;
+  virtual void Announce(Instant now, Outbox* out) = 0;
+  // Repeats the decision to shards that have not answered.
+  virtual void Repeat(Instant now, Outbox* out) = 0;
+  // Goes with the regular Ping.
+  virtual void AddToPing(PeerId, Outbox*) const {}
+
+  // Whether every shard has published the version that the step under way begins with.
+  virtual bool AllPublished() const = 0;
+  // Whether shards can take a snapshot of the step under way, without a Commit that asks for it.
+  virtual bool TakesPins() const = 0;
+  // Whether such a snapshot is due.
+  virtual bool IsPinDue(const Snapshots&, Instant) const { return false; }
+  // The first generation whose snapshots hold the present weights.
+  virtual Generation SnapshotsSince() const;
+  // The parameters of the step that begins with this snapshot.
+  virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }
+  // Whether two workers may compute the same slot: the first push counts.
+  virtual bool AllowsBackups() const { return false; }
+
+ protected:
+  const JobFacts facts_;
+  Step step_;
+  StepParameters parameters_;
+};
+
+}  // namespace capstan::server
