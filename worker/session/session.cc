@@ -7,7 +7,6 @@
 #include "common/wire/messages/assign.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
-#include "common/wire/messages/group_state.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/slot_report.h"
@@ -21,9 +20,11 @@ namespace capstan::client {
 
 namespace {
 
-constexpr Instant kBeatEvery = std::chrono::seconds(1);
-constexpr Instant kStoodStill = std::chrono::seconds(1);
-constexpr Instant kSilence = std::chrono::seconds(3);
+// The group that a job of this mode has its workers form.
+std::unique_ptr<WorkerGroup> MakeGroup(Mode mode) {
+  if (WorkersUpdate(mode)) return std::make_unique<AllReduceGroup>();
+  return std::make_unique<MachineGroup>();
+}
 
 // Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on.
 bool IsSound(const View& view) {
@@ -40,7 +41,7 @@ bool IsSound(const View& view) {
 }  // namespace
 
 Session::Session(SessionOptions options)
-    : options_(std::move(options)), links_(std::make_unique<ShardLinks>()), join_retry_(options_.nonce) {}
+    : options_(std::move(options)), links_(std::make_unique<ShardLinks>()), coordinator_(options_.nonce) {}
 Session::~Session() = default;
 
 bool Session::Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
@@ -52,7 +53,7 @@ std::vector<Session::Event> Session::TakeEvents() { return std::exchange(events_
 void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (ended_) return;
   if (from == options_.coordinator) {
-    coordinator_heard_ = now;
+    coordinator_.MessageArrived(now);
     if (const auto* view = message.header.As<View>()) On(*view, now, out);
     if (const auto* error = message.header.As<Error>()) On(from, *error, now, out);
     return;
@@ -102,12 +103,13 @@ void Session::Declare(Declaration declaration, Instant now, Outbox* out) {
   catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
   first_weights_.Bring(std::move(declaration.given));
   declaration_ = std::move(declaration);
-  join_retry_.Restart();
+  group_ = MakeGroup(declaration_->mode);
+  coordinator_.RestartJoin();
   SendJoin(now, out);
 }
 
 void Session::SendJoin(Instant now, Outbox* out) {
-  join_retry_.Sent(now);
+  coordinator_.JoinSent(now);
   Join join;
   join.job = job_;
   join.worker = options_.name;
@@ -131,7 +133,7 @@ void Session::On(PeerId, const Error& error, Instant now, Outbox* out) {
     events_.push_back(Failed{Refused("the coordinator refuses this worker: " + error.message)});
   } else if (error.code == Code::kStale) {  // the coordinator restarted and does not know our session
     session_ = {};
-    join_retry_.Restart();
+    coordinator_.RestartJoin();
     SendJoin(now, out);
   }
 }
@@ -155,7 +157,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   // A group keeps its slots for its generation: new slots come only with another generation.
   if (Replicated() && had_view && view.generation == generation_) view_->slots = before;
   slots_changed_ = slots_changed_ || (had_view && view_->slots != before);
-  if (in_barrier_) FollowBarrier(view, now, out);
+  if (barrier_.waits()) FollowBarrier(view, now, out);
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
     ended_ = true;
@@ -170,8 +172,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     EnterGeneration(view, now, out);
     if (ended_) return;
   }
-  HearOfGroup();
-  HearOfLocalGroup(now, out);
+  FollowGroup(now, out);
   if (view.founder && view.generation == generation_) GiveFirstWeights(now, out);
   if (ended_) return;
   if (std::exchange(slots_changed_, false)) {
@@ -185,23 +186,22 @@ void Session::On(const View& view, Instant now, Outbox* out) {
 }
 
 void Session::Barrier(Instant now, Outbox* out) {
-  if (ended_ || left_ || std::exchange(in_barrier_, true)) return;
-  barrier_ = 0;
-  barrier_missing_.clear();
+  if (ended_ || left_ || barrier_.waits()) return;
+  barrier_.Begin();
   if (joined() && view_) FollowBarrier(*view_, now, out);
 }
 
 void Session::FollowBarrier(const View& view, Instant now, Outbox* out) {
-  if (barrier_ == 0) {
-    barrier_ = view.barrier + 1;
-    SendBeat(now, out);
-  } else if (view.barrier >= barrier_) {
-    in_barrier_ = false;
-    events_.push_back(BarrierPassed{});
-  } else if (view.message != barrier_missing_) {
-    barrier_missing_ = view.message;
-    events_.push_back(BarrierWaits{view.message});
-  }
+  BarrierWait::News news = barrier_.Follow(view);
+  if (news.event) events_.push_back(*std::move(news.event));
+  if (news.numbered) SendBeat(now, out);
+}
+
+// When the machine's group is over, each member sends the pushes that it held for the group.
+void Session::FollowGroup(Instant now, Outbox* out) {
+  WorkerGroup::News news = group_->Follow(*view_, session_, generation_);
+  if (news.replaced) ReleasePushes(round_, now, out);
+  if (news.event) events_.push_back(*std::move(news.event));
 }
 
 void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
@@ -215,10 +215,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   coverage_sure_ = weights_complete_ = stop_ = false;
   first_weights_.Forget();
   made_ = {};
-  members_.clear();
-  group_ = GroupState::kNone;
-  group_text_.clear();
-  group_known_ = false;
+  group_->EnterGeneration();
   for (const auto& entry : *links_) {
     const ShardLink& link = entry.second;
     const bool stays = std::any_of(view.shards.begin(), view.shards.end(), [&](const ShardAddress& address) {
@@ -358,7 +355,7 @@ void Session::SettleStaged(ShardLink* link, const Staged& staged, Instant now) {
     news |= link->pushes.Settle(position_in_shard_[entry.block], staged.step, entry.node, now, &link->up);
   }
   unstaged_ -= before - link->pushes.size();
-  if (news && local_.held_moved) local_.held_moved = now;
+  if (news) held_.Acknowledged(now);
   for (SlotIndex slot : staged.ended) {
     news |= std::erase_if(ends_, [&](const PendingEnd& end) {
               return end.header.step == staged.step && end.header.report.slot == slot;
@@ -441,11 +438,7 @@ void Session::Push(std::uint64_t round, Node node, BlockIndex block, std::uint64
                  encoding,    hyper_parameters_,        loss_scale};
   push.payload = std::move(payload);
   push.round = round;
-  if (way == PushWay::kHeld && round > local_.released) {
-    push.way = way;
-    local_.held = round;
-    local_.held_moved.reset();
-  }
+  if (way == PushWay::kHeld && held_.Hold(round)) push.way = way;
   if (link.credit_step != push.header.step || link.credit == 0) {
     if (Synchronous() || link.credit == 0) link.credit = options_.initial_credit;
     link.credit_step = push.header.step;
@@ -500,24 +493,21 @@ void Session::SendBeat(Instant now, Outbox* out) {
   const auto oldest = OldestPush();
   beat.step = oldest ? oldest->step : step_;
   beat.view_sequence = view_ ? view_->sequence : 0;
-  beat.barrier = in_barrier_ ? barrier_ : 0;
-  beat.group = Replicated() ? group_ : local_.group;
-  beat.group_text = Replicated() ? group_text_ : local_.text;
-  beat.group_epoch = local_.epoch;
+  beat.barrier = barrier_.number();
+  beat.group = group_->state();
+  beat.group_text = group_->text();
+  beat.group_epoch = group_->epoch();
   for (const auto& [shard, link] : *links_) {
     const Instant usual = 2 * std::max(link.up.usual(), link.down.usual());
-    if (AwaitsShard(link) && now - link.last_heard > kSilence + usual) beat.missing.push_back(shard);
+    if (AwaitsShard(link) && now - link.last_heard > CoordinatorLine::kSilence + usual) beat.missing.push_back(shard);
   }
   out->Send(options_.coordinator, std::move(beat));
 }
 
 void Session::Tick(Instant now, Outbox* out) {
   if (ended_ || left_) return;
-  // After this process stood still (SIGSTOP, a suspended machine), silence is not the coordinator's fault.
-  if (!coordinator_heard_ || now - last_tick_ > kStoodStill) coordinator_heard_ = now;
-  last_tick_ = now;
   const Instant limit = declaration_ ? declaration_->silence_limit : options_.silence_limit;
-  if (now - *coordinator_heard_ >= limit) {
+  if (coordinator_.Tick(now) >= limit) {
     ended_ = true;
     VoidRound();
     events_.push_back(
@@ -527,13 +517,10 @@ void Session::Tick(Instant now, Outbox* out) {
     return;
   }
   if (session_.value == 0) {
-    if (join_retry_.Due(now)) SendJoin(now, out);
+    if (coordinator_.JoinIsDue(now)) SendJoin(now, out);
     return;
   }
-  if (now >= next_beat_) {
-    next_beat_ = now + kBeatEvery;
-    SendBeat(now, out);
-  }
+  if (coordinator_.TakeBeat(now)) SendBeat(now, out);
   LookAfterHeld(now, out);
   for (auto& [shard, link] : *links_) {
     const bool ends = std::any_of(ends_.begin(), ends_.end(), [&](const auto& end) { return end.shard == shard; });
@@ -580,11 +567,11 @@ std::string Session::WaitingFor() const {
   if (session_.value == 0) {
     return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
   }
-  if (coordinator_heard_ && last_tick_ - *coordinator_heard_ > kSilence) {
+  if (coordinator_.silent()) {
     return "the coordinator (silent: stopped or unreachable; start it again, or end this program)";
   }
   if (generation_.value == 0) return "the job to start";
-  std::string who = in_barrier_ && !barrier_missing_.empty() ? barrier_missing_ + " in a barrier" : "";
+  std::string who = barrier_.waits() && !barrier_.missing().empty() ? barrier_.missing() + " in a barrier" : "";
   for (const auto& [shard, link] : *links_) {
     if (!AwaitsShard(link)) continue;
     const std::string what = first_weights_.owes(shard) ? " (to take the first weights)"

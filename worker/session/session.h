@@ -21,23 +21,24 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "common/base/backoff.h"
 #include "common/base/status.h"
 #include "common/config/job/mode.h"
 #include "common/data/catalog.h"
 #include "common/data/reduction_tree.h"
 #include "common/wire/actor.h"
 #include "common/wire/line_pace.h"
-#include "common/wire/messages/group.h"
+#include "worker/session/barrier_wait.h"
+#include "worker/session/coordinator_line.h"
 #include "worker/session/first_weights.h"
+#include "worker/session/held_pushes.h"
 #include "worker/session/push_way.h"
+#include "worker/session/session_events.h"
 #include "worker/session/step_terms.h"
+#include "worker/session/worker_group.h"
 
 namespace capstan {
-enum class GroupState : std::uint8_t;
 struct Assigned;
 struct Error;
 struct Published;
@@ -82,76 +83,25 @@ struct Declaration {
   BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
 };
 
-// One round of computing: some slots of one step, with the weights that were pulled.
-struct Work {
-  Generation generation;
-  Step step;                // sync: the global batch; async: how many pushes the slot has made
-  std::uint64_t round = 0;  // rises within this session; names the round in calls
-  std::vector<SlotIndex> slots;
-  SlotIndex slot_count = 0;
-  std::uint64_t updates = 0;  // sync: how many updates the weights have had; else 0
-  // allreduce: the version, and the generation's group without addresses. `group` is empty if the group was given up
-  // before this worker received it.
-  StepTerms terms;
-  std::vector<GroupMember> group;
-  int rank = 0;
-};
-
 class Session {
  public:
   static constexpr std::size_t kPullWindow = 16;
-  // After the machine's sums are made, if no shard acknowledges more of them: how long until shards are asked, and how
-  // long until the held pushes are sent.
-  static constexpr Instant kHeldAsk = std::chrono::seconds(5), kHeldMax = std::chrono::seconds(15);
   // Blocks of a round's first pull: few, so that the first layers' weights do not share the line.
   static constexpr std::size_t kFirstPull = 2;
 
-  struct JobFile {
-    std::string text;
-    JobId job;
-  };
-  struct Joined {
-    SessionId session;
-  };
-  struct WorkReady {
-    Work work;
-    float loss_scale = 1.0F;
-    bool weights_held = false;  // the application has all of this version's weights already; else they arrive now
-  };
-  struct WeightsArrived {
-    BlockIndex block = 0;
-    Version version;
-    Slice payload;
-    std::string program_state;  // the version's program state; only with block 0
-  };
-  struct WorkVoid {
-    std::uint64_t round = 0;
-  };
-  struct BarrierWaits {
-    std::string missing;  // text that names the missing workers
-  };
-  struct BarrierPassed {};
-  struct GroupKnown {  // allreduce: all members have offered addresses
-    Generation generation;
-    std::vector<GroupMember> members;  // by rank
-    int rank = 0;
-  };
-  struct LocalGroup {  // the workers of this machine that may add up their pushes
-    std::uint64_t epoch = 0;
-    // By rank; empty: this worker has no group. Addresses are set once all members have offered one.
-    std::vector<GroupMember> members;
-    int rank = 0;
-  };
-  struct StepLeft {  // sync: this worker has nothing more to do in the step, or had nothing to do at all
-    Generation generation;
-    Step step;
-  };
-  struct Finished {};
-  struct Failed {
-    Status status;
-  };
-  using Event = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
-                             GroupKnown, LocalGroup, StepLeft, Finished, Failed>;
+  using JobFile = client::JobFile;
+  using Joined = client::Joined;
+  using WorkReady = client::WorkReady;
+  using WeightsArrived = client::WeightsArrived;
+  using WorkVoid = client::WorkVoid;
+  using BarrierWaits = client::BarrierWaits;
+  using BarrierPassed = client::BarrierPassed;
+  using GroupKnown = client::GroupKnown;
+  using LocalGroup = client::LocalGroup;
+  using StepLeft = client::StepLeft;
+  using Finished = client::Finished;
+  using Failed = client::Failed;
+  using Event = SessionEvent;
 
   explicit Session(SessionOptions options);
   ~Session();
@@ -207,8 +157,7 @@ class Session {
   void OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
   void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
-  void HearOfGroup();
-  void HearOfLocalGroup(Instant now, Outbox* out);
+  void FollowGroup(Instant now, Outbox* out);
   void LookAfterHeld(Instant now, Outbox* out);
   void SendMade(ShardLink* link, Instant now, Outbox* out);
   void GiveFirstWeights(Instant now, Outbox* out);
@@ -312,32 +261,11 @@ class Session {
     OwedBlocks owed;
   };
   Made made_;
-  // The group of generation_. Kept here because views name no members any more once the group is to be replaced.
-  std::vector<GroupMember> members_;  // without addresses
-  int rank_ = 0;                      // this worker's rank in members_
-  GroupState group_ = {};             // kNone
-  std::string group_text_;
-  bool group_known_ = false;  // GroupKnown has been issued
-  struct Local {
-    std::uint64_t epoch = 0;
-    GroupState group = {};  // kNone
-    std::string text;
-    bool known = false;          // the LocalGroup event with addresses has been issued
-    std::uint64_t released = 0;  // rounds up to this one hold no pushes back
-    std::uint64_t held = 0;      // the newest round with held pushes
-    // When the round's sums were made, or when a shard last acknowledged one; empty: the sums are not made yet.
-    std::optional<Instant> held_moved;
-    Instant next_question{};  // when to ask the shards again
-  };
-  Local local_;
+  std::unique_ptr<WorkerGroup> group_;  // set by Declare
+  HeldPushes held_;
   std::vector<Event> events_;
-  bool in_barrier_ = false;
-  std::uint64_t barrier_ = 0;    // the barrier's number; 0: no view has come yet
-  std::string barrier_missing_;  // names of missing workers, from the coordinator
-  Backoff join_retry_;
-  std::optional<Instant> coordinator_heard_;
-  Instant last_tick_{};
-  Instant next_beat_{};
+  BarrierWait barrier_;
+  CoordinatorLine coordinator_;
 };
 
 }  // namespace capstan::client

@@ -12,29 +12,8 @@ namespace capstan::client {
 
 void Session::SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
   if (ended_ || left_ || generation != generation_) return;
-  group_ = state;
-  group_text_ = std::move(text);
+  group_->Report(state, std::move(text));
   if (session_.value != 0) SendBeat(now, out);  // otherwise the next session's first Beat reports it
-}
-
-// Notes the group's members. Reports their addresses once per generation, when all have offered one.
-void Session::HearOfGroup() {
-  const std::vector<GroupMember>& members = view_->group;
-  if (view_->generation != generation_ || members.empty()) return;
-  if (members_.empty()) {
-    members_ = members;
-    for (GroupMember& member : members_) member.address.clear();
-    rank_ = 0;  // a later session id does not change the rank
-    while (rank_ < static_cast<int>(members_.size()) && members_[rank_].session != session_) ++rank_;
-  }
-  if (group_known_ || group_ != GroupState::kOffered) return;
-  const auto me = std::find_if(members.begin(), members.end(),
-                               [this](const GroupMember& member) { return member.session == session_; });
-  const bool all =
-      std::none_of(members.begin(), members.end(), [](const GroupMember& member) { return member.address.empty(); });
-  if (me == members.end() || !all) return;
-  group_known_ = true;
-  events_.push_back(GroupKnown{generation_, members, static_cast<int>(me - members.begin())});
 }
 
 void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,

@@ -191,7 +191,8 @@ void Session::AnnounceWork(float loss_scale) {
   step_before_.reset();
   application_ready_ = false;
   if (weights_complete_) round_state_ = RoundState::kComputing;
-  Work work{generation_, step_, round_, round_slots_, view_->slot_count, updates_, terms_, members_, rank_};
+  Work work{generation_,       step_,         round_, round_slots_, view_->slot_count, updates_, terms_,
+            group_->members(), group_->rank()};
   events_.push_back(WorkReady{std::move(work), loss_scale, weights_complete_});
 }
 

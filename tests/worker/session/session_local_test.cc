@@ -1,4 +1,4 @@
-// Workers of one machine that add up their pushes: which pushes a session defers, and when it sends them after all.
+// Workers of one machine that add up their pushes: what a session holds meanwhile, and when it sends it after all.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
@@ -62,7 +62,7 @@ TEST_CASE("a worker hears of its machine's group, and of the addresses when all 
   REQUIRE(first.size() == 1);
   CHECK(first[0].epoch == 5);
   CHECK(first[0].rank == 1);
-  CHECK(bench.Say(4, GroupState::kOffered, "b").empty());  // for another group
+  CHECK(bench.Say(4, GroupState::kOffered, "b").empty());  // another group's
   const std::vector<Beat> said = bench.Say(5, GroupState::kOffered, "b");
   REQUIRE(said.size() == 1);
   CHECK(said[0].group == GroupState::kOffered);
@@ -102,7 +102,7 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][local]") 
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
-  bench.Push(work, {0, 2}, 2, 2);  // this worker's push for both
+  bench.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
   CHECK(bench.Pushed() == 1);
   bench.FromShard(0, bench.MakeStaged(0, 0, {{2, {0, 2}}}));
   CHECK(bench.session->unstaged_pushes() == 3);
@@ -136,7 +136,7 @@ TEST_CASE("what is held is sent when nothing of it arrives for long, whatever be
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
   bench.session->SumsMade(work.round, bench.now);
-  bench.Tick(Session::kHeldMax - seconds(1));
+  bench.Tick(HeldPushes::kMost - seconds(1));
   CHECK(bench.Pushed() == 0);
   bench.Tick(seconds(1));
   CHECK(bench.Pushed() == 4);
@@ -146,11 +146,11 @@ TEST_CASE("what is held is held for as long as the machine's workers are at it",
   LocalBench bench;
   const Work work = bench.BeginLocalWork();
   bench.Hold(work);
-  bench.session->SumsMade(work.round - 1, bench.now);  // for an earlier round
-  bench.Tick(10 * Session::kHeldMax);
+  bench.session->SumsMade(work.round - 1, bench.now);  // of a round before
+  bench.Tick(10 * HeldPushes::kMost);
   CHECK(bench.Pushed() == 0);
   bench.session->SumsMade(work.round, bench.now);
-  bench.Tick(Session::kHeldMax);
+  bench.Tick(HeldPushes::kMost);
   CHECK(bench.Pushed() == 4);
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a worker that has ended its slots does not compute while it waits for
   bench.Hold(work);
   CHECK(computes());
   bench.EndSlot(work, 0);
-  CHECK(computes());  // its report about the slot is in flight
+  CHECK(computes());  // its word about the slot is on its way
   Staged staged = bench.MakeStaged(0, 0);
   staged.ended = {0};
   bench.FromShard(0, staged);
@@ -195,7 +195,7 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
   bench.session->SumsMade(work.round, bench.now);
   for (BlockIndex block = 3; block > 0; --block) {
     bench.Forget();
-    bench.Tick(Session::kHeldMax - seconds(1));
+    bench.Tick(HeldPushes::kMost - seconds(1));
     const ShardIndex shard = block % 2;
     const std::vector<CoverageQuery> asked = bench.TakeFor<CoverageQuery>(shard);
     REQUIRE_FALSE(asked.empty());
@@ -204,7 +204,7 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
   }
   CHECK(bench.Pushed() == 0);
   CHECK(bench.session->unstaged_pushes() == 1);
-  bench.Tick(Session::kHeldMax);
+  bench.Tick(HeldPushes::kMost);
   CHECK(bench.Pushed() == 1);
 }
 

@@ -1,0 +1,43 @@
+// CoordinatorLine: when a session sends its Join and its Beats, and how long the coordinator has been silent.
+//
+// Kind:   a value; part of Session's core.
+#pragma once
+
+#include <optional>
+
+#include "common/base/backoff.h"
+#include "common/base/types.h"
+
+namespace capstan::client {
+
+class CoordinatorLine {
+ public:
+  static constexpr Instant kBeatEvery = std::chrono::seconds(1);
+  static constexpr Instant kSilence = std::chrono::seconds(3);     // a silence that is reported
+  static constexpr Instant kStoodStill = std::chrono::seconds(1);  // a pause between ticks in which this process stood
+
+  // `key` separates the jitter of different sessions.
+  explicit CoordinatorLine(std::uint64_t key) : join_retry_(key) {}
+
+  void MessageArrived(Instant now) { heard_ = now; }
+  // Returns how long the coordinator has been silent.
+  Instant Tick(Instant now);
+  // Whether the coordinator was silent for kSilence at the last tick.
+  bool silent() const { return heard_ && last_tick_ - *heard_ > kSilence; }
+
+  // The next Join is due at once, and the waits between Joins start small again.
+  void RestartJoin() { join_retry_.Restart(); }
+  bool JoinIsDue(Instant now) const { return join_retry_.Due(now); }
+  void JoinSent(Instant now) { join_retry_.Sent(now); }
+
+  // Whether the regular Beat is due. If so, the next one is due kBeatEvery later.
+  bool TakeBeat(Instant now);
+
+ private:
+  Backoff join_retry_;
+  std::optional<Instant> heard_;
+  Instant last_tick_{};
+  Instant next_beat_{};
+};
+
+}  // namespace capstan::client

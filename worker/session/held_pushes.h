@@ -1,0 +1,62 @@
+// HeldPushes: which rounds' pushes this session holds because another worker of its machine pushes their sums, and when
+// to ask shards about those sums.
+//
+// Kind:   a value; part of Session's core.
+// Limits: kAsk without an acknowledgement, then shards are asked; kMost, then the held pushes are sent.
+// Why:    shards acknowledge a sum only to the worker that pushed it, so this worker asks. On a slow link sums take
+//         long; as long as each question finds more of them, they are still arriving.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "common/base/types.h"
+
+namespace capstan::client {
+
+class HeldPushes {
+ public:
+  static constexpr Instant kAsk = std::chrono::seconds(5), kMost = std::chrono::seconds(15);
+
+  // Whether a push of this round may be held. If so, the round's sums count as not made yet.
+  bool Hold(std::uint64_t round) {
+    if (round <= released_) return false;
+    newest_ = round;
+    moved_.reset();
+    return true;
+  }
+  // Pushes of this round and earlier ones are no longer held, nor will later calls hold any.
+  void Release(std::uint64_t round) { released_ = std::max(released_, round); }
+  // The round's sums are made. From now on the shards should acknowledge them.
+  void SumsMade(std::uint64_t round, Instant now) {
+    if (round == newest_) moved_ = now;
+  }
+  // A shard has acknowledged pushes.
+  void Acknowledged(Instant now) {
+    if (moved_) moved_ = now;
+  }
+
+  enum class Due { kNothing, kAsk, kRelease };
+  // `any`: whether pushes are held at all.
+  Due Tick(bool any, Instant now) {
+    if (!moved_ || now - *moved_ < kAsk) return Due::kNothing;
+    if (!any) {
+      moved_.reset();
+      return Due::kNothing;
+    }
+    if (now - *moved_ >= kMost) return Due::kRelease;
+    if (now < next_question_) return Due::kNothing;
+    next_question_ = now + kAsk;
+    return Due::kAsk;
+  }
+
+ private:
+  std::uint64_t released_ = 0;  // rounds up to this one hold no pushes back
+  std::uint64_t newest_ = 0;    // the newest round with held pushes
+  // When the round's sums were made, or when a shard last acknowledged one; empty: the sums are not made yet.
+  std::optional<Instant> moved_;
+  Instant next_question_{};  // when to ask the shards again
+};
+
+}  // namespace capstan::client

@@ -1,0 +1,81 @@
+// Session's events: what its application has to know. Work: one round of computing.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/buffer.h"
+#include "common/base/status.h"
+#include "common/base/types.h"
+#include "common/wire/messages/group.h"
+#include "worker/session/step_terms.h"
+
+namespace capstan::client {
+
+// Some slots of one step, with the weights that were pulled.
+struct Work {
+  Generation generation;
+  Step step;                // sync: the global batch; async: how many pushes the slot has made
+  std::uint64_t round = 0;  // rises within this session; names the round in calls
+  std::vector<SlotIndex> slots;
+  SlotIndex slot_count = 0;
+  std::uint64_t updates = 0;  // sync: how many updates the weights have had; else 0
+  // allreduce: the version, and the generation's group without addresses. `group` is empty if the group was given up
+  // before this worker received it.
+  StepTerms terms;
+  std::vector<GroupMember> group;
+  int rank = 0;
+};
+
+struct JobFile {
+  std::string text;
+  JobId job;
+};
+struct Joined {
+  SessionId session;
+};
+struct WorkReady {
+  Work work;
+  float loss_scale = 1.0F;
+  bool weights_held = false;  // the application has all of this version's weights already; else they arrive now
+};
+struct WeightsArrived {
+  BlockIndex block = 0;
+  Version version;
+  Slice payload;
+  std::string program_state;  // the version's program state; only with block 0
+};
+struct WorkVoid {
+  std::uint64_t round = 0;
+};
+struct BarrierWaits {
+  std::string missing;  // text for the user
+};
+struct BarrierPassed {};
+struct GroupKnown {  // allreduce: all members have offered addresses
+  Generation generation;
+  std::vector<GroupMember> members;  // by rank
+  int rank = 0;
+};
+struct LocalGroup {  // the workers of this machine that may add up their pushes
+  std::uint64_t epoch = 0;
+  // By rank; empty: this worker has no group. Addresses are set once all members have offered one.
+  std::vector<GroupMember> members;
+  int rank = 0;
+};
+struct StepLeft {  // sync: this worker has nothing more to do in the step, or had nothing to do at all
+  Generation generation;
+  Step step;
+};
+struct Finished {};
+struct Failed {
+  Status status;
+};
+using SessionEvent = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
+                                  GroupKnown, LocalGroup, StepLeft, Finished, Failed>;
+
+}  // namespace capstan::client
