@@ -92,7 +92,7 @@ class SessionRig {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Pushes(block);
   }
   void Pushes(BlockIndex block) {
-    session_->Push(round_, {0, 1}, block, 1, 1.0F, hash_, payload_, client::PushWay::kNow, now_, &out_);
+    session_->Push({round_, {0, 1}, block, 1, 1.0F, hash_, payload_}, now_, &out_);
     EncodeAndForget(&out_);
   }
   // All weights of the round arrive, and its work is known.

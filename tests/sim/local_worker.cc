@@ -154,8 +154,7 @@ void LocalWorker::PushBlock(const train::LocalPlan& plan, BlockIndex index, Inst
       payload = {buffer, buffer->data(), size};
     }
     const std::uint64_t hash = sum.samples > 0 ? Hash64(payload.bytes()) : 0;
-    session_->Push(work_.round, node, index, sum.samples, loss_scale_, hash, std::move(payload), PushWay::kNow, now,
-                   out);
+    session_->Push({work_.round, node, index, sum.samples, loss_scale_, hash, std::move(payload)}, now, out);
   }
 }
 

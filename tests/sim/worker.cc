@@ -195,8 +195,9 @@ void SimWorker::Compute(Instant now, Outbox* out) {
         payload = {part.gradient, place, block.count * BytesPerNumber(encoding)};
       }
       const std::uint64_t hash = part.gradient ? Hash64(payload.bytes()) : 0;
-      session_->Push(work_.round, part.node, static_cast<BlockIndex>(i), part.samples, loss_scale_, hash,
-                     std::move(payload), way, now, out);
+      const auto index = static_cast<BlockIndex>(i);
+      session_->Push({work_.round, part.node, index, part.samples, loss_scale_, hash, std::move(payload), way}, now,
+                     out);
     }
   }
   for (SlotIndex slot : work_.slots) {

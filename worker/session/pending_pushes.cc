@@ -11,6 +11,7 @@ void PendingPushes::Add(std::size_t position, PendingPush push) {
   ++round.count;
   (push.way == PushWay::kHeld ? held_ : unsent_).insert(place);
   pushes_.emplace(place, std::move(push));
+  ++*total_;
 }
 
 PendingPushes::Pushes::iterator PendingPushes::Erase(Pushes::iterator push) {
@@ -18,6 +19,7 @@ PendingPushes::Pushes::iterator PendingPushes::Erase(Pushes::iterator push) {
   if (--round->second.count == 0) rounds_.erase(round);
   unsent_.erase(push->first);
   held_.erase(push->first);
+  --*total_;
   return pushes_.erase(push);
 }
 

@@ -31,6 +31,9 @@ struct PendingRound {
 
 class PendingPushes {
  public:
+  // `total` counts the pushes of all shards; outlives this object.
+  explicit PendingPushes(std::size_t* total) : total_(total) {}
+
   // `position`: the block's place in the shard's push order.
   void Add(std::size_t position, PendingPush push);
   // The shard has this step's pushes of the block at `position` that lie within `node`. Returns whether any was
@@ -81,6 +84,7 @@ class PendingPushes {
   Pushes::iterator Erase(Pushes::iterator push);
   void SendLater(Pushes::iterator push, LinePace* line);
 
+  std::size_t* const total_;
   Pushes pushes_;
   std::set<Place> unsent_, held_;
   std::map<std::uint64_t, RoundCount> rounds_;  // pushes_ per round; a round belongs to one step

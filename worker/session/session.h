@@ -2,8 +2,7 @@
 // gradient until its shard has staged it.
 //
 // Kind:   owned by SessionLoop's thread; a pure core.
-// Limits: kPullWindow blocks requested at a time per shard; pushes in flight within the shard's credit; both within the
-//         line's window (LinePace).
+// Limits: those of PullLine and PushLine for each shard.
 // Fails:  ends with a Failed event: refused by the coordinator or a shard, a shard's address that cannot be connected
 //         to, a coordinator that is silent for too long, or a failed job.
 // Why:    workers carry no state. A restarted worker joins, asks for its slots and the step, and goes on.
@@ -12,12 +11,15 @@
 //         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; later pushes for it
 //         are dropped. Weights arrive only between Ready() and the end of that round's pull. The application gets only
 //         published weights: speculative blocks wait in ShardPull until their version is published.
+//
+// The session routes messages and calls to its parts and decides the order: JobView, CoordinatorLine and BarrierWait for
+// the coordinator; a ShardLink with a PushLine and a PullLine for each shard; Uploads; HeldPushes; and the ModeParts,
+// which are the only ones that know the mode.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,31 +28,25 @@
 #include "common/base/status.h"
 #include "common/config/job/mode.h"
 #include "common/data/catalog.h"
-#include "common/data/reduction_tree.h"
 #include "common/wire/actor.h"
 #include "common/wire/line_pace.h"
 #include "worker/session/barrier_wait.h"
 #include "worker/session/coordinator_line.h"
-#include "worker/session/first_weights.h"
+#include "worker/session/gradient.h"
 #include "worker/session/held_pushes.h"
-#include "worker/session/push_way.h"
+#include "worker/session/job_view.h"
+#include "worker/session/mode_parts.h"
+#include "worker/session/session_context.h"
 #include "worker/session/session_events.h"
-#include "worker/session/step_terms.h"
-#include "worker/session/worker_group.h"
+#include "worker/session/shard_link.h"
+#include "worker/session/uploads.h"
 
 namespace capstan {
-struct Assigned;
 struct Error;
-struct Published;
 struct SlotReport;
-struct Staged;
-struct View;
-struct Weights;
 }  // namespace capstan
 
 namespace capstan::client {
-
-struct PendingRound;
 
 struct SessionOptions {
   std::string name;         // the worker's name, unique in the job
@@ -85,10 +81,6 @@ struct Declaration {
 
 class Session {
  public:
-  static constexpr std::size_t kPullWindow = 16;
-  // Blocks of a round's first pull: few, so that the first layers' weights do not share the line.
-  static constexpr std::size_t kFirstPull = 2;
-
   using JobFile = client::JobFile;
   using Joined = client::Joined;
   using WorkReady = client::WorkReady;
@@ -104,7 +96,6 @@ class Session {
   using Event = SessionEvent;
 
   explicit Session(SessionOptions options);
-  ~Session();
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
@@ -113,14 +104,11 @@ class Session {
   // Calls from the application.
   void Declare(Declaration declaration, Instant now, Outbox* out);
   void Ready(Instant now, Outbox* out);
-  // `payload` is kept until the block is staged; its bytes must not change until then. A leaf is in its block's
-  // encoding, a sum in fp32.
-  void Push(std::uint64_t round, Node node, BlockIndex block, std::uint64_t samples, float loss_scale,
-            std::uint64_t payload_hash, Slice payload, PushWay way, Instant now, Outbox* out);
+  void Push(Gradient gradient, Instant now, Outbox* out);
   // Sends the round's held pushes (kHeld), those already here and those still to come.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
   // The machine's workers have added up the round's held pushes. From now on the shards should acknowledge the sums.
-  void SumsMade(std::uint64_t round, Instant now);
+  void SumsMade(std::uint64_t round, Instant now) { held_.SumsMade(round, now); }
   // `program_state`: the state after the step; empty: this slot brings none.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Every later push carries these: one entry for each group of the catalog.
@@ -137,135 +125,72 @@ class Session {
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
 
-  bool joined() const { return session_.value != 0; }
-  Step step() const { return step_; }
-  Generation generation() const { return generation_; }
-  std::size_t unstaged_pushes() const { return unstaged_; }
+  bool joined() const { return context_.session.value != 0; }
+  Step step() const { return mode_.plan ? mode_.plan->step() : Step{}; }
+  Generation generation() const { return context_.generation; }
+  std::size_t unstaged_pushes() const { return links_.unstaged_pushes(); }
   // Text that names the peers this session waits for; empty when it waits for none.
   std::string WaitingFor() const;
 
  private:
   enum class RoundState { kNone, kAskingCoverage, kPulling, kComputing };
-  struct PendingEnd;  // pending_end.h
-  struct ShardLink;   // shard_link.h
-  struct ShardLinks;  // the ShardLink of each shard
+  struct Round {
+    RoundState state = RoundState::kNone;
+    std::uint64_t number = 0;
+    std::vector<SlotIndex> slots;
+    bool announced = false;  // WorkReady of this round has been issued
+    bool stop = false;       // the last version has been seen: wait for the coordinator to end the job
+  };
+  // What a shard owes this session.
+  struct Owed {
+    bool coverage = false, acknowledgement = false, weights = false;
+    bool any() const { return coverage || acknowledgement || weights; }
+  };
 
   void On(const View& view, Instant now, Outbox* out);
-  void On(PeerId from, const Error& error, Instant now, Outbox* out);
+  void On(const Error& error, Instant now, Outbox* out);
   void On(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
   void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
-  void OnTentative(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
-  void On(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
-  void FollowGroup(Instant now, Outbox* out);
-  void LookAfterHeld(Instant now, Outbox* out);
-  void SendMade(ShardLink* link, Instant now, Outbox* out);
-  void GiveFirstWeights(Instant now, Outbox* out);
-  void SendFirstWeights(ShardLink* link, Instant now, Outbox* out);
-  void ForgetOwed(bool first_weights);
-  void OnShardError(ShardLink* link, const Error& error, Instant now, Outbox* out);
-  ShardLink* LinkOf(PeerId peer);
-  static bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot);
+  void On(ShardLink* link, const Error& error, Instant now, Outbox* out);
 
+  void Fail(Status status);
+  void SendJoin(Instant now, Outbox* out);
+  void SendBeat(Instant now, Outbox* out);
   void FollowBarrier(const View& view, Instant now, Outbox* out);
   void EnterGeneration(const View& view, Instant now, Outbox* out);
-  void VoidRound();
-  void MoveToStep(Step step, Instant now, Outbox* out);
-  void DropPassed(ShardIndex shard, Step passed);
-  bool IsOn(const ShardLink& link, BlockIndex block) const;
-  void SettleStaged(ShardLink* link, const Staged& staged, Instant now);
-  void TakeCredit(ShardLink* link, const Staged& staged, Instant now);
-  void TakeAnswer(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
+  void GiveInitialWeights(Instant now, Outbox* out);
+  void CheckHeldPushes(Instant now, Outbox* out);
+  Owed OwedBy(const ShardLink& link) const;
+
   void BeginRound(Instant now, Outbox* out);
-  void FinishCoverage(Instant now, Outbox* out);
-  void BeginPull(Instant now, Outbox* out);
-  std::vector<std::size_t> MoreBlocks(ShardLink* link, Instant now);
-  void AskForBlocks(ShardLink* link, Instant now, Outbox* out);
-  void SendPull(ShardLink* link, const std::vector<std::size_t>& wanted, Instant now, Outbox* out);
-  std::optional<std::size_t> PlaceOf(const ShardLink& link, const Weights& weights, const Slice& payload) const;
+  void AnnounceWork();
   void HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state);
   void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
   void EndAtStop();
-  void AnnounceWork(float loss_scale);
-  bool PullComplete() const;
-  void ChooseAgain();
-  void SendAllowed(ShardLink* link, Instant now, Outbox* out);
-  void AskWhenDue(ShardLink* link, LinePace* line, bool awaited, Instant now, Outbox* out);
-  bool Covered(BlockIndex block, Node node) const;
-  bool AllStaged() const;
-  bool AwaitsMachine() const;
-  std::optional<PendingRound> OldestPush() const;
-  // Chooses what to compute next: fills round_slots_ and step_. False: no work, or not known yet.
-  bool ChooseSyncWork(Instant now, Outbox* out);
-  bool ChooseAsyncWork(Instant now, Outbox* out);
-  void AskCoverage(Instant now, Outbox* out);
-  void SayNothingIsHeld(Outbox* out);
-  Encoding EncodingOf(BlockIndex block) const { return catalog_->blocks()[block].EncodingIn(declaration_->encoding); }
-  bool Synchronous() const { return HasGlobalSteps(declaration_->mode); }
-  bool Replicated() const { return WorkersUpdate(declaration_->mode); }
-  // The number that names a push: sync: the step; async: the slot's sequence number.
-  Step PushStep() const { return Synchronous() ? step_ : step_.Next(); }
-  void SendJoin(Instant now, Outbox* out);
-  void SendBeat(Instant now, Outbox* out);
-  // Whether this shard owes an answer: weights or an acknowledgement.
-  bool AwaitsShard(const ShardLink& link) const;
-  bool AwaitsAcknowledgement(const ShardLink& link) const;
-  bool AwaitsWeights(const ShardLink& link) const;
+  void DropPulls();
+  void ReconsiderPull();
+  void VoidRound();
+  void MoveToStep(Step step, Instant now, Outbox* out);
 
   const SessionOptions options_;
   std::optional<Declaration> declaration_;
-  std::unique_ptr<Catalog> catalog_;
-  std::vector<ShardIndex> placement_;
-  std::vector<std::size_t> position_in_shard_;  // place in the shard's push order, by block
-
-  JobId job_;
-  SessionId session_;
-  std::unique_ptr<View> view_;
-  bool slots_changed_ = false;  // this session's slots changed since the last view of a running job
+  SessionContext context_;
+  ModeParts mode_;  // what depends on the job's mode; set by Declare
   bool ended_ = false;
   bool left_ = false;
 
-  Generation generation_;
-  Step step_;  // the round's step; sync: also the version pulled
-  RoundState round_state_ = RoundState::kNone;
-  std::uint64_t round_ = 0;
-  bool application_ready_ = false;
-  bool coverage_sure_ = false;  // no other worker can have pushed for our slots in this step
-  std::vector<SlotIndex> round_slots_;
-  std::vector<SlotIndex> done_slots_;  // slots of step_ that we computed or that are covered
-  struct StepBefore {                  // the step before step_, kept until weights of step_ arrive
-    std::vector<SlotIndex> done_slots;
-    bool weights_complete = false;
-  };
-  std::optional<StepBefore> step_before_;
-  std::vector<std::vector<Node>> covered_;  // nodes that shards had when we began, by block; empty: none
-  std::vector<SlotIndex> covered_ends_;
-  float loss_scale_ = 1.0F;        // loss scale of step_
-  std::uint64_t updates_ = 0;      // sync: updates that step_'s weights have had
-  bool weights_complete_ = false;  // the application has all of step_'s weights
-  bool announced_ = false;         // WorkReady of this round has been issued
-  bool stop_ = false;              // the last version has been seen: wait for the coordinator to end the job
-  // async: per slot, the newest sequence number pushed by us or applied on all shards.
-  std::map<SlotIndex, std::uint64_t> clocks_;
-  // While asking for coverage: per slot, the minimum over the answers so far.
-  std::map<SlotIndex, std::uint64_t> learned_clocks_;
-  const std::unique_ptr<ShardLinks> links_;
-  std::size_t unstaged_ = 0;  // unstaged pushes of all links
-  std::vector<PendingEnd> ends_;
-  std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
-  FirstWeights first_weights_;
-  StepTerms terms_;  // allreduce: terms of step_
-  struct Made {      // the version that `step` makes, being uploaded
-    Step step;
-    std::vector<Slice> arrays;
-    OwedBlocks owed;
-  };
-  Made made_;
-  std::unique_ptr<WorkerGroup> group_;  // set by Declare
-  HeldPushes held_;
-  std::vector<Event> events_;
-  BarrierWait barrier_;
+  JobView view_;
   CoordinatorLine coordinator_;
+  BarrierWait barrier_;
+
+  Round round_;
+  bool application_ready_ = false;
+  ShardLinks links_{context_};
+  Uploads uploads_;
+  HeldPushes held_;
+  std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
+  std::vector<Event> events_;
 };
 
 }  // namespace capstan::client

@@ -95,8 +95,7 @@ bool SessionLoop::CarrySome() {
 
 void SessionLoop::Carry(Command& command, Instant now) {
   if (auto* push = std::get_if<PushCommand>(&command)) {
-    session_->Push(push->round, push->node, push->block, push->samples, push->loss_scale, push->payload_hash,
-                   std::move(push->payload), push->way, now, &out_);
+    session_->Push(std::move(*push), now, &out_);
   } else if (const auto* release = std::get_if<ReleaseCommand>(&command)) {
     session_->ReleasePushes(release->round, now, &out_);
   } else if (const auto* made = std::get_if<SumsMadeCommand>(&command)) {

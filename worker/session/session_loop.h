@@ -39,16 +39,7 @@ struct DeclareCommand {
   std::function<void(const Session::StepLeft&)> on_step_left = nullptr;
 };
 struct ReadyCommand {};
-struct PushCommand {
-  std::uint64_t round = 0;
-  Node node;
-  BlockIndex block = 0;
-  std::uint64_t samples = 0;
-  float loss_scale = 1.0F;
-  std::uint64_t payload_hash = 0;
-  Slice payload;
-  PushWay way = PushWay::kNow;
-};
+using PushCommand = Gradient;
 // As Session::ReleasePushes, Session::SumsMade and Session::SayLocalGroup.
 struct ReleaseCommand {
   std::uint64_t round = 0;

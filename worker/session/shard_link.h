@@ -1,41 +1,102 @@
-// ShardLink: a session's state for one shard: address, line, credit, pull and pending pushes.
+// ShardLink: a session's connection to one shard: the shard, pushes to it and weights from it. ShardLinks: those of a
+// generation, and which block is on which shard.
 //
-// Kind:   a value; part of the Session, for its sources only.
+// Kind:   part of Session's core.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "common/wire/line_pace.h"
-#include "common/wire/messages/shard_address.h"
-#include "worker/session/pending_pushes.h"
-#include "worker/session/session.h"
-#include "worker/session/shard_pull.h"
+#include "common/base/status.h"
+#include "worker/session/pull_line.h"
+#include "worker/session/push_line.h"
+#include "worker/session/shard_peer.h"
 
 namespace capstan::client {
 
-struct Session::ShardLink {
-  explicit ShardLink(std::uint64_t key, Instant first_wait)
-      : up(key, {first_wait, LinePace::kMostWait}), down(key + 1, {first_wait, LinePace::kMostWait}) {}
+struct ShardLink {
+  ShardLink(ShardPeer peer, std::uint64_t key, Instant first_wait, std::unique_ptr<PushCredit> credit,
+            std::size_t* unstaged)
+      : shard(std::move(peer)),
+        up(&shard, LinePace(key, {first_wait, LinePace::kMostWait}), std::move(credit), unstaged),
+        down(&shard, LinePace(key + 1, {first_wait, LinePace::kMostWait})) {}
   ShardLink(const ShardLink&) = delete;
   ShardLink& operator=(const ShardLink&) = delete;
 
-  ShardAddress address;
-  PeerId peer;
-  std::uint64_t sent = 0;    // number of messages that expect an answer, questions included
-  std::uint64_t pulled = 0;  // message number of the newest pull
-  LinePace up, down;         // pace of data to the shard; pace of weights from it
-  std::uint32_t credit = 0;  // pushes of credit_step that the shard allows; see Staged
-  Step credit_step;
-  std::vector<BlockIndex> blocks;  // in catalog order
-  ShardPull pull{&down};           // state of `blocks` in this round
-  bool covered = false;            // the shard has answered this round's coverage query
+  ShardIndex index() const { return shard.address.shard; }
+  // The usual time until an answer.
+  Instant usual() const { return std::max(up.pace().usual(), down.pace().usual()); }
+
+  struct Question {
+    Step step;              // the session's present step
+    bool coverage = false;  // the session awaits this shard's coverage of the step
+    bool any_ends = false;  // ends of slots are pending on some shard
+  };
+  // Nothing is sent twice only because it took long. Instead a question follows it on the same line, and the answer
+  // says what is lost. The answer also distinguishes a shard that waits for a version from one that is unreachable.
+  // `pace`: that of `up` or of `down`; `awaited`: whether the shard owes something on it.
+  void AskWhenDue(LinePace* pace, bool awaited, const Question& question, Instant now, Outbox* out);
+
+  ShardPeer shard;
+  PushLine up;
+  PullLine down;
   Instant last_heard{};
-  PendingPushes pushes;  // pushes that the shard has not staged
 };
 
-struct Session::ShardLinks : std::map<ShardIndex, ShardLink> {
-  std::map<PeerId, ShardLink*> by_peer;
+class ShardLinks {
+ public:
+  struct Options {
+    std::uint64_t key = 0;  // separates the jitter of different sessions
+    Instant first_wait{};
+    std::function<std::unique_ptr<PushCredit>()> make_credit;
+  };
+  struct Unconnected {
+    std::string shard;  // the shard's name and address
+    Status status;
+  };
+  using Connect = std::function<Result<PeerId>(const std::string& endpoint)>;
+
+  // `context` outlives this.
+  explicit ShardLinks(const SessionContext& context) : context_(context) {}
+  ShardLinks(const ShardLinks&) = delete;
+  ShardLinks& operator=(const ShardLinks&) = delete;
+
+  // Drops all links, and starts links to a generation's shards. Returns the first shard that cannot be connected to.
+  std::optional<Unconnected> Begin(const std::vector<ShardAddress>& shards, const Options& options,
+                                   const Connect& connect, Instant now);
+  // The peers whose endpoints are not among those of `shards`.
+  std::vector<PeerId> PeersNotIn(const std::vector<ShardAddress>& shards) const;
+
+  ShardLink* Find(PeerId peer);
+  ShardLink& At(ShardIndex shard) { return links_.at(shard); }
+  // Null: there is no such block.
+  ShardLink* OfBlock(BlockIndex block);
+  const std::vector<ShardIndex>& placement() const { return placement_; }  // by block
+  std::size_t size() const { return links_.size(); }
+  std::size_t unstaged_pushes() const { return unstaged_; }
+  // The oldest round with unstaged pushes.
+  std::optional<PendingRound> OldestPush() const;
+
+  auto begin() { return links_.begin(); }
+  auto end() { return links_.end(); }
+  auto begin() const { return links_.begin(); }
+  auto end() const { return links_.end(); }
+  template <class F>
+  bool Any(const F& predicate) const {
+    return std::any_of(links_.begin(), links_.end(), [&](const auto& entry) { return predicate(entry.second); });
+  }
+
+ private:
+  const SessionContext& context_;
+  std::map<ShardIndex, ShardLink> links_;
+  std::map<PeerId, ShardLink*> by_peer_;
+  std::vector<ShardIndex> placement_;
+  std::size_t unstaged_ = 0;  // pushes of all links that no shard has staged
 };
 
 }  // namespace capstan::client

@@ -5,12 +5,12 @@
 
 namespace capstan::client {
 
-void ShardPull::Begin(std::size_t blocks, bool follows) {
+void ShardPull::Begin(std::size_t blocks, PullKind kind) {
   LetGo();
-  state_.assign(blocks, State::kMissing);
+  bare_ = kind == PullKind::kBare;
+  state_.assign(bare_ ? 0 : blocks, State::kMissing);
   next_ = arrived_ = 0;
-  follows_ = follows;
-  bare_ = false;
+  follows_ = kind != PullKind::kBlocks;
   attempt_ = 0;
 }
 
@@ -19,11 +19,6 @@ void ShardPull::LetGo() {
   for (const auto& [index, sent] : asked_) line_->Dropped(sent);
   asked_.clear();
   line_->Rest();
-}
-
-void ShardPull::BeginBare() {
-  Begin(0, true);
-  bare_ = true;
 }
 
 bool ShardPull::Lost(std::uint64_t question) {

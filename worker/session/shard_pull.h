@@ -18,6 +18,10 @@
 
 namespace capstan::client {
 
+// kAnnounced: the shard announces the version with a Published, and until then blocks may arrive as speculative ones.
+// kBare: only that message is awaited, no blocks.
+enum class PullKind : std::uint8_t { kBlocks, kAnnounced, kBare };
+
 class ShardPull {
  public:
   static constexpr std::size_t kAheadMax = 16;
@@ -30,10 +34,8 @@ class ShardPull {
   // `line`: pace of the data from the shard; outlives this object.
   explicit ShardPull(LinePace* line) : line_(line) {}
 
-  // Starts the pull of another version, of which nothing has arrived. `follows`: wait for its Published message.
-  void Begin(std::size_t blocks, bool follows);
-  // Starts a pull without blocks: only the Published message is awaited.
-  void BeginBare();
+  // Starts the pull of another version, of which nothing has arrived.
+  void Begin(std::size_t blocks, PullKind kind);
   // The round is over: drops speculative blocks and unanswered requests.
   void LetGo();
 

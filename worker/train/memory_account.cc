@@ -22,7 +22,7 @@
 #include "worker/data/sampler.h"
 #include "worker/device/model_factory.h"
 #include "worker/machine/local_sums.h"
-#include "worker/session/session.h"
+#include "worker/session/pull_line.h"
 #include "worker/train/slot_computer.h"
 
 namespace capstan::train {
@@ -215,7 +215,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   const LocalCounts local = CountLocal(config, wide_bytes);
   account.gradient_buffers += local.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
-  const std::uint64_t window = std::uint64_t{client::Session::kPullWindow} * config.shard_count() * kBlockElements;
+  const std::uint64_t window = std::uint64_t{client::PullLine::kWindow} * config.shard_count() * kBlockElements;
   account.messages = WorkersUpdate(config.mode()) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
   // Each worker's parts, and one buffer for a worker that sends fewer parts.
   const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;

@@ -216,7 +216,7 @@ class SessionBench {
   void Push(const Work& work, Node node, BlockIndex block, std::uint64_t samples = 1, PushWay way = PushWay::kNow) {
     Slice payload = samples == 0 ? Slice{} : Values(4, static_cast<float>(block));
     const std::uint64_t hash = Hash64(payload.bytes());
-    session->Push(work.round, node, block, samples, 1.0F, hash, std::move(payload), way, now, &out_);
+    session->Push({work.round, node, block, samples, 1.0F, hash, std::move(payload), way}, now, &out_);
     Gather();
   }
   void EndSlot(const Work& work, SlotIndex slot, std::string program_state = "") {

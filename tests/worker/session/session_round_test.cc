@@ -216,7 +216,7 @@ TEST_CASE("blocks are asked for in forward order, a window at a time", "[client]
       asked.insert(asked.end(), pull.blocks.begin(), pull.blocks.end());
       outstanding += pull.blocks.size();
     }
-    REQUIRE(outstanding <= Session::kPullWindow);
+    REQUIRE(outstanding <= PullLine::kWindow);
     REQUIRE(outstanding > 0);
     bench.SendWeights(static_cast<BlockIndex>(2 * arrived), 0);
     ++arrived;

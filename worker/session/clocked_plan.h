@@ -1,0 +1,48 @@
+// ClockedPlan: work without global steps (async, bounded): each slot has its own sequence of pushes, and a round computes
+// the slot that has made the fewest.
+//
+// Kind:   owned by the Session; part of its core.
+// Limits: `steps` pushes of each slot; gradients of at most one earlier round in flight.
+#pragma once
+
+#include <map>
+
+#include "worker/session/work_plan.h"
+
+namespace capstan::client {
+
+class ClockedPlan final : public WorkPlan {
+ public:
+  // `steps`: a slot's last sequence number.
+  explicit ClockedPlan(std::uint64_t steps, Step step = {}) : steps_(steps) { step_ = step; }
+
+  Choice Choose(const Situation& situation) override;
+  void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) override;
+  void SlotsChanged() override {}
+  // The new slots may include a slower one, and the weights may be waiting for that slot.
+  Pulled ReconsiderPull(bool) override { return Pulled::kVoid; }
+  void RoundOver(const std::vector<SlotIndex>&) override {}
+  bool ChoosesAtAcknowledgement() const override { return true; }
+  void EnterGeneration(Step step) override { *this = ClockedPlan(steps_, step); }
+  bool IsBehind(Step) const override { return false; }
+
+  Step PushStep() const override { return step_.Next(); }
+  bool HasNode(BlockIndex, Node) const override { return false; }
+  bool EndSlot(SlotIndex slot) override;
+  bool IsDone(SlotIndex) const override { return false; }
+  bool IsCoverage(const Staged&) const override { return true; }
+  bool RefusalsAreFinal() const override { return false; }  // a gap in a slot's sequence is refused, too
+
+  PullKind pull_kind() const override { return PullKind::kBlocks; }
+  bool Wants(const Weights& weights) const override { return !weights.tentative && weights.asked.value == step_.value; }
+  std::optional<Step> PassedBy(const Weights&) const override { return std::nullopt; }
+  bool Note(const Weights& weights) override;
+  bool Note(const Published&) override { return false; }
+
+ private:
+  std::uint64_t steps_;
+  // Per slot, the newest sequence number pushed by us or applied on all shards.
+  std::map<SlotIndex, std::uint64_t> clocks_;
+};
+
+}  // namespace capstan::client

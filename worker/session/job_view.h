@@ -1,0 +1,44 @@
+// JobView: the newest state of the job that the coordinator has sent to this session.
+//
+// Kind:   a value; part of Session's core.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "common/wire/messages/view.h"
+
+namespace capstan::client {
+
+class JobView {
+ public:
+  bool known() const { return view_.has_value(); }
+  // Only once a view is known.
+  const View& newest() const { return *view_; }
+  std::uint64_t sequence() const { return view_ ? view_->sequence : 0; }
+  // This session's slots.
+  std::vector<SlotIndex> slots() const { return view_ ? view_->slots : std::vector<SlotIndex>(); }
+
+  // The id of the job; null before the first view.
+  JobId job() const { return job_; }
+  void SetJob(JobId job) { job_ = job; }
+
+  // Whether a newer view has been taken already.
+  bool IsOlder(const View& view) const;
+  // Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on.
+  static bool IsSound(const View& view);
+  // Whether the view has a notice for the user that the newest one does not have.
+  bool HasNewNotice(const View& view) const { return !view.notice.empty() && (!view_ || view.notice != view_->notice); }
+  // `keep_slots`: this session's slots stay as they are.
+  void Take(const View& view, bool keep_slots);
+  // Whether this session's slots have changed since the last call. The first view's slots are no change.
+  bool TakeSlotsChanged() { return std::exchange(slots_changed_, false); }
+
+ private:
+  JobId job_;
+  std::optional<View> view_;
+  bool slots_changed_ = false;
+};
+
+}  // namespace capstan::client

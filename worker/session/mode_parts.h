@@ -1,0 +1,24 @@
+// ModeParts: the parts of a session that depend on the job's mode.
+//
+// Kind:   made once, by Declare.
+#pragma once
+
+#include <memory>
+
+#include "common/config/job/mode.h"
+#include "worker/session/push_credit.h"
+#include "worker/session/work_plan.h"
+#include "worker/session/worker_group.h"
+
+namespace capstan::client {
+
+struct ModeParts {
+  std::unique_ptr<WorkPlan> plan;
+  std::unique_ptr<WorkerGroup> group;
+  std::unique_ptr<PushCredit> (*make_credit)(std::uint32_t initial) = nullptr;
+};
+
+// `steps`: modes without global steps: a slot's last sequence number.
+ModeParts MakeModeParts(Mode mode, std::uint64_t steps);
+
+}  // namespace capstan::client

@@ -1,0 +1,69 @@
+// PushLine: a session's pushes and ends of slots for one shard that the shard has not acknowledged, and the pace of
+// everything that the session sends to it.
+//
+// Kind:   owned by a ShardLink; part of Session's core.
+// Limits: pushes in flight within the shard's credit (PushCredit) and the line's window (LinePace).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/wire/line_pace.h"
+#include "worker/session/pending_pushes.h"
+#include "worker/session/push_credit.h"
+#include "worker/session/shard_peer.h"
+
+namespace capstan::client {
+
+class PushLine {
+ public:
+  // `shard` outlives this. `unstaged` counts the pushes of all lines that no shard has staged.
+  PushLine(ShardPeer* shard, LinePace pace, std::unique_ptr<PushCredit> credit, std::size_t* unstaged)
+      : shard_(shard), pace_(pace), credit_(std::move(credit)), pushes_(unstaged) {}
+
+  // Adds a push of a block of this shard, and sends it if there is room.
+  void Push(PendingPush push, Instant now, Outbox* out);
+  void End(EndSlot end, Instant now, Outbox* out);
+  // Sends the pushes that the shard's credit and the line allow.
+  void SendAllowed(Instant now, Outbox* out);
+  // Sends held pushes of this round and earlier ones.
+  void Release(std::uint64_t round, Instant now, Outbox* out);
+
+  // Drops what the shard has staged. Returns whether a push was among it.
+  bool Settle(const Staged& staged, Instant now);
+  void TakeCredit(const Staged& staged, Instant now);
+  // The shard answers a question, and had handled everything sent before it: what it lacks by now is lost.
+  void SendLost(const Staged& answer, Outbox* out);
+  // The shard needs nothing of step `passed` or earlier ones.
+  void DropThrough(Step passed);
+
+  LinePace& pace() { return pace_; }
+  const LinePace& pace() const { return pace_; }
+  bool any_ends() const { return !ends_.empty(); }
+  bool any_held() const { return pushes_.any_held(); }
+  // Whether pushes are pending that this worker sends itself.
+  bool any_own() const { return pushes_.any_own(); }
+  // The oldest round with pending pushes.
+  std::optional<PendingRound> oldest() const { return pushes_.oldest(); }
+  Step newest_step() const { return credit_->step(); }
+  // Unacknowledged pushes in flight by step, for a question about them. A question about none of them names one step:
+  // the newest push's, or else `step`. Any answer carries the credit.
+  std::map<Step, std::vector<StagedNode>> Unanswered() const { return pushes_.Unanswered(); }
+  Step StepWithoutPushes(Step step) const { return pushes_.empty() ? step : credit_->step(); }
+
+ private:
+  struct PendingEnd {
+    EndSlot header;
+    std::uint64_t number = 0;  // message number on the line to the shard
+  };
+
+  ShardPeer* const shard_;
+  LinePace pace_;
+  const std::unique_ptr<PushCredit> credit_;
+  PendingPushes pushes_;
+  std::vector<PendingEnd> ends_;
+};
+
+}  // namespace capstan::client

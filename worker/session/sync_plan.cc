@@ -1,0 +1,100 @@
+#include "worker/session/sync_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace capstan::client {
+
+WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
+  const std::vector<SlotIndex>& mine = situation.slots;
+  Choice choice;
+  if (mine.empty()) return choice;
+  if (std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return IsDone(slot); })) {
+    // The step is computed: pull the next step's weights.
+    choice.left = step_;
+    if (!coverage_sure_) choice.dropped = step_;
+    before_ = Before{std::move(done_slots_), weights_complete_};
+    step_ = step_.Next();
+    done_slots_.clear();
+    coverage_ = {};
+    weights_complete_ = false;
+    coverage_sure_ = true;
+  } else if (!coverage_sure_) {
+    choice.next = Next::kAskCoverage;
+    return choice;
+  }
+  choice.next = Next::kCompute;
+  for (SlotIndex slot : mine) {
+    if (!IsDone(slot)) choice.slots.push_back(slot);
+  }
+  return choice;
+}
+
+// Slots of ours that are complete on all shards need no work.
+void SyncPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) {
+  coverage_sure_ = true;
+  for (SlotIndex slot : slots) {
+    if (!IsDone(slot) && coverage_.HasSlot(slot, blocks)) done_slots_.push_back(slot);
+  }
+}
+
+// The new slots need work in the step before.
+WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
+  if (announced || !before_) return Pulled::kStays;
+  step_ = Step{step_.value - 1};
+  done_slots_ = std::move(before_->done_slots);
+  weights_complete_ = before_->weights_complete;
+  before_.reset();
+  return Pulled::kBack;
+}
+
+// A slot that was given up is chosen again, and coverage tells what is missing.
+void SyncPlan::RoundOver(const std::vector<SlotIndex>& slots) {
+  for (SlotIndex slot : slots) {
+    if (!IsDone(slot)) coverage_sure_ = false;
+  }
+}
+
+void SyncPlan::MoveToStep(Step step) {
+  before_.reset();
+  step_ = step;
+  done_slots_.clear();
+  weights_complete_ = false;
+  coverage_sure_ = false;
+}
+
+bool SyncPlan::EndSlot(SlotIndex slot) {
+  if (!IsDone(slot)) done_slots_.push_back(slot);
+  return !coverage_.HasEnd(slot);
+}
+
+// Speculative weights do not show that the shard has published anything.
+std::optional<Step> SyncPlan::PassedBy(const Weights& weights) const {
+  if (weights.tentative || weights.version.value == 0) return std::nullopt;
+  return Step{weights.version.value - 1};
+}
+
+bool SyncPlan::Note(const Weights& weights) {
+  if (weights.stop) return true;
+  loss_scale_ = weights.loss_scale;
+  updates_ = weights.updates;
+  return false;
+}
+
+bool SyncPlan::Note(const Published& published) {
+  if (published.stop) return true;
+  loss_scale_ = published.loss_scale;
+  updates_ = published.updates;
+  terms_ = {published.version, published.action,        published.made_in,
+            published.held,    published.learning_rate, published.keep};
+  return false;
+}
+
+// No other worker of its machine waits for this one's pushes, so nothing tells of a step that it left.
+WorkPlan::Choice ReplicatedPlan::Choose(const Situation& situation) {
+  Choice choice = SyncPlan::Choose(situation);
+  choice.left.reset();
+  return choice;
+}
+
+}  // namespace capstan::client

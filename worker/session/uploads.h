@@ -1,0 +1,76 @@
+// Uploads: blocks that this session's worker uploads to their shards: the job's initial weights, and in allreduce the
+// versions that its steps make.
+//
+// Kind:   owned by the Session; part of its core.
+// Limits: OwedBlocks::kWindow unacknowledged blocks per shard in flight, fewer when the line has no room.
+// Why:    if a generation ends before version 0 is on disk, the next one asks for the initial weights again. So they
+//         stay in memory until the first round of work shows that version 0 is on disk.
+#pragma once
+
+#include <vector>
+
+#include "common/base/buffer.h"
+#include "common/wire/messages/assign.h"
+#include "worker/session/owed_blocks.h"
+#include "worker/session/shard_link.h"
+
+namespace capstan::client {
+
+// Blocks of one version that shards have not acknowledged.
+class Upload {
+ public:
+  Upload() = default;
+  // `arrays` hold the weights and then the optimizer's states, each for the whole catalog.
+  Upload(Step step, std::vector<Slice> arrays) : step_(step), arrays_(std::move(arrays)) {}
+
+  void Add(ShardIndex shard, BlockIndex block) { owed_.Add(shard, block); }
+  void SendNew(ShardLink* link, Instant now, Outbox* out);
+  // Returns whether any of these blocks was still owed.
+  bool Acknowledge(ShardLink* link, const Assigned& assigned, Instant now);
+  // Blocks sent before message `question` and not acknowledged are lost; SendNew sends them again.
+  void Lost(ShardLink* link, std::uint64_t question) { owed_.Lost(link->index(), question, &link->up.pace()); }
+  // Waits for no acknowledgement any more.
+  void Drop(ShardLinks* links);
+  bool owes(ShardIndex shard) const { return owed_.owes(shard); }
+  Step step() const { return step_; }
+
+ private:
+  Step step_;
+  std::vector<Slice> arrays_;
+  OwedBlocks owed_;
+};
+
+class Uploads {
+ public:
+  // All initial weights in the declared order, without gaps; only tensors of kGiven are used. Null: this worker has
+  // none.
+  void Bring(BufferRef weights) { weights_ = std::move(weights); }
+  bool has_initial() const { return static_cast<bool>(weights_); }
+  // The generation whose shards were last sent the initial weights.
+  Generation initial_of() const { return initial_of_; }
+  // The generation of `context` asks for the initial weights. A shard acknowledges again what it has already received.
+  void BeginInitial(const SessionContext& context, ShardLinks* links, Instant now, Outbox* out);
+  // Version 0 is on disk: no generation will ask for the initial weights again.
+  void EndInitial(ShardLinks* links);
+
+  // Uploads these blocks of the version that `step` makes, instead of an earlier version's.
+  void BeginVersion(Upload version, const std::vector<BlockIndex>& blocks, ShardLinks* links, Instant now, Outbox* out);
+  // This version is published, so blocks of earlier ones are not needed any more.
+  void Published(Version version, ShardLinks* links);
+
+  // A new generation: nothing is owed any more. It may use another worker's initial weights.
+  void EnterGeneration() { initial_ = version_ = {}; }
+
+  void Acknowledge(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
+  // The shard answers a question: blocks that were sent before it and not acknowledged are sent again.
+  void SendLost(ShardLink* link, std::uint64_t question, Instant now, Outbox* out);
+  bool owes(ShardIndex shard) const { return initial_.owes(shard) || version_.owes(shard); }
+  bool owes_initial(ShardIndex shard) const { return initial_.owes(shard); }
+
+ private:
+  BufferRef weights_;
+  Generation initial_of_;
+  Upload initial_, version_;
+};
+
+}  // namespace capstan::client

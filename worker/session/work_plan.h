@@ -1,0 +1,113 @@
+// WorkPlan: which slots of which step a session computes next, and what the mode makes of the messages about a step.
+//
+// Kind:   owned by the Session; part of its core. One implementation per family of modes, chosen in MakeModeParts.
+// Why:    everything in a session that depends on the mode is here, in PushCredit and in WorkerGroup.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/base/types.h"
+#include "common/data/reduction_tree.h"
+#include "common/wire/messages/staged.h"
+#include "common/wire/messages/weights.h"
+#include "worker/session/coverage.h"
+#include "worker/session/shard_pull.h"
+#include "worker/session/step_terms.h"
+
+namespace capstan::client {
+
+inline bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
+  return std::find(slots.begin(), slots.end(), slot) != slots.end();
+}
+
+class WorkPlan {
+ public:
+  virtual ~WorkPlan() = default;
+
+  // The round's step; with global steps also the version that the round computes with.
+  Step step() const { return step_; }
+  float loss_scale() const { return loss_scale_; }    // loss scale of the step
+  std::uint64_t updates() const { return updates_; }  // sync: updates that the step's weights have had; else 0
+  const StepTerms& terms() const { return terms_; }   // allreduce: terms of the step
+  const Coverage& coverage() const { return coverage_; }
+  void BeginCoverage(std::size_t shards) { coverage_.Begin(shards); }
+  bool TakeCoverage(ShardIndex shard, const Staged& staged, std::size_t blocks) {
+    return coverage_.Take(shard, staged, blocks);
+  }
+
+  // ---- choosing work
+  struct Situation {
+    const std::vector<SlotIndex>& slots;  // this session's slots
+    bool old_pushes = false;              // pushes of earlier rounds are not staged yet
+  };
+  enum class Next { kNothing, kAskCoverage, kCompute };
+  struct Choice {
+    Next next = Next::kNothing;
+    std::vector<SlotIndex> slots;  // kCompute: the round's slots
+    std::optional<Step> left;      // this session has nothing more to do in that step
+    // Speculative weights may have been dropped while that step was computed. A shard sends a block only once to a
+    // waiting session, unless the session asks for coverage in between. Without such a question the blocks would come
+    // only with the retry, a second later.
+    std::optional<Step> dropped;
+  };
+  // The application is free.
+  virtual Choice Choose(const Situation& situation) = 0;
+  // All shards have reported their coverage. `blocks`: those of the whole job.
+  virtual void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) = 0;
+  // Other slots came: what shards have of them is not known.
+  virtual void SlotsChanged() = 0;
+  // Other slots came while a pull waits. kBack: the pull is dropped, and the step before is chosen again, whose weights
+  // the application still has.
+  enum class Pulled { kStays, kVoid, kBack };
+  virtual Pulled ReconsiderPull(bool announced) = 0;
+  // The round's work was announced: the step before is over.
+  virtual void WorkAnnounced() {}
+  // The application is free again after a round of these slots: their work is done, or was given up.
+  virtual void RoundOver(const std::vector<SlotIndex>& slots) = 0;
+  // Whether a session that waits for work should choose again when a shard acknowledges pushes.
+  virtual bool ChoosesAtAcknowledgement() const = 0;
+  virtual void MoveToStep(Step step) { step_ = step; }
+  virtual void EnterGeneration(Step step) = 0;
+  // Whether this session can do nothing more in its step, because the job is at `step`.
+  virtual bool IsBehind(Step step) const = 0;
+  // Whether a group keeps its slots for its generation.
+  virtual bool KeepsSlots() const { return false; }
+
+  // ---- pushes
+  // The number that names a push: sync: the step; async: the slot's sequence number.
+  virtual Step PushStep() const = 0;
+  // Whether shards already have this node, so that it need not be pushed.
+  virtual bool HasNode(BlockIndex block, Node node) const = 0;
+  // The round's work for this slot is done. Returns whether its shard needs the slot's end.
+  virtual bool EndSlot(SlotIndex slot) = 0;
+  // Whether the slot's work of this step is done, or covered by others.
+  virtual bool IsDone(SlotIndex slot) const = 0;
+  // Whether this answer to a coverage query is about the step that was asked for.
+  virtual bool IsCoverage(const Staged& staged) const = 0;
+  // Whether the job cannot go on when a shard calls a message invalid.
+  virtual bool RefusalsAreFinal() const = 0;
+
+  // ---- weights
+  virtual PullKind pull_kind() const = 0;
+  // Whether the application has all of the step's weights.
+  virtual bool weights_complete() const { return false; }
+  virtual void PullComplete() {}
+  // Whether these weights are of the version that is pulled.
+  virtual bool Wants(const Weights& weights) const = 0;
+  // The last step that the shard has published a version of, as these weights show.
+  virtual std::optional<Step> PassedBy(const Weights& weights) const = 0;
+  // Notes the step's terms. Returns whether this is the job's last version.
+  virtual bool Note(const Weights& weights) = 0;
+  virtual bool Note(const Published& published) = 0;
+
+ protected:
+  Step step_;
+  float loss_scale_ = 1.0F;
+  std::uint64_t updates_ = 0;
+  StepTerms terms_;
+  Coverage coverage_;
+};
+
+}  // namespace capstan::client
