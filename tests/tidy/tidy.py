@@ -127,7 +127,6 @@ LARGE_CLASSES = {
     ("worker/client/network_client.cc", "NetworkClient"): (26, 26),
     ("worker/client/reader_core.h", "ReaderCore"): (28, 27),
     ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
-    ("worker/session/session_loop.h", "SessionLoop"): (22, 16),
 }
 
 # Tests that write documents, and so name some that are not in the tree.

@@ -19,10 +19,6 @@ class OwedBlocks {
   static constexpr std::size_t kWindow = 4;
 
   void Add(ShardIndex shard, BlockIndex block) { owed_[shard].blocks.insert(block); }
-  // Tells no line: call Lost before, or drop the lines as well.
-  void Clear() { owed_.clear(); }
-
-  bool empty() const { return owed_.empty(); }
   bool owes(ShardIndex shard) const { return owed_.contains(shard); }
   // Returns whether any of these blocks was still owed.
   bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line);

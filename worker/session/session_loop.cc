@@ -13,6 +13,14 @@ constexpr int kCommandsAtOnce = 4;
 constexpr Instant kTick = std::chrono::milliseconds(50);
 constexpr Instant kReportEvery = std::chrono::seconds(5);
 
+// A visitor made of one function for each alternative of a variant.
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;
+
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
@@ -94,39 +102,40 @@ bool SessionLoop::CarrySome() {
 }
 
 void SessionLoop::Carry(Command& command, Instant now) {
-  if (auto* push = std::get_if<PushCommand>(&command)) {
-    session_->Push(std::move(*push), now, &out_);
-  } else if (const auto* release = std::get_if<ReleaseCommand>(&command)) {
-    session_->ReleasePushes(release->round, now, &out_);
-  } else if (const auto* made = std::get_if<SumsMadeCommand>(&command)) {
-    session_->SumsMade(made->round, now);
-  } else if (auto* local = std::get_if<LocalGroupCommand>(&command)) {
-    session_->SayLocalGroup(local->epoch, local->state, std::move(local->text), now, &out_);
-  } else if (auto* end = std::get_if<EndSlotCommand>(&command)) {
-    session_->EndSlot(end->round, std::move(end->report), std::move(end->program_state), now, &out_);
-  } else if (auto* hyper = std::get_if<HyperParametersCommand>(&command)) {
-    session_->SetHyperParameters(std::move(hyper->groups));
-  } else if (std::holds_alternative<ReadyCommand>(command)) {
-    session_->Ready(now, &out_);
-  } else if (auto* give = std::get_if<GiveCommand>(&command)) {
-    session_->Give(give->round, std::move(give->arrays), give->blocks, now, &out_);
-  } else if (auto* group = std::get_if<GroupCommand>(&command)) {
-    session_->SayGroup(group->generation, group->state, std::move(group->text), now, &out_);
-  } else if (std::holds_alternative<BarrierCommand>(command)) {
-    session_->Barrier(now, &out_);
-  } else if (auto* declare = std::get_if<DeclareCommand>(&command)) {
-    weights_ = declare->weights;
-    narrow_ = declare->narrow;
-    encoding_ = declare->declaration.encoding;
-    on_local_group_ = std::move(declare->on_local_group);
-    on_step_left_ = std::move(declare->on_step_left);
-    Result<Catalog> catalog = Catalog::Create(declare->declaration.catalog);
-    if (catalog.ok()) catalog_ = std::make_unique<Catalog>(std::move(catalog).value());
-    session_->Declare(std::move(declare->declaration), now, &out_);
-  } else if (const auto* leave = std::get_if<LeaveCommand>(&command)) {
-    session_->Leave(leave->reason, &out_);
-  }
+  Session& session = *session_;
+  std::visit(Overloaded{
+                 [&](DeclareCommand& declare) { Declare(declare, now); },
+                 [&](ReadyCommand&) { session.Ready(now, &out_); },
+                 [&](HyperParametersCommand& hyper) { session.SetHyperParameters(std::move(hyper.groups)); },
+                 [&](PushCommand& push) { session.Push(std::move(push), now, &out_); },
+                 [&](EndSlotCommand& end) {
+                   session.EndSlot(end.round, std::move(end.report), std::move(end.program_state), now, &out_);
+                 },
+                 [&](GiveCommand& give) { session.Give(give.round, std::move(give.arrays), give.blocks, now, &out_); },
+                 [&](GroupCommand& group) {
+                   session.SayGroup(group.generation, group.state, std::move(group.text), now, &out_);
+                 },
+                 [&](ReleaseCommand& release) { session.ReleasePushes(release.round, now, &out_); },
+                 [&](SumsMadeCommand& made) { session.SumsMade(made.round, now); },
+                 [&](LocalGroupCommand& group) {
+                   session.SayLocalGroup(group.epoch, group.state, std::move(group.text), now, &out_);
+                 },
+                 [&](BarrierCommand&) { session.Barrier(now, &out_); },
+                 [&](LeaveCommand& leave) { session.Leave(leave.reason, &out_); },
+             },
+             command);
   SendOut();
+}
+
+void SessionLoop::Declare(DeclareCommand& command, Instant now) {
+  Result<Catalog> catalog = Catalog::Create(command.declaration.catalog);
+  application_ = {catalog.ok() ? std::make_unique<Catalog>(std::move(catalog).value()) : nullptr,
+                  command.weights,
+                  command.narrow,
+                  command.declaration.encoding,
+                  std::move(command.on_local_group),
+                  std::move(command.on_step_left)};
+  session_->Declare(std::move(command.declaration), now, &out_);
 }
 
 void SessionLoop::SendOut() {
@@ -146,16 +155,16 @@ void SessionLoop::HandOverEvents() {
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
           if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
-            const Block& block = catalog_->blocks()[body.block];
-            void* const place = block.EncodingIn(encoding_) == Encoding::kFp32
-                                    ? static_cast<void*>(weights_ + block.flat_offset)
-                                    : narrow_ + block.flat_offset;
+            const Block& block = application_.catalog->blocks()[body.block];
+            void* const place = block.EncodingIn(application_.encoding) == Encoding::kFp32
+                                    ? static_cast<void*>(application_.weights + block.flat_offset)
+                                    : application_.narrow + block.flat_offset;
             std::memcpy(place, body.payload.data, body.payload.size);
             (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
-            if (on_local_group_) on_local_group_(body);
+            if (application_.on_local_group) application_.on_local_group(body);
           } else if constexpr (std::is_same_v<Body, Session::StepLeft>) {
-            if (on_step_left_) on_step_left_(body);
+            if (application_.on_step_left) application_.on_step_left(body);
           } else {
             (void)events_.Push(std::move(body)).ok();
           }

@@ -118,6 +118,7 @@ class SessionLoop {
   void Run();
   bool CarrySome();
   void Carry(Command& command, Instant now);
+  void Declare(DeclareCommand& command, Instant now);
   void SendOut();
   void HandOverEvents();
   void ReportWaiting(Instant now);
@@ -129,12 +130,15 @@ class SessionLoop {
   std::unique_ptr<Transport> transport_;
   ShardConnections shards_;
   std::unique_ptr<Session> session_;
-  std::unique_ptr<Catalog> catalog_;
-  float* weights_ = nullptr;
-  std::uint16_t* narrow_ = nullptr;
-  Encoding encoding_ = Encoding::kFp32;
-  std::function<void(const Session::LocalGroup&)> on_local_group_;
-  std::function<void(const Session::StepLeft&)> on_step_left_;
+  struct Application {  // what the application declared
+    std::unique_ptr<Catalog> catalog;
+    float* weights = nullptr;
+    std::uint16_t* narrow = nullptr;
+    Encoding encoding = Encoding::kFp32;
+    std::function<void(const Session::LocalGroup&)> on_local_group;
+    std::function<void(const Session::StepLeft&)> on_step_left;
+  };
+  Application application_;
   Outbox out_;
   std::string waiting_for_;
   Instant waiting_since_{};
