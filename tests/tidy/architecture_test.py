@@ -155,6 +155,8 @@ PLANTED = [
 
 
 class Architecture(unittest.TestCase):
+    maxDiff = None
+
     def check(self, files):
         with tempfile.TemporaryDirectory() as folder:
             for path, text in files.items():
