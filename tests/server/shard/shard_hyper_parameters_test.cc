@@ -1,5 +1,6 @@
 // Hyper-parameters that come with pushes: which ones count, the message for others, and that they are retained as long
 // as they are needed.
+#include "common/data/hyper_parameters.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"

@@ -56,7 +56,10 @@ void Work(ShardBench* bench, std::uint64_t step, float value, bool ends) {
   bench->Tick(std::chrono::seconds(10));
   bench->FromCoordinator(bench->MakeRedo(step, 1, 0.5F));
   if (ends) bench->Commits(step, 1);
-  bench->FromCoordinator(Rates{Term{1}, bench->generation, Step{step}, {.updates = step, .learning_rate = 0.5F}});
+  StepParameters parameters;
+  parameters.updates = step;
+  parameters.learning_rate = 0.5F;
+  bench->FromCoordinator(Rates{Term{1}, bench->generation, Step{step}, parameters});
   bench->FromWorker(bench->MakePull(step + 1, {0, 1, 2}));
   bench->Tick(std::chrono::seconds(10));
 }
