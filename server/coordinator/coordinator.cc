@@ -14,6 +14,8 @@
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/stragglers.h"
+#include "server/coordinator/waiting.h"
 
 namespace capstan::server {
 
@@ -21,20 +23,28 @@ namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
-constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two Ticks; the loop calls Tick ten times a second
+
+std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
+  std::string names;
+  for (SlotIndex slot : slots) {
+    std::string name = "slot " + std::to_string(slot);
+    for (const auto& [session, worker] : job.members.workers()) {
+      for (SlotIndex held : worker.slots) {
+        if (held == slot) name += " (worker \"" + worker.name + "\")";
+      }
+    }
+    AddName(&names, name);
+  }
+  return names.empty() ? "" : ". The loss itself was not finite in " + names;
+}
 
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
                          std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
     : job_(std::move(options), log, std::move(metrics), now),
-      equal_slots_(job_.options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
-      started_(now),
-      last_progress_(now),
-      next_report_(now + FromSeconds(job_.options.config.limits.report)),
-      last_tick_(now) {
-  CAPSTAN_CHECK(job_.slot_count > 0 && job_.shards.size() > 0);
-  if (ReducesLocally(job_.options.config)) local_groups_.emplace(job_.journal.term());
+      next_report_(now + FromSeconds(job_.options.config.limits.report)) {
+  CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0);
 }
 
 void Coordinator::Append(LogRecord record) {
@@ -74,7 +84,7 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 void Coordinator::Advance(Instant now, Outbox* out) {
   if (job_.state.now() == State::kCollecting) LeaveCollecting(now, out);
   if (job_.state.now() == State::kRunning) KeepFounder(now, out);
-  if (job_.state.now() == State::kRunning && regroup_) FormGroupAnew(now, out);
+  if (job_.state.now() == State::kRunning && job_.group && job_.group->request()) FormGroupAnew(now, out);
   if (job_.state.now() == State::kResetting) {
     job_.shards.AllHaveBegun() ? EnterRunning(now, out) : SendResets(now, out);
   }
@@ -82,14 +92,12 @@ void Coordinator::Advance(Instant now, Outbox* out) {
   AdvanceSnapshots(now, out);
 }
 
-Instant Coordinator::lease() const { return FromSeconds(job_.options.config.limits.lease); }
-
 bool Coordinator::AcknowledgesDurably() const { return job_.options.config.job.acknowledge == Acknowledge::kDurable; }
 
 bool Coordinator::EnoughMembers(Instant now) const {
-  if (members_.size() >= job_.options.config.cluster.workers) return true;
-  return members_.size() >= job_.options.config.cluster.min_workers &&
-         now - started_ >= FromSeconds(job_.options.config.limits.join / 2);
+  if (job_.members.size() >= job_.options.config.cluster.workers) return true;
+  return job_.members.size() >= job_.options.config.cluster.min_workers &&
+         now - job_.clock.started() >= FromSeconds(job_.options.config.limits.join / 2);
 }
 
 void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
@@ -123,13 +131,11 @@ bool Coordinator::ShardsLiveOn() const {
 // A new coordinator takes over a running generation.
 void Coordinator::ResumeRunning(Instant now, Outbox* out) {
   job_.state.On(JobEvent::kFoundRunning);
-  last_progress_ = now;
+  job_.clock.Restart(now);
   job_.records.Begin(now);
   job_.steps->Resume(now, out);
   // Only the previous coordinator knew the slots, and the ranks in the group.
-  if (WorkersUpdate(job_.options.config.mode())) {
-    return AskForGroup("another coordinator leads it", Recovery::kRegroup, out);
-  }
+  if (job_.group) return AskForGroup("another coordinator leads it", false, out);
   DealSlots(out);
   SendViews(out);
 }
@@ -137,46 +143,32 @@ void Coordinator::ResumeRunning(Instant now, Outbox* out) {
 void Coordinator::DecideSteps(Instant now, Outbox* out) {
   Steps& steps = *job_.steps;
   if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
-  if ((stop_requested_ && steps.parameters().held) || regroup_) return;
+  if ((job_.stopping() && steps.parameters().held) || (job_.group && job_.group->request())) return;
   const Step before = steps.step();
-  Steps::Decision decision = steps.Decide(job_.snapshots, stop_requested_, now, out);
+  Steps::Decision decision = steps.Decide(job_.snapshots, job_.stopping(), now, out);
   if (!decision.failure.ok()) {
-    return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(decision.suspects)}, out);
+    return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(job_, decision.suspects)}, out);
   }
   if (decision.snapshot) job_.snapshots.Begin({job_.journal.generation(), *decision.snapshot}, now);
   for (StepRecord& record : decision.records) job_.records.Add(std::move(record), now);
   if (!decision.reports.empty() && steps.step() != before &&
-      equal_slots_.See(job_.journal.generation(), before, decision.reports, members_)) {
-    out->Say(Severity::kWarning, equal_slots_.text());
+      job_.equal_slots.See(job_.journal.generation(), before, decision.reports, job_.members)) {
+    out->Say(Severity::kWarning, job_.equal_slots.text());
   }
   if (steps.step() != before) {
-    ForgetBackups();
-    NoteProgress(now);
-    if (stop_requested_) stop_since_ = now;  // the next step gets its full time too
+    job_.view_sequence += ForgetBackups(&job_.members);  // each learns of this with its next Beat
+    job_.clock.Progress(now);
+    if (job_.stopping()) job_.ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
   }
   if (decision.ended) Finish(out);
-}
-
-std::string Coordinator::NameSuspects(const std::vector<SlotIndex>& slots) const {
-  std::string names;
-  for (SlotIndex slot : slots) {
-    std::string name = "slot " + std::to_string(slot);
-    for (const auto& [session, worker] : members_.workers()) {
-      for (SlotIndex held : worker.slots) {
-        if (held == slot) name += " (worker \"" + worker.name + "\")";
-      }
-    }
-    AddName(&names, name);
-  }
-  return names.empty() ? "" : ". The loss itself was not finite in " + names;
 }
 
 // The last step is on every shard: the job is done.
 void Coordinator::Finish(Outbox* out) {
   job_.state.On(JobEvent::kLastStepPublished);
   job_.snapshots.Retry();
-  ++view_sequence_;
+  ++job_.view_sequence;
   SendViews(out);
 }
 
@@ -184,22 +176,16 @@ std::vector<StepRecord> Coordinator::TakeRecords() { return job_.records.Take();
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
-// While this process was paused, it read no messages: no member counts as silent, and the pause is not job time.
-void Coordinator::ForgivePause(Instant now) {
-  const Instant pause = now - std::exchange(last_tick_, now);
-  if (pause < kPauseLeast) return;
-  members_.RenewAll(now);
-  job_.shards.ForgivePause(pause);
-  last_progress_ += pause;
-}
-
 void Coordinator::Tick(Instant now, Outbox* out) {
-  ForgivePause(now);
+  if (const Instant pause = job_.clock.Tick(now); pause > Instant{}) {
+    job_.members.RenewAll(now);
+    job_.shards.ForgivePause(pause);
+  }
   if (now >= next_ping_) {
-    next_ping_ = now + (shutting_down_ ? kShutdownEvery : kPingEvery);
+    next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);
     for (const ShardEntry& shard : job_.shards) {
       if (shard.peer.value == 0) continue;
-      if (shutting_down_) {
+      if (job_.ending.shutting_down) {
         out->Send(shard.peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
       } else {
         out->Send(shard.peer, Ping{job_.journal.term(), job_.journal.generation()});
@@ -207,8 +193,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  if (job_.state.now() != State::kFinished) followers_.ForgetBefore(now - lease());  // then each has one lease
-  for (const Worker& lost : members_.RemoveSilent(now, lease())) {
+  if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());  // then each has one lease
+  for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
     out->Say(Severity::kWarning,
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
@@ -217,12 +203,12 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   RenewLocalGroups(now, out);
   Advance(now, out);
   job_.steps->Repeat(now, out);
-  BackUpSlowWorkers(now, out);
+  HelpSlowWorkers(now, out);
   PassBarrierWhenComplete(out);  // a missing worker may have left
   CheckDeadlines(now, out);
-  const bool waits = job_.state.now() != State::kFinished || AwaitsLastSnapshot();
-  job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - last_progress_) : 0.0);
-  job_.metrics->workers[monitoring::MemberState::kAlive].Set(members_.size());
+  const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
+  job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);
+  job_.metrics->workers[monitoring::MemberState::kAlive].Set(job_.members.size());
   const auto seen = std::count_if(job_.shards.begin(), job_.shards.end(),
                                   [](const ShardEntry& shard) { return shard.hello.has_value(); });
   const auto alive = std::count_if(job_.shards.begin(), job_.shards.end(),
@@ -231,8 +217,17 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.metrics->shards[monitoring::MemberState::kLost].Set(seen - alive);
 }
 
+void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
+  if (Status overdue = Overdue(job_, now); !overdue.ok()) return Fail(std::move(overdue), out);
+  if (now < next_report_) return;
+  const std::string line = WaitingLine(job_, now);
+  if (line.empty()) return;
+  next_report_ = now + FromSeconds(job_.options.config.limits.report);
+  out->Say(Severity::kWarning, line);
+}
+
 void Coordinator::Shutdown() {
-  shutting_down_ = true;
+  job_.ending.shutting_down = true;
   next_ping_ = Instant{};
 }
 

@@ -34,10 +34,12 @@
 #include "server/coordinator/equal_slots.h"
 #include "server/coordinator/followers.h"
 #include "server/coordinator/job.h"
+#include "server/coordinator/job_status.h"
 #include "server/coordinator/local_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
 #include "server/coordinator/roster.h"
+#include "server/coordinator/waiting.h"
 #include "server/storage/coordinator_log.h"
 #include "update/verdict.h"
 
@@ -82,9 +84,9 @@ class Coordinator {
   void Conclude(Outbox* out);
   bool concluded() const { return job_.journal.concluded(); }
   // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
-  bool SnapshotsSettled() const;
+  bool SnapshotsSettled() const { return job_.SnapshotsSettled(); }
   // Whether the last step is committed and the last snapshot is neither written nor given up.
-  bool AwaitsLastSnapshot() const;
+  bool AwaitsLastSnapshot() const { return job_.AwaitsLastSnapshot(); }
   // The newest snapshot; generation 0 if there is none.
   SnapshotId newest_snapshot() const { return job_.journal.newest_snapshot(); }
   const std::vector<ManifestRecord>& manifests() const { return job_.journal.manifests(); }
@@ -103,15 +105,15 @@ class Coordinator {
   // The generation in which the present timeline began.
   Generation history() const { return job_.journal.timeline(); }
   Step step() const { return job_.steps->step(); }
-  std::size_t worker_count() const { return members_.size(); }
+  std::size_t worker_count() const { return job_.members.size(); }
   // Whether a worker still has to learn that the job is over. After a stop none has: workers wait for the
   // job to be resumed.
-  bool AwaitsWorkers() const { return state() != State::kStopped && members_.size() > 0; }
+  bool AwaitsWorkers() const { return state() != State::kStopped && job_.members.size() > 0; }
   // Whether a worker still has to give version 0: until then nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const { return job_.journal.AwaitsInitialWeights(); }
   // Readers heard within a lease. After the last commit: heard since, or within a lease before it.
-  std::size_t follower_count() const { return followers_.size(); }
-  Instant lease() const;
+  std::size_t follower_count() const { return job_.followers.size(); }
+  Instant lease() const { return job_.lease(); }
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return job_.journal.catalog(); }
   // The workers now in the job.
@@ -119,9 +121,9 @@ class Coordinator {
   // Shards' addresses; empty until all are known.
   std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
   // Whom the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)"; empty: none.
-  std::string WaitingFor(Instant now) const;
+  std::string WaitingFor(Instant now) const { return server::WaitingFor(job_, now); }
   // The state of the job as a JSON object for the status page.
-  std::string StatusJson(Instant now) const;
+  std::string StatusJson(Instant now) const { return server::StatusJson(job_, now); }
   // The view of a reader: no session, no slots.
   View ReaderView() const;
 
@@ -157,9 +159,7 @@ class Coordinator {
   void EndHistory(const std::string& reason, Instant now, Outbox* out);
   // Whether a push is acknowledged only once it is on disk.
   bool AcknowledgesDurably() const;
-  const char* ResettingText() const;
   void SayLost(const std::string& reason, Outbox* out) const;
-  void NoteProgress(Instant now);
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Which shards have the parts of the snapshot that generation_ begins with; kUnreachable if a part is
   // missing everywhere.
@@ -167,11 +167,9 @@ class Coordinator {
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
   void DecideSteps(Instant now, Outbox* out);
-  std::string NameSuspects(const std::vector<SlotIndex>& slots) const;
   void Finish(Outbox* out);
   void ChooseFounder();
   void KeepFounder(Instant now, Outbox* out);
-  std::string WaitingForFirstWeights() const;
   void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
   void AdvanceSnapshots(Instant now, Outbox* out);
   void StopWhenKept(Instant now, Outbox* out);
@@ -184,81 +182,33 @@ class Coordinator {
   void DealSlots(Outbox* out);
   // Sends views to workers whose slots have changed; the others learn the rest with their next Beat.
   void SendNewSlots(Outbox* out);
-  // Where workers update: they form one group per generation.
-  bool GroupChanges() const;
-  void AskForGroup(std::string reason, Recovery recovery, Outbox* out);
+  void AskForGroup(std::string reason, bool goes_back, Outbox* out);
   void FormGroupAnew(Instant now, Outbox* out);
-  void BeginGroup();
   void HearOfGroup(const Worker& worker, Outbox* out);
-  bool GroupOffered() const;
-  std::string NotInGroup() const;
-  std::vector<GroupMember> GroupOf(const Worker& worker) const;
   // Groups of the workers on one machine, which add up their gradients. They come and go independently of generations.
   void RenewLocalGroups(Instant now, Outbox* out);
   void LeaveOutLateMembers(Instant now, Outbox* out);
   void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
-  void BackUpSlowWorkers(Instant now, Outbox* out);
-  bool IsSlow(const Worker& worker, Instant now, Instant limit) const;
-  bool HasDoneStep(const Worker& worker) const;
-  Worker* FindIdleWorker();
-  void ForgetBackups();
+  void HelpSlowWorkers(Instant now, Outbox* out);
   std::string MissingInBarrier() const;
   void PassBarrierWhenComplete(Outbox* out);
-  Instant SlowAfter() const;
   void SendView(Worker* worker, Outbox* out);
   bool IsOverFor(const Worker* worker) const;
   View MakeView(const Worker* worker) const;
   void SendViews(Outbox* out);
   // `life`: the incarnation of the shard that is meant; a later one at the same address ignores the message.
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life = {}) const;
-  void ForgivePause(Instant now);
-  std::string UnreachableFrom(const Worker& worker) const;
   void CheckDeadlines(Instant now, Outbox* out);
-  // A log line such as "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while
-  // the wait is short.
-  std::string WaitingLine(Instant now) const;
-  std::string AttemptsText() const;
-  // Whether the job waits for anything, and for how long at most; 0: without limit.
-  bool MayWait() const;
-  bool Gathering() const;
-  double WaitLimit() const;
-  double ArrivalSeconds() const;
 
   Job job_;
 
-  Membership members_;
-  Ranks ranks_;
-  Barrier barrier_;
-  Followers followers_;
-  struct Founder {
-    SessionId session;
-    std::string name;
-  };
-  std::optional<Founder> founder_;  // gives the first weights of generation_
   struct Setback {
     Instant since{};
     Step step;
   };
-  std::optional<Setback> setback_;  // steps will be done again; set until the job runs again
-  EqualSlots equal_slots_;
-  struct GroupWish {
-    std::string reason;
-    Recovery recovery = Recovery::kRegroup;
-  };
-  std::optional<GroupWish> regroup_;         // form another group as soon as all shards have the last Commit
-  Instant last_group_{};                     // when the present group began
-  std::optional<LocalGroups> local_groups_;  // only in jobs with local_reduce
-  std::optional<Generation> overruled_;      // newest generation of shards ahead of the log, whose state is dropped
-  bool stop_requested_ = false;
-  Instant stop_since_{};
-  bool shutting_down_ = false;
-  std::uint64_t view_sequence_ = 1;
-  Instant started_{}, last_progress_{}, next_report_{}, next_ping_{}, last_tick_{};
-  struct Attempts {
-    std::uint32_t recoveries = 0, groups = 0;  // generations begun
-    bool has_time = true;                      // the newest generation is the first of its kind
-    std::string cause;                         // reason of the newest generation, for log lines
-  } attempts_;                                 // since the last committed step
+  std::optional<Setback> setback_;       // steps will be done again; set until the job runs again
+  std::optional<Generation> overruled_;  // newest generation of shards ahead of the log, whose state is dropped
+  Instant next_report_{}, next_ping_{};
   Backoff reset_backoff_;
 };
 

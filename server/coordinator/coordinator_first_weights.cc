@@ -10,34 +10,29 @@ namespace capstan::server {
 // With ranks the founder is rank 0, and there is none until that worker has joined. Otherwise it is the present member
 // whose name sorts first, so the order of joining decides nothing.
 void Coordinator::ChooseFounder() {
-  founder_.reset();
+  job_.initial_source.reset();
   if (!job_.journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
-  for (const auto& [session, worker] : members_.workers()) {
-    if (ranks_.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name)) first = &worker;
+  for (const auto& [session, worker] : job_.members.workers()) {
+    if (job_.ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
+      first = &worker;
   }
-  if (first != nullptr) founder_ = Founder{first->session, first->name};
+  if (first != nullptr) job_.initial_source = InitialSource{first->session, first->name};
 }
 
 void Coordinator::KeepFounder(Instant now, Outbox* out) {
-  if (!job_.journal.AwaitsInitialWeights() || stop_requested_) return;
-  if (!founder_) {
+  if (!job_.journal.AwaitsInitialWeights() || job_.stopping()) return;
+  if (!job_.initial_source) {
     ChooseFounder();
-    if (!founder_) return;
-    ++view_sequence_;
+    if (!job_.initial_source) return;
+    ++job_.view_sequence;
     return SendViews(out);
   }
-  if (members_.Find(founder_->session) != nullptr) return;
-  out->Say(Severity::kWarning, "\"" + founder_->name + "\" is gone before its first weights were kept; what came of " +
+  if (job_.members.Find(job_.initial_source->session) != nullptr) return;
+  out->Say(Severity::kWarning, "\"" + job_.initial_source->name +
+                                   "\" is gone before its first weights were kept; what came of " +
                                    "them is forgotten, and the next worker gives its own");
   StartRecovery(Recovery::kGoBack, now, out);
-}
-
-// The text after "waiting for": first weights from "worker-0" (not kept yet by server 1).
-std::string Coordinator::WaitingForFirstWeights() const {
-  if (!founder_ && ranks_.in_use()) return "rank 0, which gives the first weights";
-  if (!founder_) return "a worker that gives the first weights (none is left)";
-  return "first weights from \"" + founder_->name + "\" (not kept yet by " + job_.snapshots.MissingParts() + ")";
 }
 
 // There is no older snapshot to go on with.

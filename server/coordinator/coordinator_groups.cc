@@ -8,47 +8,26 @@
 #include "common/wire/messages/group_state.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/stragglers.h"
 
 namespace capstan::server {
 
-namespace {
-
-constexpr Instant kGroupLasts = std::chrono::seconds(1);  // at least; what broke one group may break the next
-
-}  // namespace
-
-// Whether dealing the slots now would give another distribution.
-bool Coordinator::GroupChanges() const {
-  Membership after = members_;
-  after.Assign(job_.slot_count);
-  std::size_t held = 0;
-  for (const auto& [session, worker] : members_.workers()) {
-    if (after.Find(session)->slots != worker.slots) return true;
-    held += worker.slots.size();
-  }
-  return held != job_.slot_count;
-}
-
-void Coordinator::AskForGroup(std::string reason, Recovery recovery, Outbox* out) {
-  if (regroup_ && regroup_->recovery == Recovery::kGoBack) return;
-  if (!regroup_) {
-    out->Say(Severity::kWarning, "the group of generation " + std::to_string(job_.journal.generation().value) +
-                                     " is given up at step " + std::to_string(job_.steps->step().value) + ": " +
-                                     reason);
-  }
-  regroup_ = GroupWish{std::move(reason), recovery};
+void Coordinator::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
+  const std::string text = "the group of generation " + std::to_string(job_.journal.generation().value) +
+                           " is given up at step " + std::to_string(job_.steps->step().value) + ": " + reason;
+  if (job_.group->Ask(std::move(reason), goes_back)) out->Say(Severity::kWarning, text);
 }
 
 // A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
 // earlier members may not have come back yet.
 void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
-  if (!job_.steps->AllPublished() || job_.steps->parameters().stop || members_.size() == 0) return;
-  const bool all = members_.size() >= job_.options.config.cluster.workers;
-  if ((!all && now - started_ < lease()) || now - last_group_ < kGroupLasts) return;
-  const bool back = regroup_->recovery == Recovery::kGoBack;
+  if (!job_.steps->AllPublished() || job_.steps->parameters().stop || job_.members.size() == 0) return;
+  const bool all = job_.members.size() >= job_.options.config.cluster.workers;
+  if ((!all && now - job_.clock.started() < job_.lease()) || !job_.group->MayEnd(now)) return;
+  const bool back = job_.group->request()->goes_back;
   const Step lost = job_.steps->step();
-  const std::string reason = std::move(regroup_->reason);
-  attempts_.cause = reason;
+  const std::string reason = job_.group->request()->reason;
+  job_.clock.SetCause(reason);
   StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
   const std::string next = "generation " + std::to_string(job_.journal.generation().value);
   if (!back) {
@@ -61,77 +40,39 @@ void Coordinator::FormGroupAnew(Instant now, Outbox* out) {
   }
 }
 
-void Coordinator::BeginGroup() {
-  regroup_.reset();
-  for (auto& [session, worker] : members_.workers()) {
-    worker.group = GroupState::kNone;
-    worker.group_text.clear();
-  }
-}
-
 void Coordinator::HearOfGroup(const Worker& worker, Outbox* out) {
   if (job_.state.now() != State::kRunning) return;
   switch (worker.group) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
-      if (!GroupOffered()) return;
-      ++view_sequence_;
+      if (!AllReduceGroup::IsOffered(job_.members)) return;
+      ++job_.view_sequence;
       return SendViews(out);
     case GroupState::kFormed: return;
     case GroupState::kBroken:
-      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + NotInGroup(), Recovery::kRegroup, out);
-    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, Recovery::kGoBack, out);
+      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + AllReduceGroup::MissingText(job_.members),
+                         false, out);
+    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, true, out);
   }
-}
-
-// The workers that have not yet reported a state of this generation's group, as text; empty: all have.
-std::string Coordinator::NotInGroup() const {
-  std::string names;
-  for (const auto& [session, worker] : members_.workers()) {
-    if (!worker.slots.empty() && worker.group == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
-  }
-  return names.empty() ? names : " (not there yet: " + names + ")";
-}
-
-bool Coordinator::GroupOffered() const {
-  return std::all_of(members_.workers().begin(), members_.workers().end(), [](const auto& entry) {
-    const Worker& worker = entry.second;
-    return worker.slots.empty() || worker.group == GroupState::kOffered || worker.group == GroupState::kFormed;
-  });
-}
-
-// Ranks follow the order of sessions. Only workers that have not formed the group yet get addresses.
-std::vector<GroupMember> Coordinator::GroupOf(const Worker& worker) const {
-  std::vector<GroupMember> group;
-  if (!WorkersUpdate(job_.options.config.mode()) || job_.state.now() != State::kRunning || worker.slots.empty() ||
-      regroup_) {
-    return group;
-  }
-  const bool tell = worker.group == GroupState::kOffered && GroupOffered();
-  for (const auto& [session, member] : members_.workers()) {
-    if (member.slots.empty()) continue;
-    group.push_back({session, member.name, tell ? member.group_text : std::string()});
-  }
-  return group;
 }
 
 // Machine groups that have failed or changed are formed again.
 void Coordinator::RenewLocalGroups(Instant now, Outbox* out) {
-  if (!local_groups_) return;
+  if (!job_.machine_groups) return;
   LeaveOutLateMembers(now, out);
-  if (!local_groups_->Update(members_, now)) return;
-  ++view_sequence_;
+  if (!job_.machine_groups->Update(job_.members, now)) return;
+  ++job_.view_sequence;
   SendViews(out);
 }
 
 // Members of a machine group wait for each other without limit, so the coordinator has to notice a member that hangs.
 void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning) return;
-  const Instant limit = SlowAfter();
-  for (auto& [session, worker] : members_.workers()) {
-    if (worker.late && HasDoneStep(worker)) worker.late = false;
-    if (worker.late || !IsSlow(worker, now, limit)) continue;
-    if (local_groups_->Of(worker, members_).members.size() > 1) {
+  const Instant limit = job_.records.SlowAfter(job_.options.slow_after);
+  for (auto& [session, worker] : job_.members.workers()) {
+    if (worker.late && HasDoneStep(worker, job_.work())) worker.late = false;
+    if (worker.late || !IsSlow(worker, job_.work(), now, limit)) continue;
+    if (job_.machine_groups->Of(worker, job_.members).members.size() > 1) {
       out->Say(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
                                        " for " + WholeSeconds(now - worker.since) +
                                        "; the other workers of its machine add up without it until it has done a step");
@@ -141,8 +82,8 @@ void Coordinator::LeaveOutLateMembers(Instant now, Outbox* out) {
 }
 
 void Coordinator::HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out) {
-  if (!local_groups_ || !local_groups_->Hear(worker, members_, now)) return;
-  ++view_sequence_;
+  if (!job_.machine_groups || !job_.machine_groups->Hear(worker, job_.members, now)) return;
+  ++job_.view_sequence;
   SendViews(out);
 }
 

@@ -46,10 +46,9 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   }
   const bool had_begun = job_.state.now() == State::kRunning || job_.state.now() == State::kFinished;
   if (had_begun && !regroups && !setback_ && !job_.journal.AwaitsInitialWeights())
-    setback_ = Setback{last_progress_, job_.steps->step()};
-  if (job_.state.now() != State::kCollecting)
-    attempts_.has_time = (regroups ? attempts_.groups : attempts_.recoveries)++ == 0;
-  if (!regroups && attempts_.has_time) last_progress_ = now;
+    setback_ = Setback{job_.clock.last_progress(), job_.steps->step()};
+  if (job_.state.now() != State::kCollecting) regroups ? job_.clock.CountGroup() : job_.clock.CountRecovery();
+  if (!regroups && job_.clock.has_time()) job_.clock.Restart(now);
   job_.state.On(JobEvent::kGenerationBegan);
   RecoverRecord record;
   record.generation = std::max(job_.journal.generation(), overruled_.value_or(Generation{})).Next();
@@ -67,16 +66,16 @@ void Coordinator::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     const Step step = job_.steps->StepOfShards(record);
     record.parameters = ParametersOf(job_.options.config, step, step.value);
   } else {
-    record.parameters = job_.steps->ParametersFrom(record, job_.snapshots, stop_requested_, now);
+    record.parameters = job_.steps->ParametersFrom(record, job_.snapshots, job_.stopping(), now);
   }
-  founder_.reset();
+  job_.initial_source.reset();
   Append(record);
   job_.steps->EndGeneration();
   job_.shards.BeginGeneration();
   if (job_.journal.generation().value > 1) job_.metrics->recoveries.Add(1);
   job_.metrics->generation.Set(static_cast<double>(job_.journal.generation().value));
   reset_backoff_.Restart();
-  ++view_sequence_;
+  ++job_.view_sequence;
   const SnapshotId& from = job_.journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroupAnew has logged it
@@ -98,19 +97,12 @@ void Coordinator::SayRecovered(Instant now, Outbox* out) {
                (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
 
-// Only a step counts as progress, not a new generation. So a job also ends if it loses shards or workers again and
-// again, or if its group can never form.
-void Coordinator::NoteProgress(Instant now) {
-  last_progress_ = now;
-  attempts_ = {};
-}
-
 // The snapshot that job_.journal.generation() begins with is unusable: goes back to the one before it, in a new generation. If
 // the timeline itself cannot continue, the job ends or, with --accept-rollback, begins with that snapshot and
 // without the log.
 void Coordinator::FallBack(const std::string& reason, Instant now, Outbox* out) {
-  attempts_.cause = reason;
-  if (job_.journal.ContinuesTimeline() && WorkersUpdate(job_.options.config.mode())) {  // a shard was lost as well
+  job_.clock.SetCause(reason);
+  if (job_.journal.ContinuesTimeline() && job_.group) {  // a shard was lost as well
     out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
@@ -160,7 +152,7 @@ void Coordinator::SendResets(Instant now, Outbox* out) {
     if (shard.has_begun) continue;
     out->Send(shard.peer,
               Reset{job_.journal.term(), job_.journal.generation(), shard.hello->incarnation, job_.journal.job(),
-                    job_.journal.recover().snapshot, job_.journal.recover().parameters, job_.slot_count,
+                    job_.journal.recover().snapshot, job_.journal.recover().parameters, job_.slot_count(),
                     job_.journal.catalog_record()->tensors, *sources, job_.journal.recover().history});
   }
 }
@@ -174,16 +166,16 @@ void Coordinator::EnterRunning(Instant now, Outbox* out) {
   job_.steps->Begin();
   job_.snapshots.AskAgain();
   job_.records.Begin(now);
-  if (attempts_.has_time) last_progress_ = now;
-  out->Say(Severity::kInfo, "running: " + Count(job_.shards.size(), "shard") + ", " + Count(members_.size(), "worker") +
-                                ", " + Count(job_.slot_count, "slot"));
+  if (job_.clock.has_time()) job_.clock.Restart(now);
+  out->Say(Severity::kInfo, "running: " + Count(job_.shards.size(), "shard") + ", " +
+                                Count(job_.members.size(), "worker") + ", " + Count(job_.slot_count(), "slot"));
   SayRecovered(now, out);
   if (!job_.journal.manifests().empty()) {
     for (const ShardEntry& shard : job_.shards) out->Send(shard.peer, job_.snapshots.MakeSnapshotsKept());
   }
   ChooseFounder();
-  BeginGroup();
-  last_group_ = now;
+  job_.members.ForgetGroups();
+  if (job_.group) job_.group->Begin(now);
   DealSlots(out);
   SendViews(out);
 }

@@ -64,8 +64,9 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     return;
   }
   if (job_.IsServing() && hello.incarnation > job_.journal.running()->incarnations[hello.shard]) {
-    attempts_.cause = job_.shards.NameOf(hello.shard) + " was lost and came back";
-    out->Say(Severity::kWarning, attempts_.cause + WhatALossCosts());
+    const std::string cause = job_.shards.NameOf(hello.shard) + " was lost and came back";
+    job_.clock.SetCause(cause);
+    out->Say(Severity::kWarning, cause + WhatALossCosts());
     StartRecovery(Recovery::kGoOn, now, out);
   }
   Advance(now, out);
@@ -119,7 +120,7 @@ Roster Coordinator::roster() const {
     const Hello& hello = *job_.shards[i].hello;
     roster.shards.push_back({i, hello.endpoint, IsHostPort(hello.metrics) ? hello.metrics : ""});
   }
-  for (const auto& [session, worker] : members_.workers()) roster.workers.push_back({worker.name, worker.metrics});
+  for (const auto& [session, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
   return roster;
 }
 

@@ -16,18 +16,9 @@ constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits 
 
 }  // namespace
 
-bool Coordinator::SnapshotsSettled() const {
-  return job_.snapshots.IsSettled(job_.steps->SnapshotsSince(), job_.steps->step());
-}
-
-bool Coordinator::AwaitsLastSnapshot() const {
-  return job_.state.now() == State::kFinished && !job_.journal.concluded() && !shutting_down_ && !SnapshotsSettled();
-}
-
 void Coordinator::RequestStop(Instant now) {
-  if (stop_requested_) return;
-  stop_requested_ = true;
-  stop_since_ = now;
+  if (job_.stopping()) return;
+  job_.ending.stop_since = now;
   job_.snapshots.Retry();
 }
 
@@ -35,16 +26,16 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
   const bool running = job_.state.now() == State::kRunning;
   const bool ended = job_.IsServing() && !running;
   if (running || ended) {
-    const bool first = job_.journal.AwaitsInitialWeights() && !stop_requested_;
-    const bool last = (ended || stop_requested_) && job_.steps->parameters().held && !SnapshotsSettled();
-    const bool wanted = last || (!ended && !stop_requested_ && (first || job_.steps->IsPinDue(job_.snapshots, now)));
+    const bool first = job_.journal.AwaitsInitialWeights() && !job_.stopping();
+    const bool last = (ended || job_.stopping()) && job_.steps->parameters().held && !job_.SnapshotsSettled();
+    const bool wanted = last || (!ended && !job_.stopping() && (first || job_.steps->IsPinDue(job_.snapshots, now)));
     const SnapshotId id{job_.journal.generation(), Version{job_.steps->step().value}};
     if (wanted && job_.steps->TakesPins() && !job_.snapshots.pending() && id > job_.snapshots.Settled()) {
       job_.snapshots.BeginAndAsk(id, now);
     }
     job_.snapshots.Tick(now, out);
   }
-  if (stop_requested_ && (job_.state.now() == State::kCollecting || job_.state.now() == State::kResetting || running)) {
+  if (job_.stopping() && (job_.state.now() == State::kCollecting || job_.state.now() == State::kResetting || running)) {
     StopWhenKept(now, out);
   }
 }
@@ -52,15 +43,15 @@ void Coordinator::AdvanceSnapshots(Instant now, Outbox* out) {
 // A stop waits for the last snapshot. Where only the workers have the version, it also waits for the steps that upload
 // it to the shards, even if another group makes them.
 void Coordinator::StopWhenKept(Instant now, Outbox* out) {
-  const Instant limit = std::max({kLastSnapshotMax, SlowAfter(), 2 * job_.snapshots.took()});
-  const bool late = now - stop_since_ >= limit;
+  const Instant limit =
+      std::max({kLastSnapshotMax, job_.records.SlowAfter(job_.options.slow_after), 2 * job_.snapshots.took()});
+  const bool late = now - *job_.ending.stop_since >= limit;
   if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(limit));
   const bool held = job_.steps->parameters().held;
-  const bool kept = job_.state.now() == State::kRunning && held && SnapshotsSettled();
-  const bool no_workers = members_.size() == 0 && now - started_ >= lease();
+  const bool kept = job_.state.now() == State::kRunning && held && job_.SnapshotsSettled();
+  const bool no_workers = job_.members.size() == 0 && now - job_.clock.started() >= job_.lease();
   const bool nobody = !held && (no_workers || !job_.options.config.snapshot.enabled());
-  const bool regroups = job_.state.now() == State::kResetting && job_.journal.ContinuesTimeline() &&
-                        WorkersUpdate(job_.options.config.mode());
+  const bool regroups = job_.state.now() == State::kResetting && job_.journal.ContinuesTimeline() && job_.group;
   if (late || kept || nobody || (job_.state.now() != State::kRunning && !regroups)) job_.state.On(JobEvent::kStopped);
 }
 
@@ -82,7 +73,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
       out->Send(from, job_.snapshots.MakeSnapshotsKept());
       break;
     case Snapshots::Taken::kPart:
-      if (job_.state.now() == State::kFinished) last_progress_ = now;
+      if (job_.state.now() == State::kFinished) job_.clock.Restart(now);
       break;
     case Snapshots::Taken::kKnownPart: break;
   }
@@ -99,7 +90,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
   Append(manifest);
   if (job_.state.failed()) return;
   if (begins) {  // the job begins now
-    NoteProgress(now);
+    job_.clock.Progress(now);
     job_.records.Begin(now);
   }
   out->Say(Severity::kInfo,
@@ -111,7 +102,7 @@ void Coordinator::CommitSnapshot(Instant now, Outbox* out) {
 void Coordinator::Conclude(Outbox* out) {
   if (job_.journal.concluded()) return;
   Append(DoneRecord{});
-  ++view_sequence_;
+  ++job_.view_sequence;
   SendViews(out);
 }
 

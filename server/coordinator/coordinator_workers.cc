@@ -10,6 +10,7 @@
 #include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/stragglers.h"
 
 namespace capstan::server {
 
@@ -37,7 +38,7 @@ Status Coordinator::CheckJoin(const Join& join) const {
     return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
   }
   const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file; may be a reader
-  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(ranks_.Check(join, job_.slot_count, members_));
+  if (!only_asks) CAPSTAN_RETURN_IF_ERROR(job_.ranks.Check(join, job_.slot_count(), job_.members));
   if (!job_.journal.catalog_record() || join.catalog.empty()) return {};
   const CatalogRecord& job = *job_.journal.catalog_record();
   const std::string who = "worker \"" + join.worker + "\": ";
@@ -83,15 +84,15 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     out->Send(from, std::move(view));
     return;
   }
-  const Worker* same = members_.Find(join.worker);
+  const Worker* same = job_.members.Find(join.worker);
   if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
-    Worker* worker = members_.Find(same->session);
+    Worker* worker = job_.members.Find(same->session);
     worker->peer = from;
     worker->last_heard = now;
     SendView(worker, out);
     return;
   }
-  if (members_.IsSuperseded(join.nonce)) {
+  if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
     return;
@@ -100,8 +101,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
     out->Say(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
-    members_.Remove(same->session);
-  } else if (members_.full()) {
+    job_.members.Remove(same->session);
+  } else if (job_.members.full()) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
     return;
   }
@@ -115,29 +116,29 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.rank = join.rank;
   worker.machine = join.machine;
   if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
-  ranks_.Heard(worker, now);
-  members_.Add(std::move(worker));
+  job_.ranks.Heard(worker, now);
+  job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
-  out->Say(Severity::kInfo,
-           "\"" + join.worker + "\" joined (" + HowMany(members_.size(), job_.options.config.cluster.workers) + ")");
+  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" +
+                                HowMany(job_.members.size(), job_.options.config.cluster.workers) + ")");
   Reassign(out);
   Advance(now, out);
 }
 
 void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   if (beat.session.value == 0) {  // from a reader
-    followers_.Heard(beat.nonce, now);
+    job_.followers.Heard(beat.nonce, now);
     out->Send(from, MakeView(nullptr));
     return;
   }
-  Worker* worker = members_.Find(beat.session);
+  Worker* worker = job_.members.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
     RefuseTo(from, Code::kStale, "unknown session; join again", out);
     return;
   }
   worker->peer = from;
   worker->last_heard = now;
-  ranks_.Heard(*worker, now);
+  job_.ranks.Heard(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
   if (news) worker->since = now;
@@ -148,75 +149,74 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // otherwise nothing changed for it; Tick checks it
   worker->barrier = beat.barrier;
-  if (local_groups_ && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
+  if (job_.machine_groups && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
     worker->group_epoch = beat.group_epoch;
     worker->group = beat.group;
     worker->group_text = beat.group_text;
     HearOfLocalGroup(*worker, now, out);
   }
-  const bool replicated = WorkersUpdate(job_.options.config.mode());  // in other modes no generation begins for a group
   const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
-  if (replicated && beat.generation == job_.journal.generation() && news_of_group) {
+  if (job_.group && beat.generation == job_.journal.generation() && news_of_group) {
     worker->group = beat.group;
     worker->group_text = beat.group_text;
     HearOfGroup(*worker, out);
     Advance(now, out);
-    worker = members_.Find(beat.session);
+    worker = job_.members.Find(beat.session);
   }
   if (enters_barrier) PassBarrierWhenComplete(out);
   SendView(worker, out);
 }
 
 void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
-  if (leave.session.value == 0) followers_.Left(leave.nonce);
-  const Worker* worker = members_.Find(leave.session);
+  if (leave.session.value == 0) job_.followers.Left(leave.nonce);
+  const Worker* worker = job_.members.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (job_.state.now() != State::kFinished && job_.state.now() != State::kFailed) {
     out->Say(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
   }
-  members_.Remove(leave.session);
+  job_.members.Remove(leave.session);
   Reassign(out);
 }
 
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
-  const Worker* worker = members_.Find(name);
+  const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
   out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
-  members_.Remove(worker->session);
+  job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
   Reassign(out);
 }
 
 void Coordinator::Reassign(Outbox* out) {
-  if (!WorkersUpdate(job_.options.config.mode()) || job_.state.now() != State::kRunning) {
+  if (!job_.group || job_.state.now() != State::kRunning) {
     DealSlots(out);
     return SendNewSlots(out);
   }
-  if (GroupChanges()) AskForGroup("its workers are others", Recovery::kRegroup, out);
-  ++view_sequence_;
+  if (AllReduceGroup::Changes(job_.members, job_.slot_count())) AskForGroup("its workers are others", false, out);
+  ++job_.view_sequence;
   SendViews(out);
 }
 
 void Coordinator::DealSlots(Outbox* out) {
   const Dealing dealing = ReducesLocally(job_.options.config) ? Dealing::kByMachine : Dealing::kKeep;
-  job_.metrics->slots_moved.Add(members_.Assign(job_.slot_count, dealing));
+  job_.metrics->slots_moved.Add(job_.members.Assign(job_.slot_count(), dealing));
   NameIdleWorkers(out);
-  if (local_groups_) (void)local_groups_->Update(members_, last_tick_);
-  job_.metrics->slots_unassigned.Set(members_.size() == 0 ? static_cast<double>(job_.slot_count) : 0.0);
-  ++view_sequence_;
+  if (job_.machine_groups) (void)job_.machine_groups->Update(job_.members, job_.clock.last_tick());
+  job_.metrics->slots_unassigned.Set(job_.members.size() == 0 ? static_cast<double>(job_.slot_count()) : 0.0);
+  ++job_.view_sequence;
 }
 
 void Coordinator::SendNewSlots(Outbox* out) {
-  for (auto& [session, worker] : members_.workers()) {
-    if (worker.has_new_slots || local_groups_) SendView(&worker, out);
+  for (auto& [session, worker] : job_.members.workers()) {
+    if (worker.has_new_slots || job_.machine_groups) SendView(&worker, out);
   }
 }
 
 // Logs each idle worker once, while it has no slot.
 void Coordinator::NameIdleWorkers(Outbox* out) {
-  for (auto& [session, worker] : members_.workers()) {
-    const bool idle = worker.slots.empty() && members_.size() > job_.slot_count;
+  for (auto& [session, worker] : job_.members.workers()) {
+    const bool idle = worker.slots.empty() && job_.members.size() > job_.slot_count();
     if (idle && !worker.idle) {
       out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle());
     }
@@ -225,7 +225,7 @@ void Coordinator::NameIdleWorkers(Outbox* out) {
 }
 
 std::string Coordinator::WhyIdle() const {
-  return "other workers have the job's " + Count(job_.slot_count, "slot") +
+  return "other workers have the job's " + Count(job_.slot_count(), "slot") +
          ", and it stands by for one that is lost; a job with more slots (job.slots) would have work for it, and other "
          "bits";
 }
@@ -252,87 +252,48 @@ void Coordinator::NameEmptyShards(Outbox* out) const {
                                    (cluster.shards_per_server > 1 ? ", or cluster.shards_per_server lower" : ""));
 }
 
-Instant Coordinator::SlowAfter() const { return job_.records.SlowAfter(job_.options.slow_after); }
-
-// A worker that has not made progress for so long. It may hang in a step that others have done for it.
-bool Coordinator::IsSlow(const Worker& worker, Instant now, Instant limit) const {
-  return worker.computing && worker.generation == job_.journal.generation() && worker.step <= job_.steps->step() &&
-         !worker.slots.empty() && now - worker.since >= limit;
-}
-
-// Whether it has done all its slots of the step under way. A worker without slots has none to do.
-bool Coordinator::HasDoneStep(const Worker& worker) const {
-  return worker.generation == job_.journal.generation() && !worker.computing &&
-         (worker.step >= job_.steps->step() || worker.slots.empty());
-}
-
-Worker* Coordinator::FindIdleWorker() {
-  Worker* idle = nullptr;
-  for (auto& [session, worker] : members_.workers()) {
-    if (!HasDoneStep(worker) || !worker.backup.empty()) continue;
-    if (idle == nullptr || worker.slots.size() < idle->slots.size()) idle = &worker;
-  }
-  return idle;
-}
-
-// The first push counts; a second one is compared and ignored.
-void Coordinator::BackUpSlowWorkers(Instant now, Outbox* out) {
-  if (job_.state.now() != State::kRunning || !job_.steps->AllowsBackups() || ranks_.in_use()) return;
-  const Instant limit = SlowAfter();
-  for (auto& entry : members_.workers()) {
-    const Worker& slow = entry.second;
-    if (!IsSlow(slow, now, limit)) continue;
-    Worker* helper = FindIdleWorker();
-    if (helper == nullptr || helper == &slow) return;
-    const bool backed = std::any_of(members_.workers().begin(), members_.workers().end(), [&](const auto& other) {
-      const auto& backup = other.second.backup;
-      return std::find(backup.begin(), backup.end(), slow.slots.front()) != backup.end();
-    });
-    if (backed) continue;
-    helper->backup = slow.slots;
-    job_.metrics->slots_backed_up.Add(slow.slots.size());
-    out->Say(Severity::kWarning, "\"" + slow.name + "\" has computed step " + std::to_string(slow.step.value) +
-                                     " for " + WholeSeconds(now - slow.since) + "; \"" + helper->name +
+void Coordinator::HelpSlowWorkers(Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !job_.steps->AllowsBackups() || job_.ranks.in_use()) return;
+  const Instant limit = job_.records.SlowAfter(job_.options.slow_after);
+  for (const auto& [slow, helper] : BackUpSlowWorkers(job_.work(), now, limit, &job_.members)) {
+    job_.metrics->slots_backed_up.Add(slow->slots.size());
+    out->Say(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
+                                     " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
-    ++view_sequence_;
+    ++job_.view_sequence;
     SendView(helper, out);
-  }
-}
-
-void Coordinator::ForgetBackups() {
-  for (auto& [session, worker] : members_.workers()) {
-    if (!worker.backup.empty()) ++view_sequence_;  // it learns of this with its next Beat
-    worker.backup.clear();
   }
 }
 
 // Right after this coordinator's start earlier members may not have come back yet: then the barrier waits for all
 // cluster.workers of them.
 std::string Coordinator::MissingInBarrier() const {
-  std::string who = barrier_.Missing(members_);
-  if (ranks_.in_use()) {
-    if (std::string ranks = ranks_.Missing(job_.slot_count, members_, last_tick_); !ranks.empty()) AddName(&who, ranks);
+  std::string who = job_.barrier.Missing(job_.members);
+  if (job_.ranks.in_use()) {
+    if (std::string ranks = job_.ranks.Missing(job_.slot_count(), job_.members, job_.clock.last_tick()); !ranks.empty())
+      AddName(&who, ranks);
     return who;
   }
   const ClusterSection& cluster = job_.options.config.cluster;
-  const std::size_t wanted = last_tick_ - started_ < lease() ? cluster.workers : cluster.min_workers;
-  if (members_.size() < wanted) {
-    AddName(&who, std::to_string(wanted - members_.size()) + " of " + Count(wanted, "worker") + " (not joined)");
+  const std::size_t wanted =
+      job_.clock.last_tick() - job_.clock.started() < job_.lease() ? cluster.workers : cluster.min_workers;
+  if (job_.members.size() < wanted) {
+    AddName(&who, std::to_string(wanted - job_.members.size()) + " of " + Count(wanted, "worker") + " (not joined)");
   }
   return who;
 }
 
 void Coordinator::PassBarrierWhenComplete(Outbox* out) {
-  if (!barrier_.AnyWaiting(members_) || !MissingInBarrier().empty()) return;
-  barrier_.Pass(members_);
-  ++view_sequence_;
+  if (!job_.barrier.AnyWaiting(job_.members) || !MissingInBarrier().empty()) return;
+  job_.barrier.Pass(job_.members);
+  ++job_.view_sequence;
   SendViews(out);
 }
 
 // Whether this worker, or a reader (null), may end once the last step is committed. A reader may, because the last
 // version exists. Workers stay: if a shard is lost before the last snapshot exists, steps must be done again.
 bool Coordinator::IsOverFor(const Worker* worker) const {
-  return worker == nullptr || job_.journal.concluded() || shutting_down_;
+  return worker == nullptr || job_.journal.concluded() || job_.ending.shutting_down;
 }
 
 View Coordinator::MakeView(const Worker* worker) const {
@@ -340,8 +301,8 @@ View Coordinator::MakeView(const Worker* worker) const {
   view.job = job_.journal.job();
   view.term = job_.journal.term();
   view.generation = job_.journal.generation();
-  view.sequence = view_sequence_;
-  view.slot_count = job_.slot_count;
+  view.sequence = job_.view_sequence;
+  view.slot_count = job_.slot_count();
   view.step = job_.steps->step();
   view.readable = job_.steps->readable();
   switch (job_.state.now()) {
@@ -351,8 +312,9 @@ View Coordinator::MakeView(const Worker* worker) const {
     default: view.phase = JobPhase::kGathering;
   }
   view.message = job_.state.failure().message();
-  view.barrier = barrier_.passed();
-  if (worker != nullptr && job_.state.failure().ok() && barrier_.IsWaiting(*worker)) view.message = MissingInBarrier();
+  view.barrier = job_.barrier.passed();
+  if (worker != nullptr && job_.state.failure().ok() && job_.barrier.IsWaiting(*worker))
+    view.message = MissingInBarrier();
   // A finished job may be read with another number of servers than it ran with.
   const bool served = job_.journal.running() && job_.journal.running()->incarnations.size() == job_.shards.size();
   // A worker in this generation already has its shards' addresses and connections.
@@ -365,16 +327,16 @@ View Coordinator::MakeView(const Worker* worker) const {
   }
   if (worker != nullptr) {
     view.session = worker->session;
-    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle() : equal_slots_.text();
-    view.founder = job_.state.now() == State::kRunning && job_.journal.AwaitsInitialWeights() && founder_ &&
-                   founder_->session == worker->session;
+    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle() : job_.equal_slots.text();
+    view.founder = job_.state.now() == State::kRunning && job_.journal.AwaitsInitialWeights() && job_.initial_source &&
+                   job_.initial_source->session == worker->session;
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // some may be both
-    view.group = GroupOf(*worker);
-    if (local_groups_ && job_.state.now() == State::kRunning) {
-      LocalGroups::Told told = local_groups_->Of(*worker, members_);
+    if (job_.group && job_.state.now() == State::kRunning) view.group = job_.group->Of(*worker, job_.members);
+    if (job_.machine_groups && job_.state.now() == State::kRunning) {
+      LocalGroups::Told told = job_.machine_groups->Of(*worker, job_.members);
       view.group = std::move(told.members);
       view.group_epoch = told.epoch;
     }
@@ -390,7 +352,7 @@ void Coordinator::SendView(Worker* worker, Outbox* out) {
 }
 
 void Coordinator::SendViews(Outbox* out) {
-  for (auto& [session, worker] : members_.workers()) SendView(&worker, out);
+  for (auto& [session, worker] : job_.members.workers()) SendView(&worker, out);
 }
 
 }  // namespace capstan::server

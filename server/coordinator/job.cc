@@ -4,6 +4,8 @@
 
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/model_section.h"
 #include "common/config/job_config.h"
 #include "server/coordinator/mode_parts.h"
 
@@ -27,18 +29,29 @@ Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitori
          Instant now)
     : options(std::move(given)),
       metrics(std::move(shared_metrics)),
-      slot_count(options.config.job.slots),
       journal(options, log),
       state(OpenJournal(&journal)),
       shards(options.config.shard_count(), options.config.cluster.shards_per_server),
       facts{options, HashJobConfig(options.config), *metrics, journal, shards},
       snapshots(facts, now),
       steps(MakeSteps(facts)),
-      records(metrics, now) {
+      records(metrics, now),
+      clock(now),
+      group(MakeGroup(options.config)),
+      machine_groups(MakeMachineGroups(options.config, journal.term())),
+      equal_slots(options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen) {
   metrics->steps_wanted.Set(static_cast<double>(options.config.job.steps));
-  metrics->slots.Set(static_cast<double>(slot_count));
+  metrics->slots.Set(static_cast<double>(slot_count()));
   metrics->term.Set(static_cast<double>(journal.term().value));
   metrics->generation.Set(static_cast<double>(journal.generation().value));
+}
+
+SlotIndex Job::slot_count() const { return options.config.job.slots; }
+
+Instant Job::lease() const { return FromSeconds(options.config.limits.lease); }
+
+bool Job::AwaitsLastSnapshot() const {
+  return state.Is(CoordinatorState::kFinished) && !journal.concluded() && !ending.shutting_down && !SnapshotsSettled();
 }
 
 bool Job::IsServing() const {

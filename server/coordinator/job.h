@@ -3,19 +3,42 @@
 // Kind:   owned by the Coordinator. Parts refer to each other through JobFacts, so a Job is never moved.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "monitoring/metrics.h"
+#include "server/coordinator/allreduce_group.h"
+#include "server/coordinator/barrier.h"
 #include "server/coordinator/coordinator_options.h"
+#include "server/coordinator/equal_slots.h"
+#include "server/coordinator/followers.h"
+#include "server/coordinator/job_clock.h"
 #include "server/coordinator/job_facts.h"
 #include "server/coordinator/job_state.h"
 #include "server/coordinator/journal.h"
+#include "server/coordinator/local_groups.h"
+#include "server/coordinator/membership.h"
+#include "server/coordinator/ranks.h"
 #include "server/coordinator/shard_table.h"
 #include "server/coordinator/snapshots.h"
 #include "server/coordinator/step_records.h"
 #include "server/coordinator/steps.h"
+#include "server/coordinator/stragglers.h"
 
 namespace capstan::server {
+
+// The worker whose weights become version 0.
+struct InitialSource {
+  SessionId session;
+  std::string name;
+};
+
+struct Ending {
+  std::optional<Instant> stop_since;  // when a stop was requested, or the last step after that ended
+  bool shutting_down = false;
+};
 
 struct Job {
   Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> shared_metrics,
@@ -23,12 +46,19 @@ struct Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
+  SlotIndex slot_count() const;
+  Instant lease() const;
+  bool stopping() const { return ending.stop_since.has_value(); }
+  StepUnderWay work() const { return {journal.generation(), steps->step()}; }
+  // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
+  bool SnapshotsSettled() const { return snapshots.IsSettled(steps->SnapshotsSince(), steps->step()); }
+  // Whether the last step is committed and the last snapshot is neither written nor given up.
+  bool AwaitsLastSnapshot() const;
   // Whether a generation runs whose weights are still wanted.
   bool IsServing() const;
 
   const CoordinatorOptions options;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
-  const SlotIndex slot_count;
   Journal journal;
   JobState state;
   ShardTable shards;
@@ -36,6 +66,17 @@ struct Job {
   Snapshots snapshots;
   const std::unique_ptr<Steps> steps;
   StepRecords records;
+  JobClock clock;
+  Membership members;
+  Ranks ranks;
+  Barrier barrier;
+  Followers followers;
+  std::optional<InitialSource> initial_source;
+  std::optional<AllReduceGroup> group;        // only in mode allreduce
+  std::optional<LocalGroups> machine_groups;  // only in jobs with local_reduce
+  EqualSlots equal_slots;
+  std::uint64_t view_sequence = 1;
+  Ending ending;
 };
 
 }  // namespace capstan::server

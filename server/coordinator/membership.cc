@@ -45,6 +45,13 @@ void Membership::RenewAll(Instant now) {
   for (auto& [session, worker] : workers_) worker.last_heard = now;
 }
 
+void Membership::ForgetGroups() {
+  for (auto& [session, worker] : workers_) {
+    worker.group = {};
+    worker.group_text.clear();
+  }
+}
+
 // Each worker gets the slot of its rank. A slot whose rank is missing has no worker.
 std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   std::vector<std::vector<SlotIndex>> slots;

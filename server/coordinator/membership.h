@@ -66,6 +66,8 @@ class Membership {
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
   // Restarts every lease, after a pause of the coordinator in which it received no Beats.
   void RenewAll(Instant now);
+  // A generation begins, and with it another group.
+  void ForgetGroups();
   // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
   // number of slots that moved.
   std::size_t Assign(SlotIndex slot_count, Dealing dealing = Dealing::kKeep);

@@ -19,4 +19,14 @@ std::unique_ptr<Steps> MakeSteps(const JobFacts& facts) {
   return std::make_unique<ClockedSteps>(facts);
 }
 
+std::optional<AllReduceGroup> MakeGroup(const JobConfig& config) {
+  if (config.mode() != Mode::kAllReduce) return std::nullopt;
+  return AllReduceGroup();
+}
+
+std::optional<LocalGroups> MakeMachineGroups(const JobConfig& config, Term term) {
+  if (!ReducesLocally(config)) return std::nullopt;
+  return LocalGroups(term);
+}
+
 }  // namespace capstan::server

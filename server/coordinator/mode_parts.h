@@ -1,14 +1,22 @@
-// MakeSteps: the one place where the mode of a job chooses how its steps advance.
+// MakeSteps, MakeGroup, MakeMachineGroups: the parts of a coordinator that depend on the mode, chosen in one place.
 //
-// Kind:   factory.
+// Kind:   factories.
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "common/config/job/forward.h"
+#include "server/coordinator/allreduce_group.h"
+#include "server/coordinator/local_groups.h"
 #include "server/coordinator/steps.h"
 
 namespace capstan::server {
 
 std::unique_ptr<Steps> MakeSteps(const JobFacts& facts);
+// Empty: workers form no group.
+std::optional<AllReduceGroup> MakeGroup(const JobConfig& config);
+// Empty: workers of one machine do not reduce among themselves.
+std::optional<LocalGroups> MakeMachineGroups(const JobConfig& config, Term term);
 
 }  // namespace capstan::server

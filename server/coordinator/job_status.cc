@@ -1,12 +1,14 @@
-// The state of the job as JSON for the status page: the same facts as in the log and on the terminal.
+#include "server/coordinator/job_status.h"
+
 #include <algorithm>
 
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
-#include "server/coordinator/coordinator.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/job.h"
 #include "server/coordinator/step_log.h"
+#include "server/coordinator/waiting.h"
 
 namespace capstan::server {
 namespace {
@@ -52,34 +54,34 @@ void Add(std::string* json, const char* name, const std::string& value) {
 
 }  // namespace
 
-std::string Coordinator::StatusJson(Instant now) const {
-  const JobConfig& config = job_.options.config;
-  const std::string waiting = WaitingLine(now);
+std::string StatusJson(const Job& job, Instant now) {
+  const JobConfig& config = job.options.config;
+  const std::string waiting = WaitingLine(job, now);
   std::string json = "{";
   Add(&json, "role", "\"coordinator\"");
   Add(&json, "job", Quoted(config.name()));
-  Add(&json, "state", waiting.empty() ? Quoted(Word(job_.state.now())) : "\"waiting\"");
+  Add(&json, "state", waiting.empty() ? Quoted(Word(job.state.now())) : "\"waiting\"");
   if (!waiting.empty()) Add(&json, "waiting", Quoted(waiting));
-  if (!job_.state.failure().ok()) Add(&json, "failure", Quoted(job_.state.failure().message()));
-  Add(&json, "step", std::to_string(job_.steps->step().value));
+  if (!job.state.failure().ok()) Add(&json, "failure", Quoted(job.state.failure().message()));
+  Add(&json, "step", std::to_string(job.steps->step().value));
   Add(&json, "steps", std::to_string(config.steps()));
-  if (job_.metrics->loss.value()) Add(&json, "loss", JsonNumber(*job_.metrics->loss.value()));
-  if (job_.metrics->validation_loss.value())
-    Add(&json, "validation_loss", JsonNumber(*job_.metrics->validation_loss.value()));
-  if (job_.metrics->learning_rate.value())
-    Add(&json, "learning_rate", JsonNumber(*job_.metrics->learning_rate.value()));
-  const std::optional<double> each = job_.records.MeanSeconds();
-  if (job_.state.now() == State::kRunning && waiting.empty() && each && config.steps() > job_.steps->step().value) {
-    const double left = *each * static_cast<double>(config.steps() - job_.steps->step().value);
+  if (job.metrics->loss.value()) Add(&json, "loss", JsonNumber(*job.metrics->loss.value()));
+  if (job.metrics->validation_loss.value())
+    Add(&json, "validation_loss", JsonNumber(*job.metrics->validation_loss.value()));
+  if (job.metrics->learning_rate.value()) Add(&json, "learning_rate", JsonNumber(*job.metrics->learning_rate.value()));
+  const std::optional<double> each = job.records.MeanSeconds();
+  if (job.state.now() == CoordinatorState::kRunning && waiting.empty() && each &&
+      config.steps() > job.steps->step().value) {
+    const double left = *each * static_cast<double>(config.steps() - job.steps->step().value);
     Add(&json, "seconds_left", std::to_string(static_cast<std::uint64_t>(std::min(left, 1e15))));
   }
-  Add(&json, "slots", std::to_string(job_.slot_count));
-  Add(&json, "generation", std::to_string(job_.journal.generation().value));
+  Add(&json, "slots", std::to_string(job.slot_count()));
+  Add(&json, "generation", std::to_string(job.journal.generation().value));
   std::string rows;
   std::size_t count = 0;
-  for (const auto& [session, worker] : members_.workers()) {
+  for (const auto& [session, worker] : job.members.workers()) {
     if (++count > kRowsMax) break;
-    const bool computing = worker.computing && worker.generation == job_.journal.generation();
+    const bool computing = worker.computing && worker.generation == job.journal.generation();
     std::string row = "{";
     Add(&row, "worker", Quoted(worker.name));
     Add(&row, "state", worker.idle ? "\"no slot\"" : computing ? "\"computing\"" : "\"waiting\"");
@@ -88,20 +90,20 @@ std::string Coordinator::StatusJson(Instant now) const {
     Add(&row, "last_heard", Quoted(WholeSeconds(now - worker.last_heard) + " ago"));
     AddName(&rows, row + "}");
   }
-  Add(&json, "worker_count", std::to_string(members_.size()));
+  Add(&json, "worker_count", std::to_string(job.members.size()));
   Add(&json, "workers", "[" + rows + "]");
   rows.clear();
-  for (ShardIndex i = 0; i < job_.shards.size() && i < kRowsMax; ++i) {
-    const ShardEntry& shard = job_.shards[i];
+  for (ShardIndex i = 0; i < job.shards.size() && i < kRowsMax; ++i) {
+    const ShardEntry& shard = job.shards[i];
     const bool silent = shard.hello && shard.IsSilent(now);
-    const bool at_work = job_.state.now() != State::kResetting || shard.has_begun;
+    const bool at_work = job.state.now() != CoordinatorState::kResetting || shard.has_begun;
     std::string row = "{";
-    Add(&row, "shard", Quoted(job_.shards.NameOf(i)));
+    Add(&row, "shard", Quoted(job.shards.NameOf(i)));
     Add(&row, "state", !shard.hello ? "\"never seen\"" : silent ? "\"silent\"" : at_work ? "\"alive\"" : "\"loading\"");
     Add(&row, "address", Quoted(shard.hello ? shard.hello->endpoint : ""));
     AddName(&rows, row + "}");
   }
-  Add(&json, "shard_count", std::to_string(job_.shards.size()));
+  Add(&json, "shard_count", std::to_string(job.shards.size()));
   Add(&json, "shards", "[" + rows + "]");
   return json + "}";
 }

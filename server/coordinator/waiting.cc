@@ -1,0 +1,143 @@
+#include "server/coordinator/waiting.h"
+
+#include <algorithm>
+
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
+#include "common/wire/messages/group_state.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/job.h"
+#include "update/optimizer.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr double kSlowestLine = 8 << 20;  // bytes per second: the slowest transfer that the job waits for
+
+// Which shards a worker cannot reach, such as ", gets no answer from server 1 at tcp://10.0.0.7:29601"; empty: it
+// reaches all.
+std::string UnreachableFrom(const Job& job, const Worker& worker) {
+  std::string names;
+  for (ShardIndex shard : worker.missing) {
+    if (shard >= job.shards.size() || !job.shards[shard].hello) continue;
+    AddName(&names, job.shards.NameOf(shard) + " at " + job.shards[shard].hello->endpoint);
+  }
+  return names.empty() ? ""
+                       : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
+}
+
+// The shards' activity in this Reset, as text.
+const char* ResettingText(const Job& job) {
+  if (!job.journal.ContinuesTimeline())
+    return job.journal.recover().snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
+  return job.group ? " (leaving the step under way)" : " (loading its snapshot and its log)";
+}
+
+// The text after "waiting for": first weights from "worker-0" (not kept yet by server 1).
+std::string WaitingForInitialWeights(const Job& job) {
+  if (!job.initial_source && job.ranks.in_use()) return "rank 0, which gives the first weights";
+  if (!job.initial_source) return "a worker that gives the first weights (none is left)";
+  return "first weights from \"" + job.initial_source->name + "\" (not kept yet by " + job.snapshots.MissingParts() +
+         ")";
+}
+
+// Whether the job has not begun yet.
+bool IsGathering(const Job& job) {
+  return !job.journal.has_begun() || (job.state.now() == CoordinatorState::kCollecting && job.shards.AnyIsBeyondLog());
+}
+
+// How long a version may take to arrive: on each shard, which loads its part; or, in mode allreduce, with a worker that
+// receives all of it, or on the shards when workers upload it.
+double ArrivalSeconds(const Job& job) {
+  if (!job.journal.catalog()) return 0.0;
+  const int arrays = 1 + StateCount(job.options.config.optimizer.kind);
+  const double seconds =
+      static_cast<double>(job.journal.catalog()->element_count()) * sizeof(float) * arrays / kSlowestLine;
+  if (job.state.now() == CoordinatorState::kResetting) return seconds / static_cast<double>(job.shards.size());
+  if (job.state.now() != CoordinatorState::kRunning || !job.group) return 0.0;
+  const bool formed = AllReduceGroup::IsFormed(job.members);
+  return formed && !job.steps->parameters().keep ? 0.0 : seconds;
+}
+
+double WaitLimit(const Job& job) {
+  if (IsGathering(job)) return job.options.config.limits.join;
+  return job.options.config.limits.stall > 0 ? job.options.config.limits.stall + ArrivalSeconds(job) : 0.0;
+}
+
+bool MayWait(const Job& job) {
+  const bool ended = job.state.now() == CoordinatorState::kFinished || job.state.now() == CoordinatorState::kStopped ||
+                     job.state.now() == CoordinatorState::kFailed;
+  return job.AwaitsLastSnapshot() || !(ended || job.stopping());
+}
+
+}  // namespace
+
+std::string WaitingFor(const Job& job, Instant now) {
+  std::string who;
+  for (ShardIndex i = 0; i < job.shards.size(); ++i) {
+    const ShardEntry& shard = job.shards[i];
+    if (!shard.beyond_log.empty()) {
+      AddName(&who, shard.beyond_log);
+    } else if (!shard.hello) {
+      AddName(&who, job.shards.NameOf(i) + " (never seen)");
+    } else if (shard.IsSilent(now)) {
+      AddName(&who, job.shards.NameOf(i) + " at " + shard.hello->endpoint + " (silent for " +
+                        WholeSeconds(now - shard.last_heard) + ")");
+    }
+  }
+  for (ShardIndex i = 0; i < job.shards.size() && job.state.now() == CoordinatorState::kResetting; ++i) {
+    if (job.shards[i].has_begun || !job.shards[i].hello) continue;
+    AddName(&who, job.shards.NameOf(i) + ResettingText(job));
+  }
+  if (job.AwaitsLastSnapshot()) {
+    for (ShardIndex i = 0; i < job.shards.size(); ++i) {
+      if (!job.snapshots.HasPart(i)) AddName(&who, job.shards.NameOf(i) + " (writing the last snapshot)");
+    }
+    return who;
+  }
+  if (std::string missing = job.ranks.Missing(job.slot_count(), job.members, now); !missing.empty())
+    AddName(&who, missing);
+  const std::size_t wanted = job.options.config.cluster.workers;
+  if (job.state.now() != CoordinatorState::kRunning && job.members.size() < wanted) {
+    AddName(&who,
+            std::to_string(wanted - job.members.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
+  }
+  if (job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights()) {
+    AddName(&who, WaitingForInitialWeights(job));
+  } else if (job.state.now() == CoordinatorState::kRunning) {
+    if (job.members.size() == 0) AddName(&who, "a worker (none is left)");
+    for (const auto& [session, worker] : job.members.workers()) {
+      const bool at_work =
+          worker.computing || worker.step < job.steps->step() || worker.generation != job.journal.generation();
+      const bool forms = job.group && worker.group != GroupState::kFormed;
+      if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
+      AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
+                        std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +
+                        " ago" + UnreachableFrom(job, worker) + ")");
+    }
+  }
+  return who;
+}
+
+std::string WaitingLine(const Job& job, Instant now) {
+  const Instant waited = now - job.clock.last_progress();
+  if (!MayWait(job) || waited < FromSeconds(job.options.config.limits.report)) return "";
+  const std::string waiting = WaitingFor(job, now);
+  return "waiting " + WholeSeconds(waited) + " for " + (waiting.empty() ? "the shards' answers" : waiting) +
+         (WaitLimit(job) > 0 ? "; giving up after " + WholeSeconds(FromSeconds(WaitLimit(job))) : "");
+}
+
+Status Overdue(const Job& job, Instant now) {
+  const Instant waited = now - job.clock.last_progress();
+  if (!MayWait(job) || WaitLimit(job) <= 0 || waited < FromSeconds(WaitLimit(job))) return {};
+  const std::string waiting = WaitingFor(job, now);
+  const char* const what = IsGathering(job)           ? "the job did not start within "
+                           : job.AwaitsLastSnapshot() ? "the last snapshot was not complete after "
+                                                      : "no step was committed for ";
+  return Timeout(what + WholeSeconds(waited) + "; waited for: " + (waiting.empty() ? "nobody in particular" : waiting) +
+                 job.clock.AttemptsText());
+}
+
+}  // namespace capstan::server
