@@ -15,8 +15,11 @@
 
 namespace capstan::server {
 
-ClockedSteps::ClockedSteps(const JobFacts& facts)
-    : Steps(facts), reaches_(facts.shards.size()), clocks_(std::vector<std::uint64_t>(facts.shards.size())) {}
+ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
+    : Steps(facts),
+      durable_(durable),
+      reaches_(facts.shards.size()),
+      clocks_(std::vector<std::uint64_t>(facts.shards.size())) {}
 
 void ClockedSteps::EndGeneration() {
   reports_.clear();

@@ -18,7 +18,8 @@ namespace capstan::server {
 
 class ClockedSteps : public Steps {
  public:
-  explicit ClockedSteps(const JobFacts& facts);
+  // `durable`: shards acknowledge a push only once it is on disk.
+  ClockedSteps(const JobFacts& facts, bool durable);
 
   void EndGeneration() override;
   void Begin() override;
@@ -33,6 +34,7 @@ class ClockedSteps : public Steps {
   bool AllPublished() const override;
   bool TakesPins() const override { return true; }
   bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
+  bool AcknowledgesDurably() const override { return durable_; }
   // Shards learn of a step's parameters one after the other.
   StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const override;
 
@@ -47,6 +49,7 @@ class ClockedSteps : public Steps {
   StepRecord MakeRecord(const ReportsBySlot& reports) const;
   StepParameters ParametersAt(Step step) const;
 
+  const bool durable_;
   std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
   std::vector<Reach> reaches_;                      // by shard
   RunningMinimum clocks_;                           // each shard's slowest slot

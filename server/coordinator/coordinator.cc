@@ -1,21 +1,23 @@
 #include "server/coordinator/coordinator.h"
 
 #include <algorithm>
-#include <limits>
-#include <type_traits>
+#include <utility>
 
+#include "common/base/host_port.h"
+#include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
-#include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
-#include "common/config/job/model_section.h"
-#include "common/config/job/snapshot_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/snapshot_done.h"
 #include "server/coordinator/coordinator_text.h"
-#include "server/coordinator/stragglers.h"
-#include "server/coordinator/waiting.h"
+#include "server/coordinator/hello_check.h"
+#include "server/coordinator/job_view.h"
+#include "server/coordinator/join_check.h"
+#include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
 
@@ -24,18 +26,18 @@ namespace {
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 
-std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
-  std::string names;
-  for (SlotIndex slot : slots) {
-    std::string name = "slot " + std::to_string(slot);
-    for (const auto& [session, worker] : job.members.workers()) {
-      for (SlotIndex held : worker.slots) {
-        if (held == slot) name += " (worker \"" + worker.name + "\")";
-      }
-    }
-    AddName(&names, name);
-  }
-  return names.empty() ? "" : ". The loss itself was not finite in " + names;
+// How many of the workers that the job begins with have joined.
+std::string HowMany(std::size_t members, std::uint32_t wanted) {
+  if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
+  return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
+         " more than cluster.workers = " + std::to_string(wanted);
+}
+
+// Whether the report is from the incarnation with which the newest generation runs.
+template <class Report>
+bool IsFromRunning(PeerId from, const Report& report, const Job& job) {
+  return job.shards.Is(from, report.shard) && report.generation == job.journal.generation() &&
+         report.incarnation == job.journal.running()->incarnations[report.shard];
 }
 
 }  // namespace
@@ -43,22 +45,10 @@ std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
 Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
                          std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
     : job_(std::move(options), log, std::move(metrics), now),
+      course_(&job_),
       next_report_(now + FromSeconds(job_.options.config.limits.report)) {
   CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0);
 }
-
-void Coordinator::Append(LogRecord record) {
-  if (Status status = job_.journal.Append(std::move(record)); !status.ok()) job_.state.Fail(std::move(status));
-}
-
-void Coordinator::Fail(Status reason, Outbox* out) {
-  if (job_.state.now() == State::kFailed) return;
-  job_.state.Fail(std::move(reason));
-  out->Say(Severity::kError, job_.state.failure().message());
-  SendViews(out);
-}
-
-Coordinator::~Coordinator() = default;
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
@@ -79,100 +69,239 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
   out->Send(to, std::move(error));
 }
 
-// ---- the course of a job -------------------------------------------------------------------------------------------
+// ---- messages of shards --------------------------------------------------------------------------------------------
 
-void Coordinator::Advance(Instant now, Outbox* out) {
-  if (job_.state.now() == State::kCollecting) LeaveCollecting(now, out);
-  if (job_.state.now() == State::kRunning) KeepFounder(now, out);
-  if (job_.state.now() == State::kRunning && job_.group && job_.group->request()) FormGroupAnew(now, out);
-  if (job_.state.now() == State::kResetting) {
-    job_.shards.AllHaveBegun() ? EnterRunning(now, out) : SendResets(now, out);
+void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
+  if (Status status = CheckHello(hello, job_.facts); !status.ok()) {
+    RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
+    out->Say(Severity::kWarning, status.message());
+    return;
   }
-  if (job_.state.now() == State::kRunning) DecideSteps(now, out);
-  AdvanceSnapshots(now, out);
-}
-
-bool Coordinator::AcknowledgesDurably() const { return job_.options.config.job.acknowledge == Acknowledge::kDurable; }
-
-bool Coordinator::EnoughMembers(Instant now) const {
-  if (job_.members.size() >= job_.options.config.cluster.workers) return true;
-  return job_.members.size() >= job_.options.config.cluster.min_workers &&
-         now - job_.clock.started() >= FromSeconds(job_.options.config.limits.join / 2);
-}
-
-void Coordinator::LeaveCollecting(Instant now, Outbox* out) {
-  if (!job_.shards.AllHaveOurTerm() || !job_.journal.catalog()) return;
-  if (overruled_) {
-    if (AcknowledgesDurably()) SayLost("the rollback was accepted", out);
-    StartRecovery(Recovery::kGoBack, now, out);
-  } else if (job_.journal.running() && ShardsLiveOn()) {
-    ResumeRunning(now, out);
-  } else if (job_.journal.has_begun() && !job_.journal.running()) {
-    job_.state.On(JobEvent::kFoundGeneration);  // the coordinator died between RECOVER and RUNNING: continue there
-  } else if (EnoughMembers(now) || job_.journal.has_begun()) {
-    StartRecovery(Recovery::kGoOn, now, out);
+  if (std::string beyond = BeyondLog(hello, job_.facts); !beyond.empty() && !course_.Overrules(hello, out)) {
+    if (job_.shards.NoteBeyondLog(hello.shard, beyond)) out->Say(Severity::kWarning, beyond);
+    RefuseTo(from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
+    return;
   }
+  const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
+  if (const auto& refusal = admission.refusal) {
+    if (refusal->for_log) out->Say(Severity::kWarning, refusal->why);
+    RefuseTo(refusal->to, Code::kRefused, refusal->why, out, refusal->incarnation);
+  }
+  if (!admission.accepted) return;
+  if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  if (!job_.shards[hello.shard].has_our_term) {
+    out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
+    return;
+  }
+  if (job_.IsServing() && hello.incarnation > job_.journal.running()->incarnations[hello.shard]) {
+    course_.LoseShard(hello.shard, now, out);
+  }
+  course_.Advance(now, out);
 }
 
-// Whether every shard still holds the running generation.
-bool Coordinator::ShardsLiveOn() const {
-  if (job_.journal.AwaitsInitialWeights())
-    return false;  // this coordinator does not know whose weights they have, and how many
-  if (job_.journal.running()->incarnations.size() != job_.shards.size()) return false;
+void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kResetting || !job_.shards.Is(from, done.shard) ||
+      done.generation != job_.journal.generation())
+    return;
+  const std::optional<Hello>& hello = job_.shards[done.shard].hello;
+  if (!hello || hello->incarnation != done.incarnation) return;
+  job_.shards.NoteBegun(done.shard, now);
+  course_.Advance(now, out);
+}
+
+void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kResetting || !job_.shards.Is(from, bad.shard) ||
+      bad.generation != job_.journal.generation())
+    return;
+  if (job_.shards[bad.shard].hello->incarnation != bad.incarnation) return;
+  const std::string who = job_.shards.NameOf(bad.shard);
+  if (job_.journal.recover().snapshot.IsNone() && !job_.journal.ContinuesTimeline())
+    return course_.Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
+  course_.FallBack(who + ": " + bad.reason, now, out);
+}
+
+void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !IsFromRunning(from, prepared, job_)) return;
+  job_.shards.Heard(prepared.shard, now);
+  if (job_.steps->Take(prepared, now, out)) course_.Advance(now, out);
+}
+
+void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !IsFromRunning(from, committed, job_)) return;
+  if (!job_.steps->Take(committed)) return;
+  job_.shards.Heard(committed.shard, now);
+  course_.Advance(now, out);
+}
+
+void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !IsFromRunning(from, progress, job_)) return;
+  if (!job_.steps->Take(progress)) return;
+  job_.shards.Heard(progress.shard, now);
+  course_.DecideSteps(now, out);
+}
+
+Roster Coordinator::roster() const {
+  Roster roster;
   for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
+    if (!job_.shards[i].hello) continue;
     const Hello& hello = *job_.shards[i].hello;
-    if (!hello.serving || hello.generation != job_.journal.generation() ||
-        hello.incarnation != job_.journal.running()->incarnations[i])
-      return false;
+    roster.shards.push_back({i, hello.endpoint, IsHostPort(hello.metrics) ? hello.metrics : ""});
   }
-  return true;
+  for (const auto& [session, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
+  return roster;
 }
 
-// A new coordinator takes over a running generation.
-void Coordinator::ResumeRunning(Instant now, Outbox* out) {
-  job_.state.On(JobEvent::kFoundRunning);
-  job_.clock.Restart(now);
-  job_.records.Begin(now);
-  job_.steps->Resume(now, out);
-  // Only the previous coordinator knew the slots, and the ranks in the group.
-  if (job_.group) return AskForGroup("another coordinator leads it", false, out);
-  DealSlots(out);
-  SendViews(out);
+void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
+  if (!job_.IsServing() || !job_.shards.Is(from, done.shard)) return;
+  // Sent to an earlier coordinator, which may have had the part deleted since.
+  if (done.term != job_.journal.term()) return;
+  if (done.generation < job_.steps->SnapshotsSince() || done.generation > job_.journal.generation()) return;
+  if (done.incarnation != job_.journal.running()->incarnations[done.shard]) return;
+  job_.shards.Heard(done.shard, now);
+  switch (job_.snapshots.Take(done, now)) {
+    case Snapshots::Taken::kOld: return;
+    case Snapshots::Taken::kSettled: out->Send(from, job_.snapshots.MakeSnapshotsKept()); return;
+    case Snapshots::Taken::kFailed:
+      if (job_.journal.AwaitsInitialWeights()) return course_.FailInitialWeights(done.shard, done.failure, out);
+      out->Say(Severity::kWarning, "no snapshot of version " + std::to_string(done.version.value) + ": " +
+                                       job_.shards.NameOf(done.shard) + ": " + done.failure);
+      job_.snapshots.GiveUp(job_.steps->step(), now);
+      out->Send(from, job_.snapshots.MakeSnapshotsKept());
+      break;
+    case Snapshots::Taken::kPart:
+      if (job_.state.now() == State::kFinished) job_.clock.Restart(now);
+      break;
+    case Snapshots::Taken::kKnownPart: break;
+  }
+  if (job_.snapshots.IsComplete()) course_.CommitSnapshot(now, out);
+  course_.Advance(now, out);
 }
 
-void Coordinator::DecideSteps(Instant now, Outbox* out) {
-  Steps& steps = *job_.steps;
-  if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
-  if ((job_.stopping() && steps.parameters().held) || (job_.group && job_.group->request())) return;
-  const Step before = steps.step();
-  Steps::Decision decision = steps.Decide(job_.snapshots, job_.stopping(), now, out);
-  if (!decision.failure.ok()) {
-    return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(job_, decision.suspects)}, out);
+// ---- messages of workers -------------------------------------------------------------------------------------------
+
+void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
+  Status status = CheckJoin(join, job_);
+  const bool is_new = !job_.journal.catalog_record();
+  if (status.ok() && !join.catalog.empty()) status = course_.AdoptCatalog(join);
+  if (is_new && job_.journal.catalog_record()) {
+    if (std::string text = EmptyShardsText(job_); !text.empty()) out->Say(Severity::kWarning, std::move(text));
   }
-  if (decision.snapshot) job_.snapshots.Begin({job_.journal.generation(), *decision.snapshot}, now);
-  for (StepRecord& record : decision.records) job_.records.Add(std::move(record), now);
-  if (!decision.reports.empty() && steps.step() != before &&
-      job_.equal_slots.See(job_.journal.generation(), before, decision.reports, job_.members)) {
-    out->Say(Severity::kWarning, job_.equal_slots.text());
+  if (!status.ok()) {
+    out->Say(Severity::kWarning, "refused: " + status.message());
+    job_.metrics->joins_refused.Add(1);
+    RefuseTo(from, Code::kRefused, status.message(), out);
+    return;
   }
-  if (steps.step() != before) {
-    job_.view_sequence += ForgetBackups(&job_.members);  // each learns of this with its next Beat
-    job_.clock.Progress(now);
-    if (job_.stopping()) job_.ending.stop_since = now;  // the next step gets its full time too
-    steps.Announce(now, out);
+  if (join.catalog.empty()) {
+    View view = MakeView(job_, nullptr);
+    view.job_file = job_.options.job_file;
+    if (job_.journal.catalog_record()) view.catalog = job_.journal.catalog_record()->tensors;
+    out->Send(from, std::move(view));
+    return;
   }
-  if (decision.ended) Finish(out);
+  const Worker* same = job_.members.Find(join.worker);
+  if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
+    Worker* worker = job_.members.Find(same->session);
+    worker->peer = from;
+    worker->last_heard = now;
+    SendView(job_, worker, out);
+    return;
+  }
+  if (job_.members.IsSuperseded(join.nonce)) {
+    RefuseTo(from, Code::kRefused,
+             "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    return;
+  }
+  if (same != nullptr) {
+    RefuseTo(same->peer, Code::kRefused,
+             "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    out->Say(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+    job_.members.Remove(same->session);
+  } else if (job_.members.full()) {
+    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
+    return;
+  }
+  if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) course_.Append(*more);
+  Worker worker;
+  worker.session = job_.journal.TakeSession();
+  worker.name = join.worker;
+  worker.nonce = join.nonce;
+  worker.peer = from;
+  worker.last_heard = now;
+  worker.rank = join.rank;
+  worker.machine = join.machine;
+  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
+  job_.ranks.Heard(worker, now);
+  job_.members.Add(std::move(worker));
+  job_.metrics->joins.Add(1);
+  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" +
+                                HowMany(job_.members.size(), job_.options.config.cluster.workers) + ")");
+  course_.Reassign(out);
+  course_.Advance(now, out);
 }
 
-// The last step is on every shard: the job is done.
-void Coordinator::Finish(Outbox* out) {
-  job_.state.On(JobEvent::kLastStepPublished);
-  job_.snapshots.Retry();
-  ++job_.view_sequence;
-  SendViews(out);
+void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
+  if (beat.session.value == 0) {  // from a reader
+    job_.followers.Heard(beat.nonce, now);
+    out->Send(from, MakeView(job_, nullptr));
+    return;
+  }
+  Worker* worker = job_.members.Find(beat.session);
+  if (worker == nullptr || worker->nonce != beat.nonce) {
+    RefuseTo(from, Code::kStale, "unknown session; join again", out);
+    return;
+  }
+  worker->peer = from;
+  worker->last_heard = now;
+  job_.ranks.Heard(*worker, now);
+  const bool news =
+      worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
+  if (news) worker->since = now;
+  worker->generation = beat.generation;
+  worker->step = beat.step;
+  worker->computing = beat.computing;
+  worker->view_sequence = beat.view_sequence;
+  worker->missing = beat.missing;
+  const bool enters_barrier = worker->barrier != beat.barrier;  // otherwise nothing changed for it; Tick checks it
+  worker->barrier = beat.barrier;
+  if (job_.machine_groups && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
+    worker->group_epoch = beat.group_epoch;
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    NoteMachineGroup(&job_, *worker, now, out);
+  }
+  const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
+  if (job_.group && beat.generation == job_.journal.generation() && news_of_group) {
+    worker->group = beat.group;
+    worker->group_text = beat.group_text;
+    course_.NoteGroup(*worker, out);
+    course_.Advance(now, out);
+    worker = job_.members.Find(beat.session);
+  }
+  if (enters_barrier) PassBarrierWhenComplete(&job_, out);
+  SendView(job_, worker, out);
 }
 
-std::vector<StepRecord> Coordinator::TakeRecords() { return job_.records.Take(); }
+void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
+  if (leave.session.value == 0) job_.followers.Left(leave.nonce);
+  const Worker* worker = job_.members.Find(leave.session);
+  if (worker == nullptr || worker->nonce != leave.nonce) return;
+  if (job_.state.now() != State::kFinished && job_.state.now() != State::kFailed) {
+    out->Say(Severity::kInfo,
+             "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
+  }
+  job_.members.Remove(leave.session);
+  course_.Reassign(out);
+}
+
+void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
+  const Worker* worker = job_.members.Find(name);
+  if (worker == nullptr) return;
+  out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
+  job_.members.Remove(worker->session);
+  job_.metrics->leases_lost.Add(1);
+  course_.Reassign(out);
+}
 
 // ---- time ----------------------------------------------------------------------------------------------------------
 
@@ -198,13 +327,13 @@ void Coordinator::Tick(Instant now, Outbox* out) {
     job_.metrics->leases_lost.Add(1);
     out->Say(Severity::kWarning,
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
-    Reassign(out);
+    course_.Reassign(out);
   }
-  RenewLocalGroups(now, out);
-  Advance(now, out);
+  RenewMachineGroups(&job_, now, out);
+  course_.Advance(now, out);
   job_.steps->Repeat(now, out);
-  HelpSlowWorkers(now, out);
-  PassBarrierWhenComplete(out);  // a missing worker may have left
+  HelpSlowWorkers(&job_, now, out);
+  PassBarrierWhenComplete(&job_, out);  // a missing worker may have left
   CheckDeadlines(now, out);
   const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
   job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);
@@ -218,7 +347,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
 }
 
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
-  if (Status overdue = Overdue(job_, now); !overdue.ok()) return Fail(std::move(overdue), out);
+  if (Status overdue = Overdue(job_, now); !overdue.ok()) return course_.Fail(std::move(overdue), out);
   if (now < next_report_) return;
   const std::string line = WaitingLine(job_, now);
   if (line.empty()) return;
@@ -229,6 +358,20 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
 void Coordinator::Shutdown() {
   job_.ending.shutting_down = true;
   next_ping_ = Instant{};
+}
+
+// ---- the end --------------------------------------------------------------------------------------------------------
+
+void Coordinator::RequestStop(Instant now) {
+  if (job_.stopping()) return;
+  job_.ending.stop_since = now;
+  job_.snapshots.Retry();
+}
+
+void Coordinator::Conclude(Outbox* out) {
+  if (job_.journal.concluded()) return;
+  course_.Append(DoneRecord{});
+  SendChangedViews(&job_, out);
 }
 
 }  // namespace capstan::server

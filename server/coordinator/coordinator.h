@@ -16,50 +16,31 @@
 //         unless the job file now has more steps.
 #pragma once
 
-#include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "common/base/backoff.h"
-#include "common/base/running_minimum.h"
 #include "common/wire/actor.h"
-#include "common/wire/messages/slot_report.h"
 #include "common/wire/messages/snapshot_id.h"
-#include "common/wire/messages/step_parameters.h"
-#include "monitoring/metrics.h"
-#include "server/coordinator/barrier.h"
 #include "server/coordinator/coordinator_options.h"
-#include "server/coordinator/equal_slots.h"
-#include "server/coordinator/followers.h"
 #include "server/coordinator/job.h"
+#include "server/coordinator/job_course.h"
 #include "server/coordinator/job_status.h"
-#include "server/coordinator/local_groups.h"
-#include "server/coordinator/membership.h"
-#include "server/coordinator/ranks.h"
+#include "server/coordinator/job_view.h"
 #include "server/coordinator/roster.h"
 #include "server/coordinator/waiting.h"
-#include "server/storage/coordinator_log.h"
-#include "update/verdict.h"
 
 namespace capstan {
 struct Beat;
 struct Committed;
-struct GroupMember;
 struct Hello;
 struct Join;
 struct Leave;
-struct PartSource;
-struct PrepareReport;
 struct Prepared;
 struct Progress;
 struct ResetBad;
 struct ResetDone;
-struct ShardAddress;
 struct SnapshotDone;
-struct SnapshotsKept;
-struct View;
 }  // namespace capstan
 
 namespace capstan::server {
@@ -71,7 +52,6 @@ class Coordinator {
   // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
               Instant now);
-  ~Coordinator();
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
@@ -91,12 +71,12 @@ class Coordinator {
   SnapshotId newest_snapshot() const { return job_.journal.newest_snapshot(); }
   const std::vector<ManifestRecord>& manifests() const { return job_.journal.manifests(); }
   // Ends the job early; workers are told the reason.
-  void Abandon(Status reason, Outbox* out) { Fail(std::move(reason), out); }
+  void Abandon(Status reason, Outbox* out) { course_.Fail(std::move(reason), out); }
   // Reports that the worker of this name is dead: its slots move now instead of after its lease.
   void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
   // Steps committed since the last call.
-  std::vector<StepRecord> TakeRecords();
+  std::vector<StepRecord> TakeRecords() { return job_.records.Take(); }
   State state() const { return job_.state.now(); }
   // Why the job failed; ok while it has not.
   const Status& failure() const { return job_.state.failure(); }
@@ -125,12 +105,9 @@ class Coordinator {
   // The state of the job as a JSON object for the status page.
   std::string StatusJson(Instant now) const { return server::StatusJson(job_, now); }
   // The view of a reader: no session, no slots.
-  View ReaderView() const;
+  View ReaderView() const { return MakeView(job_, nullptr); }
 
  private:
-  void Append(LogRecord record);
-  void Fail(Status reason, Outbox* out);
-
   void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
   void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);
   void On(PeerId from, const ResetBad& bad, Instant now, Outbox* out);
@@ -142,74 +119,13 @@ class Coordinator {
   void On(PeerId from, const Beat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
-  std::string WhatALossCosts() const;
-  bool Overrules(const Hello& hello, Outbox* out);
-  Status CheckJoin(const Join& join) const;
-  Status AdoptCatalog(const Join& join);
-  void Advance(Instant now, Outbox* out);
-  bool EnoughMembers(Instant now) const;
-  void LeaveCollecting(Instant now, Outbox* out);
-  bool ShardsLiveOn() const;
-  void ResumeRunning(Instant now, Outbox* out);
-  enum class Recovery { kGoOn, kGoBack, kRegroup };
-  // kGoOn: with durable acknowledgements only lost shards go back; without them, or if that is impossible, as kGoBack.
-  // kRegroup: the shards keep what they have, and the workers form another group.
-  void StartRecovery(Recovery recovery, Instant now, Outbox* out);
-  bool MustGoOn() const;
-  void EndHistory(const std::string& reason, Instant now, Outbox* out);
-  // Whether a push is acknowledged only once it is on disk.
-  bool AcknowledgesDurably() const;
-  void SayLost(const std::string& reason, Outbox* out) const;
-  void FallBack(const std::string& reason, Instant now, Outbox* out);
-  // Which shards have the parts of the snapshot that generation_ begins with; kUnreachable if a part is
-  // missing everywhere.
-  Result<std::vector<PartSource>> FindSources() const;
-  void SendResets(Instant now, Outbox* out);
-  void EnterRunning(Instant now, Outbox* out);
-  void DecideSteps(Instant now, Outbox* out);
-  void Finish(Outbox* out);
-  void ChooseFounder();
-  void KeepFounder(Instant now, Outbox* out);
-  void FailFirstWeights(ShardIndex shard, const std::string& why, Outbox* out);
-  void AdvanceSnapshots(Instant now, Outbox* out);
-  void StopWhenKept(Instant now, Outbox* out);
-  void CommitSnapshot(Instant now, Outbox* out);
-  void NameEmptyShards(Outbox* out) const;
-  void NameIdleWorkers(Outbox* out);
-  std::string WhyIdle() const;
-  void SayRecovered(Instant now, Outbox* out);
-  void Reassign(Outbox* out);
-  void DealSlots(Outbox* out);
-  // Sends views to workers whose slots have changed; the others learn the rest with their next Beat.
-  void SendNewSlots(Outbox* out);
-  void AskForGroup(std::string reason, bool goes_back, Outbox* out);
-  void FormGroupAnew(Instant now, Outbox* out);
-  void HearOfGroup(const Worker& worker, Outbox* out);
-  // Groups of the workers on one machine, which add up their gradients. They come and go independently of generations.
-  void RenewLocalGroups(Instant now, Outbox* out);
-  void LeaveOutLateMembers(Instant now, Outbox* out);
-  void HearOfLocalGroup(const Worker& worker, Instant now, Outbox* out);
-  void HelpSlowWorkers(Instant now, Outbox* out);
-  std::string MissingInBarrier() const;
-  void PassBarrierWhenComplete(Outbox* out);
-  void SendView(Worker* worker, Outbox* out);
-  bool IsOverFor(const Worker* worker) const;
-  View MakeView(const Worker* worker) const;
-  void SendViews(Outbox* out);
   // `life`: the incarnation of the shard that is meant; a later one at the same address ignores the message.
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life = {}) const;
   void CheckDeadlines(Instant now, Outbox* out);
 
   Job job_;
-
-  struct Setback {
-    Instant since{};
-    Step step;
-  };
-  std::optional<Setback> setback_;       // steps will be done again; set until the job runs again
-  std::optional<Generation> overruled_;  // newest generation of shards ahead of the log, whose state is dropped
+  JobCourse course_;
   Instant next_report_{}, next_ping_{};
-  Backoff reset_backoff_;
 };
 
 }  // namespace capstan::server

@@ -1,6 +1,6 @@
 #include "server/coordinator/mode_parts.h"
 
-#include "common/config/job/mode.h"
+#include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
 #include "server/coordinator/allreduce_steps.h"
 #include "server/coordinator/clocked_steps.h"
@@ -16,7 +16,7 @@ std::unique_ptr<Steps> MakeSteps(const JobFacts& facts) {
     case Mode::kAsync:
     case Mode::kBounded: break;
   }
-  return std::make_unique<ClockedSteps>(facts);
+  return std::make_unique<ClockedSteps>(facts, facts.options.config.job.acknowledge == Acknowledge::kDurable);
 }
 
 std::optional<AllReduceGroup> MakeGroup(const JobConfig& config) {

@@ -92,6 +92,8 @@ class Steps {
   virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }
   // Whether two workers may compute the same slot: the first push counts.
   virtual bool AllowsBackups() const { return false; }
+  // Whether a push is acknowledged only once it is on disk.
+  virtual bool AcknowledgesDurably() const { return false; }
 
  protected:
   const JobFacts facts_;

@@ -1,0 +1,497 @@
+#include "server/coordinator/job_course.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/snapshot_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/group_state.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/membership.h"
+#include "common/wire/messages/shard_orders.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/job_view.h"
+#include "server/coordinator/natural_order.h"
+#include "server/coordinator/worker_care.h"
+
+namespace capstan::server {
+
+namespace {
+
+constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it, or for a step
+
+std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
+  std::string names;
+  for (SlotIndex slot : slots) {
+    std::string name = "slot " + std::to_string(slot);
+    for (const auto& [session, worker] : job.members.workers()) {
+      for (SlotIndex held : worker.slots) {
+        if (held == slot) name += " (worker \"" + worker.name + "\")";
+      }
+    }
+    AddName(&names, name);
+  }
+  return names.empty() ? "" : ". The loss itself was not finite in " + names;
+}
+
+}  // namespace
+
+void JobCourse::Append(LogRecord record) {
+  if (Status status = job_->journal.Append(std::move(record)); !status.ok()) job_->state.Fail(std::move(status));
+}
+
+void JobCourse::Fail(Status reason, Outbox* out) {
+  if (job_->state.now() == CoordinatorState::kFailed) return;
+  job_->state.Fail(std::move(reason));
+  out->Say(Severity::kError, job_->state.failure().message());
+  SendViews(job_, out);
+}
+
+Status JobCourse::AdoptCatalog(const Join& join) {
+  if (job_->journal.catalog_record()) return {};
+  Result<Catalog> catalog = Catalog::Create(join.catalog, job_->options.block_elements);
+  if (!catalog.ok()) return catalog.status();
+  const CatalogRecord record{join.catalog, join.numeric_class, join.numeric_fingerprint, join.data_fingerprint};
+  Append(record);
+  return {};
+}
+
+// ---- the course ---------------------------------------------------------------------------------------------------
+
+void JobCourse::Advance(Instant now, Outbox* out) {
+  if (job_->state.now() == CoordinatorState::kCollecting) LeaveCollecting(now, out);
+  if (job_->state.now() == CoordinatorState::kRunning) KeepInitialSource(now, out);
+  if (job_->state.now() == CoordinatorState::kRunning && job_->group && job_->group->request()) FormGroup(now, out);
+  if (job_->state.now() == CoordinatorState::kResetting) {
+    job_->shards.AllHaveBegun() ? EnterRunning(now, out) : SendResets(now, out);
+  }
+  if (job_->state.now() == CoordinatorState::kRunning) DecideSteps(now, out);
+  AdvanceSnapshots(now, out);
+}
+
+bool JobCourse::EnoughMembers(Instant now) const {
+  if (job_->members.size() >= job_->options.config.cluster.workers) return true;
+  return job_->members.size() >= job_->options.config.cluster.min_workers &&
+         now - job_->clock.started() >= FromSeconds(job_->options.config.limits.join / 2);
+}
+
+void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
+  if (!job_->shards.AllHaveOurTerm() || !job_->journal.catalog()) return;
+  if (overruled_) {
+    if (job_->steps->AcknowledgesDurably()) SayLost("the rollback was accepted", out);
+    StartRecovery(Recovery::kGoBack, now, out);
+  } else if (job_->journal.running() && ShardsLiveOn()) {
+    ResumeRunning(now, out);
+  } else if (job_->journal.has_begun() && !job_->journal.running()) {
+    job_->state.On(JobEvent::kFoundGeneration);  // the coordinator died between RECOVER and RUNNING: continue there
+  } else if (EnoughMembers(now) || job_->journal.has_begun()) {
+    StartRecovery(Recovery::kGoOn, now, out);
+  }
+}
+
+// Whether every shard still holds the running generation.
+bool JobCourse::ShardsLiveOn() const {
+  if (job_->journal.AwaitsInitialWeights())
+    return false;  // this coordinator does not know whose weights they have, and how many
+  if (job_->journal.running()->incarnations.size() != job_->shards.size()) return false;
+  for (ShardIndex i = 0; i < job_->shards.size(); ++i) {
+    const Hello& hello = *job_->shards[i].hello;
+    if (!hello.serving || hello.generation != job_->journal.generation() ||
+        hello.incarnation != job_->journal.running()->incarnations[i])
+      return false;
+  }
+  return true;
+}
+
+// A new coordinator takes over a running generation.
+void JobCourse::ResumeRunning(Instant now, Outbox* out) {
+  job_->state.On(JobEvent::kFoundRunning);
+  job_->clock.Restart(now);
+  job_->records.Begin(now);
+  job_->steps->Resume(now, out);
+  // Only the previous coordinator knew the slots, and the ranks in the group.
+  if (job_->group) return AskForGroup("another coordinator leads it", false, out);
+  DealSlots(job_, out);
+  SendViews(job_, out);
+}
+
+void JobCourse::DecideSteps(Instant now, Outbox* out) {
+  Steps& steps = *job_->steps;
+  if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
+  if ((job_->stopping() && steps.parameters().held) || (job_->group && job_->group->request())) return;
+  const Step before = steps.step();
+  Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
+  if (!decision.failure.ok()) {
+    return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(*job_, decision.suspects)}, out);
+  }
+  if (decision.snapshot) job_->snapshots.Begin({job_->journal.generation(), *decision.snapshot}, now);
+  for (StepRecord& record : decision.records) job_->records.Add(std::move(record), now);
+  if (!decision.reports.empty() && steps.step() != before &&
+      job_->equal_slots.See(job_->journal.generation(), before, decision.reports, job_->members)) {
+    out->Say(Severity::kWarning, job_->equal_slots.text());
+  }
+  if (steps.step() != before) {
+    job_->view_sequence += ForgetBackups(&job_->members);  // each learns of this with its next Beat
+    job_->clock.Progress(now);
+    if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
+    steps.Announce(now, out);
+  }
+  if (decision.ended) Finish(out);
+}
+
+// The last step is on every shard: the job is done.
+void JobCourse::Finish(Outbox* out) {
+  job_->state.On(JobEvent::kLastStepPublished);
+  job_->snapshots.Retry();
+  SendChangedViews(job_, out);
+}
+
+// ---- generations --------------------------------------------------------------------------------------------------
+
+// Whether a shard that is ahead of the log is taken back, as the operator has accepted. Every shard must then echo a
+// term newer than all of theirs, and the next generation is above all of theirs.
+bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
+  if (!job_->options.accept_rollback || job_->state.now() != CoordinatorState::kCollecting) return false;
+  const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
+  if (!overruled_)
+    out->Say(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
+  overruled_ = std::max(overruled_.value_or(job_->journal.generation()), seen);
+  if (hello.term <= job_->journal.term()) return true;
+  Append(TermRecord{hello.term.Next()});
+  job_->shards.BeginTerm();
+  return true;
+}
+
+// The shard runs again, without its memory.
+void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
+  const std::string cause = job_->shards.NameOf(shard) + " was lost and came back";
+  const char* const start = job_->journal.manifests().empty() ? "step 0" : "the newest snapshot";
+  job_->clock.SetCause(cause);
+  out->Say(Severity::kWarning,
+           cause + (job_->steps->AcknowledgesDurably() ? " with its log"
+                                                       : std::string("; every shard goes back to ") + start));
+  StartRecovery(Recovery::kGoOn, now, out);
+}
+
+// Whether the present timeline must continue, because pushes acknowledged in it are durable.
+bool JobCourse::MustGoOn() const {
+  if (job_->journal.AwaitsInitialWeights()) return false;  // nothing was acknowledged
+  return job_->steps->AcknowledgesDurably() && job_->journal.running() && job_->journal.recover().history.value != 0;
+}
+
+// Only the operator can give up acknowledged pushes (--accept-rollback).
+void JobCourse::EndTimeline(const std::string& reason, Instant now, Outbox* out) {
+  if (job_->options.accept_loss) {
+    SayLost(reason, out);
+    return StartRecovery(Recovery::kGoBack, now, out);
+  }
+  Fail(Refused("acknowledged pushes after version " + std::to_string(job_->journal.newest_snapshot().version.value) +
+               " would be lost: " + reason + "; put right what is wrong there and --resume, or give them up by " +
+               "--resume --accept-rollback"),
+       out);
+}
+
+void JobCourse::SayLost(const std::string& reason, Outbox* out) const {
+  out->Say(Severity::kWarning, "acknowledged pushes after version " +
+                                   std::to_string(job_->journal.newest_snapshot().version.value) +
+                                   " are lost: " + reason);
+}
+
+void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
+  const bool regroups = recovery == Recovery::kRegroup;
+  const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
+  const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: not in the log
+  if (before != 0 && before != job_->shards.size()) {
+    return EndTimeline(
+        "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(job_->shards.size()) + " now",
+        now, out);
+  }
+  const bool had_begun =
+      job_->state.now() == CoordinatorState::kRunning || job_->state.now() == CoordinatorState::kFinished;
+  if (had_begun && !regroups && !setback_ && !job_->journal.AwaitsInitialWeights())
+    setback_ = Setback{job_->clock.last_progress(), job_->steps->step()};
+  if (job_->state.now() != CoordinatorState::kCollecting)
+    regroups ? job_->clock.CountGroup() : job_->clock.CountRecovery();
+  if (!regroups && job_->clock.has_time()) job_->clock.Restart(now);
+  job_->state.On(JobEvent::kGenerationBegan);
+  RecoverRecord record;
+  record.generation = std::max(job_->journal.generation(), overruled_.value_or(Generation{})).Next();
+  record.history = goes_on ? job_->journal.timeline() : record.generation;
+  record.parameters = ParametersOf(job_->options.config, Step{0}, 0);
+  if (!job_->journal.manifests().empty()) {
+    record.snapshot = job_->journal.manifests().back().id;
+    record.parameters = job_->journal.manifests().back().parameters;
+  }
+  // After a change of the group no shard is lost, and all continue writing their snapshots.
+  if (!regroups || job_->journal.AwaitsInitialWeights()) job_->snapshots.Abandon();
+  if (regroups) {
+    record.parameters = job_->steps->parameters();
+  } else if (goes_on) {
+    const Step step = job_->steps->StepOfShards(record);
+    record.parameters = ParametersOf(job_->options.config, step, step.value);
+  } else {
+    record.parameters = job_->steps->ParametersFrom(record, job_->snapshots, job_->stopping(), now);
+  }
+  job_->initial_source.reset();
+  Append(record);
+  job_->steps->EndGeneration();
+  job_->shards.BeginGeneration();
+  if (job_->journal.generation().value > 1) job_->metrics->recoveries.Add(1);
+  job_->metrics->generation.Set(static_cast<double>(job_->journal.generation().value));
+  reset_backoff_.Restart();
+  ++job_->view_sequence;
+  const SnapshotId& from = job_->journal.recover().snapshot;
+  const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
+  if (regroups) return;  // FormGroup has logged it
+  out->Say(Severity::kInfo,
+           goes_on
+               ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
+               : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
+}
+
+// The snapshot that job_->journal.generation() begins with is unusable: goes back to the one before it, in a new generation. If
+// the timeline itself cannot continue, the job ends or, with --accept-rollback, begins with that snapshot and
+// without the log.
+void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
+  job_->clock.SetCause(reason);
+  if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard was lost as well
+    out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
+    return StartRecovery(Recovery::kGoBack, now, out);
+  }
+  if (job_->journal.ContinuesTimeline()) return EndTimeline(reason, now, out);
+  const std::string bad = "the snapshot of version " + std::to_string(job_->journal.recover().snapshot.version.value);
+  job_->journal.DropManifestsFrom(job_->journal.recover().snapshot);
+  if (job_->journal.manifests().empty()) {
+    return Fail(Corrupt(bad + " cannot be used: " + reason +
+                        "; there is no older one: bring the missing directory back, or begin a new run"),
+                out);
+  }
+  out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
+                                   std::to_string(job_->journal.manifests().back().id.version.value));
+  job_->metrics->snapshots_bad.Add(1);
+  StartRecovery(Recovery::kGoBack, now, out);
+}
+
+Result<std::vector<PartSource>> JobCourse::FindSources() const {
+  std::vector<Reset::Source> sources;
+  if (job_->journal.recover().snapshot.IsNone()) return sources;
+  CAPSTAN_CHECK(!job_->journal.manifests().empty() &&
+                job_->journal.manifests().back().id == job_->journal.recover().snapshot);
+  const std::vector<std::uint64_t>& digests = job_->journal.manifests().back().digests;
+  for (ShardIndex part = 0; part < digests.size(); ++part) {
+    const SnapshotPart wanted{job_->journal.recover().snapshot, part, digests[part]};
+    const auto has = [&](const ShardEntry& shard) { return shard.hello && shard.Has(wanted); };
+    const ShardEntry* holder = part < job_->shards.size() && has(job_->shards[part]) ? &job_->shards[part] : nullptr;
+    for (ShardIndex i = 0; holder == nullptr && i < job_->shards.size(); ++i) {
+      if (has(job_->shards[i])) holder = &job_->shards[i];
+    }
+    if (holder == nullptr) {
+      return Unreachable("no server has shard " + std::to_string(part) + " of its " + std::to_string(digests.size()) +
+                         ": a server's snapshots/shard-" + std::to_string(part) + " is missing or damaged");
+    }
+    sources.push_back({digests[part], holder->hello->endpoint});
+  }
+  return sources;
+}
+
+void JobCourse::SendResets(Instant now, Outbox* out) {
+  if (!reset_backoff_.Due(now)) return;
+  if (!job_->shards.AllHaveOurTerm()) return;
+  const Result<std::vector<Reset::Source>> sources = FindSources();
+  if (!sources.ok()) return FallBack(sources.status().message(), now, out);
+  reset_backoff_.Sent(now);
+  for (const ShardEntry& shard : job_->shards) {
+    if (shard.has_begun) continue;
+    out->Send(shard.peer,
+              Reset{job_->journal.term(), job_->journal.generation(), shard.hello->incarnation, job_->journal.job(),
+                    job_->journal.recover().snapshot, job_->journal.recover().parameters, job_->slot_count(),
+                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().history});
+  }
+}
+
+void JobCourse::EnterRunning(Instant now, Outbox* out) {
+  RunningRecord running{job_->journal.generation(), {}};
+  for (const ShardEntry& shard : job_->shards) running.incarnations.push_back(shard.hello->incarnation);
+  Append(std::move(running));
+  if (job_->state.now() == CoordinatorState::kFailed) return;
+  job_->state.On(JobEvent::kShardsBegan);
+  job_->steps->Begin();
+  job_->snapshots.AskAgain();
+  job_->records.Begin(now);
+  if (job_->clock.has_time()) job_->clock.Restart(now);
+  out->Say(Severity::kInfo, "running: " + Count(job_->shards.size(), "shard") + ", " +
+                                Count(job_->members.size(), "worker") + ", " + Count(job_->slot_count(), "slot"));
+  SayRecovered(now, out);
+  if (!job_->journal.manifests().empty()) {
+    for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeSnapshotsKept());
+  }
+  ChooseInitialSource();
+  job_->members.ForgetGroups();
+  if (job_->group) job_->group->Begin(now);
+  DealSlots(job_, out);
+  SendViews(job_, out);
+}
+
+// Logs how long a recovery within this coordinator's life took.
+void JobCourse::SayRecovered(Instant now, Outbox* out) {
+  const std::optional<Setback> setback = std::exchange(setback_, std::nullopt);
+  if (!setback) return;
+  const std::uint64_t again = setback->step > job_->steps->step() ? setback->step.value - job_->steps->step().value : 0;
+  std::array<char, 32> seconds{};
+  std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
+  out->Say(Severity::kInfo,
+           std::string("recovered in ") + seconds.data() + " s, " +
+               (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
+}
+
+// ---- initial weights ----------------------------------------------------------------------------------------------
+
+// With ranks the founder is rank 0, and there is none until that worker has joined. Otherwise it is the present member
+// whose name sorts first, so the order of joining decides nothing.
+void JobCourse::ChooseInitialSource() {
+  job_->initial_source.reset();
+  if (!job_->journal.AwaitsInitialWeights()) return;
+  const Worker* first = nullptr;
+  for (const auto& [session, worker] : job_->members.workers()) {
+    if (job_->ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
+      first = &worker;
+  }
+  if (first != nullptr) job_->initial_source = InitialSource{first->session, first->name};
+}
+
+void JobCourse::KeepInitialSource(Instant now, Outbox* out) {
+  if (!job_->journal.AwaitsInitialWeights() || job_->stopping()) return;
+  if (!job_->initial_source) {
+    ChooseInitialSource();
+    if (!job_->initial_source) return;
+    return SendChangedViews(job_, out);
+  }
+  if (job_->members.Find(job_->initial_source->session) != nullptr) return;
+  out->Say(Severity::kWarning, "\"" + job_->initial_source->name +
+                                   "\" is gone before its first weights were kept; what came of " +
+                                   "them is forgotten, and the next worker gives its own");
+  StartRecovery(Recovery::kGoBack, now, out);
+}
+
+// There is no older snapshot to go on with.
+void JobCourse::FailInitialWeights(ShardIndex shard, const std::string& why, Outbox* out) {
+  Fail(Refused("the first weights cannot be kept, so the job cannot begin: " + job_->shards.NameOf(shard) + ": " + why +
+               "; put right what is wrong with that directory, and begin again"),
+       out);
+}
+
+// ---- the group of allreduce ---------------------------------------------------------------------------------------
+
+void JobCourse::Reassign(Outbox* out) {
+  if (!job_->group || job_->state.now() != CoordinatorState::kRunning) {
+    DealSlots(job_, out);
+    return SendNewSlots(job_, out);
+  }
+  if (AllReduceGroup::Changes(job_->members, job_->slot_count())) AskForGroup("its workers are others", false, out);
+  SendChangedViews(job_, out);
+}
+
+void JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
+  const std::string text = "the group of generation " + std::to_string(job_->journal.generation().value) +
+                           " is given up at step " + std::to_string(job_->steps->step().value) + ": " + reason;
+  if (job_->group->Ask(std::move(reason), goes_back)) out->Say(Severity::kWarning, text);
+}
+
+// A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
+// earlier members may not have come back yet.
+void JobCourse::FormGroup(Instant now, Outbox* out) {
+  if (!job_->steps->AllPublished() || job_->steps->parameters().stop || job_->members.size() == 0) return;
+  const bool all = job_->members.size() >= job_->options.config.cluster.workers;
+  if ((!all && now - job_->clock.started() < job_->lease()) || !job_->group->MayEnd(now)) return;
+  const bool back = job_->group->request()->goes_back;
+  const Step lost = job_->steps->step();
+  const std::string reason = job_->group->request()->reason;
+  job_->clock.SetCause(reason);
+  StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
+  const std::string next = "generation " + std::to_string(job_->journal.generation().value);
+  if (!back) {
+    out->Say(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
+                                  ", the last that all had finished");
+  } else {
+    out->Say(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
+                                     "); the job goes back to version " +
+                                     std::to_string(job_->journal.recover().snapshot.version.value));
+  }
+}
+
+void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
+  if (job_->state.now() != CoordinatorState::kRunning) return;
+  switch (worker.group) {
+    case GroupState::kNone: return;
+    case GroupState::kOffered:
+      if (!AllReduceGroup::IsOffered(job_->members)) return;
+      return SendChangedViews(job_, out);
+    case GroupState::kFormed: return;
+    case GroupState::kBroken:
+      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + AllReduceGroup::MissingText(job_->members),
+                         false, out);
+    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, true, out);
+  }
+}
+
+// ---- snapshots ----------------------------------------------------------------------------------------------------
+
+void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
+  const bool running = job_->state.now() == CoordinatorState::kRunning;
+  const bool ended = job_->IsServing() && !running;
+  if (running || ended) {
+    const bool first = job_->journal.AwaitsInitialWeights() && !job_->stopping();
+    const bool last = (ended || job_->stopping()) && job_->steps->parameters().held && !job_->SnapshotsSettled();
+    const bool wanted = last || (!ended && !job_->stopping() && (first || job_->steps->IsPinDue(job_->snapshots, now)));
+    const SnapshotId id{job_->journal.generation(), Version{job_->steps->step().value}};
+    if (wanted && job_->steps->TakesPins() && !job_->snapshots.pending() && id > job_->snapshots.Settled()) {
+      job_->snapshots.BeginAndAsk(id, now);
+    }
+    job_->snapshots.Tick(now, out);
+  }
+  if (job_->stopping() && (job_->state.now() == CoordinatorState::kCollecting ||
+                           job_->state.now() == CoordinatorState::kResetting || running)) {
+    StopWhenKept(now, out);
+  }
+}
+
+// A stop waits for the last snapshot. Where only the workers have the version, it also waits for the steps that upload
+// it to the shards, even if another group makes them.
+void JobCourse::StopWhenKept(Instant now, Outbox* out) {
+  const Instant limit =
+      std::max({kLastSnapshotMax, job_->records.SlowAfter(job_->options.slow_after), 2 * job_->snapshots.took()});
+  const bool late = now - *job_->ending.stop_since >= limit;
+  if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(limit));
+  const bool held = job_->steps->parameters().held;
+  const bool kept = job_->state.now() == CoordinatorState::kRunning && held && job_->SnapshotsSettled();
+  const bool no_workers = job_->members.size() == 0 && now - job_->clock.started() >= job_->lease();
+  const bool nobody = !held && (no_workers || !job_->options.config.snapshot.enabled());
+  const bool regroups =
+      job_->state.now() == CoordinatorState::kResetting && job_->journal.ContinuesTimeline() && job_->group;
+  if (late || kept || nobody || (job_->state.now() != CoordinatorState::kRunning && !regroups))
+    job_->state.On(JobEvent::kStopped);
+}
+
+// Every shard has its part on disk: from the manifest on, the snapshot exists.
+void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
+  ManifestRecord manifest = job_->snapshots.Complete(now);
+  manifest.parameters = job_->steps->ParametersOfSnapshot(manifest);
+  manifest.parameters.snapshot = manifest.parameters.keep = false;
+  const bool begins = job_->journal.AwaitsInitialWeights();
+  Append(manifest);
+  if (job_->state.failed()) return;
+  if (begins) {  // the job begins now
+    job_->clock.Progress(now);
+    job_->records.Begin(now);
+  }
+  out->Say(Severity::kInfo,
+           "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
+  job_->shards.NoteManifest(job_->journal);
+  for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeSnapshotsKept());
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,113 @@
+#include "server/coordinator/job_view.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/config/job/cluster_section.h"
+#include "common/config/job_config.h"
+#include "common/wire/messages/shard_address.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/job.h"
+
+namespace capstan::server {
+
+namespace {
+
+// Whether this worker, or a reader (null), may end once the last step is committed. A reader may, because the last
+// version exists. Workers stay: if a shard is lost before the last snapshot exists, steps must be done again.
+bool IsOverFor(const Job& job, const Worker* worker) {
+  return worker == nullptr || job.journal.concluded() || job.ending.shutting_down;
+}
+
+}  // namespace
+
+std::string WhyIdle(const Job& job) {
+  return "other workers have the job's " + Count(job.slot_count(), "slot") +
+         ", and it stands by for one that is lost; a job with more slots (job.slots) would have work for it, and other "
+         "bits";
+}
+
+// Right after this coordinator's start earlier members may not have come back yet: then the barrier waits for all
+// cluster.workers of them.
+std::string MissingInBarrier(const Job& job) {
+  std::string who = job.barrier.Missing(job.members);
+  if (job.ranks.in_use()) {
+    if (std::string ranks = job.ranks.Missing(job.slot_count(), job.members, job.clock.last_tick()); !ranks.empty())
+      AddName(&who, ranks);
+    return who;
+  }
+  const ClusterSection& cluster = job.options.config.cluster;
+  const std::size_t wanted =
+      job.clock.last_tick() - job.clock.started() < job.lease() ? cluster.workers : cluster.min_workers;
+  if (job.members.size() < wanted) {
+    AddName(&who, std::to_string(wanted - job.members.size()) + " of " + Count(wanted, "worker") + " (not joined)");
+  }
+  return who;
+}
+
+View MakeView(const Job& job, const Worker* worker) {
+  View view;
+  view.job = job.journal.job();
+  view.term = job.journal.term();
+  view.generation = job.journal.generation();
+  view.sequence = job.view_sequence;
+  view.slot_count = job.slot_count();
+  view.step = job.steps->step();
+  view.readable = job.steps->readable();
+  switch (job.state.now()) {
+    case CoordinatorState::kRunning: view.phase = JobPhase::kRunning; break;
+    case CoordinatorState::kFinished:
+      view.phase = IsOverFor(job, worker) ? JobPhase::kDone : JobPhase::kGathering;
+      break;
+    case CoordinatorState::kFailed: view.phase = JobPhase::kFailed; break;
+    default: view.phase = JobPhase::kGathering;
+  }
+  view.message = job.state.failure().message();
+  view.barrier = job.barrier.passed();
+  if (worker != nullptr && job.state.failure().ok() && job.barrier.IsWaiting(*worker))
+    view.message = MissingInBarrier(job);
+  // A finished job may be read with another number of servers than it ran with.
+  const bool served = job.journal.running() && job.journal.running()->incarnations.size() == job.shards.size();
+  // A worker in this generation already has its shards' addresses and connections.
+  const bool knows = worker != nullptr && worker->generation == job.journal.generation();
+  if (served && !knows &&
+      (job.state.now() == CoordinatorState::kRunning || job.state.now() == CoordinatorState::kFinished)) {
+    for (ShardAddress& address : job.shards.Addresses()) {
+      address.incarnation = job.journal.running()->incarnations[address.shard];
+      view.shards.push_back(std::move(address));
+    }
+  }
+  if (worker != nullptr) {
+    view.session = worker->session;
+    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle(job) : job.equal_slots.text();
+    view.founder = job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights() &&
+                   job.initial_source && job.initial_source->session == worker->session;
+    view.slots = worker->slots;
+    view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
+    std::sort(view.slots.begin(), view.slots.end());
+    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // some may be both
+    if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
+    if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
+      LocalGroups::Told told = job.machine_groups->Of(*worker, job.members);
+      view.group = std::move(told.members);
+      view.group_epoch = told.epoch;
+    }
+  }
+  return view;
+}
+
+void SendView(const Job& job, Worker* worker, Outbox* out) {
+  worker->has_new_slots = false;
+  out->Send(worker->peer, MakeView(job, worker));
+}
+
+void SendViews(Job* job, Outbox* out) {
+  for (auto& [session, worker] : job->members.workers()) SendView(*job, &worker, out);
+}
+
+void SendChangedViews(Job* job, Outbox* out) {
+  ++job->view_sequence;
+  SendViews(job, out);
+}
+
+}  // namespace capstan::server

@@ -1,0 +1,28 @@
+// MakeView, SendView, SendViews: the state of a job as workers and readers learn it.
+//
+// Kind:   functions of a Job.
+#pragma once
+
+#include <string>
+
+#include "common/wire/actor.h"
+#include "common/wire/messages/view.h"
+
+namespace capstan::server {
+
+struct Job;
+struct Worker;
+
+// `worker`: null for a reader, which has no session and no slots.
+View MakeView(const Job& job, const Worker* worker);
+void SendView(const Job& job, Worker* worker, Outbox* out);
+void SendViews(Job* job, Outbox* out);
+// The same after a change of the job.
+void SendChangedViews(Job* job, Outbox* out);
+
+// The members that a barrier waits for; empty: none.
+std::string MissingInBarrier(const Job& job);
+// Why a worker has no slot.
+std::string WhyIdle(const Job& job);
+
+}  // namespace capstan::server

@@ -1,0 +1,25 @@
+// CheckJoin: whether a worker may join a job; EmptyShardsText: advice once the job's tensors are known.
+//
+// Kind:   pure functions of a Job.
+// Fails:  kInvalid, kRefused, with the text for the worker's user.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+
+namespace capstan {
+struct Join;
+}  // namespace capstan
+
+namespace capstan::server {
+
+struct Job;
+
+Status CheckJoin(const Join& join, const Job& job);
+
+// The shards that hold no parameters, as a log line; empty: there are none. A server without blocks cannot speed anything
+// up.
+std::string EmptyShardsText(const Job& job);
+
+}  // namespace capstan::server

@@ -1,0 +1,89 @@
+#include "server/coordinator/worker_care.h"
+
+#include "common/config/job_config.h"
+#include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/job.h"
+#include "server/coordinator/job_view.h"
+#include "server/coordinator/stragglers.h"
+
+namespace capstan::server {
+
+namespace {
+
+// Logs each idle worker once, while it has no slot.
+void NameIdleWorkers(Job* job, Outbox* out) {
+  for (auto& [session, worker] : job->members.workers()) {
+    const bool idle = worker.slots.empty() && job->members.size() > job->slot_count();
+    if (idle && !worker.idle) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle(*job));
+    }
+    worker.idle = idle;
+  }
+}
+
+// Members of a machine group wait for each other without limit, so the coordinator has to notice a member that hangs.
+void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
+  if (job->state.now() != CoordinatorState::kRunning) return;
+  const Instant limit = job->records.SlowAfter(job->options.slow_after);
+  for (auto& [session, worker] : job->members.workers()) {
+    if (worker.late && HasDoneStep(worker, job->work())) worker.late = false;
+    if (worker.late || !IsSlow(worker, job->work(), now, limit)) continue;
+    if (job->machine_groups->Of(worker, job->members).members.size() > 1) {
+      out->Say(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
+                                       " for " + WholeSeconds(now - worker.since) +
+                                       "; the other workers of its machine add up without it until it has done a step");
+    }
+    worker.late = true;
+  }
+}
+
+}  // namespace
+
+void DealSlots(Job* job, Outbox* out) {
+  const Dealing dealing = job->machine_groups ? Dealing::kByMachine : Dealing::kKeep;
+  job->metrics->slots_moved.Add(job->members.Assign(job->slot_count(), dealing));
+  NameIdleWorkers(job, out);
+  if (job->machine_groups) (void)job->machine_groups->Update(job->members, job->clock.last_tick());
+  job->metrics->slots_unassigned.Set(job->members.size() == 0 ? static_cast<double>(job->slot_count()) : 0.0);
+  ++job->view_sequence;
+}
+
+void SendNewSlots(Job* job, Outbox* out) {
+  for (auto& [session, worker] : job->members.workers()) {
+    if (worker.has_new_slots || job->machine_groups) SendView(*job, &worker, out);
+  }
+}
+
+void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
+  if (job->state.now() != CoordinatorState::kRunning || !job->steps->AllowsBackups() || job->ranks.in_use()) return;
+  const Instant limit = job->records.SlowAfter(job->options.slow_after);
+  for (const auto& [slow, helper] : BackUpSlowWorkers(job->work(), now, limit, &job->members)) {
+    job->metrics->slots_backed_up.Add(slow->slots.size());
+    out->Say(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
+                                     " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
+                                     "\" computes its slots as well");
+    ++job->view_sequence;
+    SendView(*job, helper, out);
+  }
+}
+
+// Machine groups that have failed or changed are formed again.
+void RenewMachineGroups(Job* job, Instant now, Outbox* out) {
+  if (!job->machine_groups) return;
+  LeaveOutLateMembers(job, now, out);
+  if (!job->machine_groups->Update(job->members, now)) return;
+  SendChangedViews(job, out);
+}
+
+void NoteMachineGroup(Job* job, const Worker& worker, Instant now, Outbox* out) {
+  if (!job->machine_groups || !job->machine_groups->Hear(worker, job->members, now)) return;
+  SendChangedViews(job, out);
+}
+
+void PassBarrierWhenComplete(Job* job, Outbox* out) {
+  if (!job->barrier.AnyWaiting(job->members) || !MissingInBarrier(*job).empty()) return;
+  job->barrier.Pass(job->members);
+  SendChangedViews(job, out);
+}
+
+}  // namespace capstan::server
