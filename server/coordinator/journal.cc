@@ -26,8 +26,12 @@ Status Journal::Open() {
 }
 
 Status Journal::Append(LogRecord record) {
-  std::visit([this](const auto& body) { Apply(body); }, record);
-  Status status = log_->Append(std::move(record));
+  const auto apply = [&] { std::visit([this](const auto& body) { Apply(body); }, record); };
+  // A snapshot exists only once its manifest is on disk.
+  const bool is_manifest = std::holds_alternative<ManifestRecord>(record);
+  if (!is_manifest) apply();
+  Status status = log_->Append(record);
+  if (status.ok() && is_manifest) apply();
   if (status.ok()) return status;
   return {status.code(), "the coordinator's log cannot be written: " + status.message()};
 }
