@@ -14,16 +14,16 @@ namespace {
 
 constexpr std::string_view kPrefix = "transformer.";
 constexpr std::string_view kTokens = "wte.weight", kPositions = "wpe.weight", kHead = "lm_head.weight";
-constexpr std::array<std::string_view, 4> kTransposed = {"h.*.attn.c_attn.weight", "h.*.attn.c_proj.weight",
-                                                         "h.*.mlp.c_fc.weight", "h.*.mlp.c_proj.weight"};
+constexpr std::array<const char*, 4> kTransposed = {"h.*.attn.c_attn.weight", "h.*.attn.c_proj.weight",
+                                                    "h.*.mlp.c_fc.weight", "h.*.mlp.c_proj.weight"};
 // Attention masks; they hold no weights.
-constexpr std::array<std::string_view, 2> kMasks = {"h.*.attn.bias", "h.*.attn.masked_bias"};
+constexpr std::array<const char*, 2> kMasks = {"h.*.attn.bias", "h.*.attn.masked_bias"};
 constexpr std::size_t kTile = 32;
 
 template <std::size_t kCount>
-bool MatchesOne(const std::array<std::string_view, kCount>& patterns, std::string_view name) {
+bool MatchesOne(const std::array<const char*, kCount>& patterns, std::string_view name) {
   return std::any_of(patterns.begin(), patterns.end(),
-                     [&](std::string_view pattern) { return GlobMatches(pattern, name); });
+                     [&, text = std::string(name)](const char* pattern) { return GlobMatches(pattern, text); });
 }
 
 std::string_view WithoutPrefix(std::string_view name) {

@@ -1,14 +1,18 @@
 // GlobMatches: shell patterns over names and paths.
 //
-// Kind:   pure functions.
-// Why:    `*` also matches `/`, unlike a shell's: "c++/*" is everything below c++, "*.bias" every bias.
+// Kind:   a pure function of its arguments and the locale: in a UTF-8 locale `?` is a character, else a byte.
+// Why:    `*` also matches `/`, unlike a shell's: "c++/*" is everything below c++, "*.bias" every bias. `\` is itself.
 #pragma once
 
-#include <string_view>
+#include <fnmatch.h>
+
+#include <string>
 
 namespace capstan {
 
-// `*` is any text, `?` any one byte, all else itself. The whole text must match.
-bool GlobMatches(std::string_view pattern, std::string_view text);
+// `*` is any text, `?` any one character, `[0-9]` one of a set, all else itself. The whole text must match.
+inline bool GlobMatches(const std::string& pattern, const std::string& text) {
+  return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
+}
 
 }  // namespace capstan

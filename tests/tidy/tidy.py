@@ -149,7 +149,7 @@ assert.h ctype.h errno.h float.h inttypes.h limits.h math.h setjmp.h stdarg.h st
 stdlib.h string.h time.h
 """.split())
 SYSTEM = re.compile(r"(sys|netinet|arpa|net|linux)/\w+\.h|"
-                    r"(unistd|fcntl|poll|signal|pthread|sched|dlfcn|netdb|dirent|termios|malloc|execinfo|ftw|glob|spawn|pwd)\.h")
+                    r"(unistd|fcntl|poll|signal|pthread|sched|dlfcn|netdb|dirent|termios|malloc|execinfo|fnmatch|ftw|spawn|pwd)\.h")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b[^\n]*", re.M)

@@ -4,7 +4,7 @@
 
 namespace capstan {
 
-bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name) {
+bool DecayApplies(const OptimizerSection& optimizer, const std::string& tensor_name) {
   for (const std::string& pattern : optimizer.no_decay) {
     if (GlobMatches(pattern, tensor_name)) return false;
   }

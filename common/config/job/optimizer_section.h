@@ -29,6 +29,6 @@ struct OptimizerSection {
 };
 
 // Whether weight decay applies to the tensor of this name.
-bool DecayApplies(const OptimizerSection& optimizer, std::string_view tensor_name);
+bool DecayApplies(const OptimizerSection& optimizer, const std::string& tensor_name);
 
 }  // namespace capstan

@@ -22,6 +22,22 @@ TEST_CASE("a star matches any text, slashes too", "[glob]") {
   CHECK(GlobMatches("**x**", "x"));
 }
 
+TEST_CASE("brackets are a set of characters, a backslash is itself", "[glob]") {
+  CHECK(GlobMatches("h.[0-3].*", "h.2.attn"));
+  CHECK_FALSE(GlobMatches("h.[0-3].*", "h.4.attn"));
+  CHECK(GlobMatches("w[[]0]", "w[0]"));
+  CHECK(GlobMatches("w[0", "w[0"));  // no set without its end
+  CHECK(GlobMatches("a\\*", "a\\b"));
+  CHECK_FALSE(GlobMatches("\\*", "*"));
+}
+
+TEST_CASE("a leading dot and bytes that are not UTF-8 are text like any other", "[glob]") {
+  CHECK(GlobMatches("*", ".hidden"));
+  CHECK(GlobMatches("a/*", "a/.hidden"));
+  CHECK(GlobMatches("?.h", "\xFF.h"));
+  CHECK(GlobMatches("*.h", "\xC3\xA9\xFF.h"));
+}
+
 TEST_CASE("a hostile pattern ends soon", "[glob]") {
   std::string pattern;
   for (int i = 0; i < 30; ++i) pattern += "*a";
