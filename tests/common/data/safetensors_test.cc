@@ -116,7 +116,28 @@ TEST_CASE("a header that breaks a rule of the format is refused", "[safetensors]
   CHECK(refused(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,4]}})", 4));
   CHECK(refused(R"({"a\ud800":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4));
   CHECK(refused(R"({"__metadata__":{"k":1}})", 0));
+  CHECK(refused(R"({"__metadata__":{"k":"1","k":"2"}})", 0));  // one name twice
+  CHECK(refused(R"({"__metadata__":{},"__metadata__":{}})", 0));
+  CHECK(refused(R"({"__metadata__":[]})", 0));
+  CHECK(refused(R"({"a":null})", 0));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":[1.0],"data_offsets":[0,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4));
+  CHECK(refused(R"({"a":{"dtype":{"x":"F32"},"shape":[1],"data_offsets":[0,4]}})", 4));
+  CHECK(refused("{} // a comment", 0));
+  CHECK(refused(std::string_view("{}\0", 3), 0));
   CHECK(refused("{\"\xff\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4));
+}
+
+TEST_CASE("a header nested a million deep is refused at the first level too many", "[safetensors]") {
+  for (const std::string_view deeper : {"{\"a\":", "["}) {
+    std::string header = "{\"a\":{\"shape\":";
+    for (int i = 0; i < 1'000'000; ++i) header += deeper;
+    CHECK(Parse(header, 0).status().message().starts_with("tensor \"a\" must have"));
+  }
 }
 
 TEST_CASE("a damaged file never gives tensors beyond its bytes", "[safetensors]") {
