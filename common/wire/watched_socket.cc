@@ -1,9 +1,5 @@
 #include "common/wire/watched_socket.h"
 
-#include <zmq.h>
-
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -21,20 +17,22 @@ constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DI
 
 }  // namespace
 
-void SocketCloser::operator()(void* socket) const { zmq_close(socket); }
-
-WatchedSocket::WatchedSocket(void* context, Socket socket, const std::string& name) : socket_(std::move(socket)) {
+WatchedSocket::WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name)
+    : socket_(std::move(socket)) {
   const std::string address = "inproc://" + name;
-  if (zmq_socket_monitor(socket_.get(), address.c_str(), kWatched) != 0) return;
-  events_.reset(zmq_socket(context, ZMQ_PAIR));
-  const int unlimited = 0;  // a full queue would block libzmq's thread
-  if (events_ && zmq_setsockopt(events_.get(), ZMQ_RCVHWM, &unlimited, sizeof unlimited) == 0 &&
-      zmq_connect(events_.get(), address.c_str()) == 0) {
+  if (zmq_socket_monitor(socket_.handle(), address.c_str(), kWatched) != 0) return;
+  const int failure = CallZmq([&] {
+    events_ = zmq::socket_t(*context, zmq::socket_type::pair);
+    events_.set(zmq::sockopt::rcvhwm, 0);  // unlimited: a full queue would block libzmq's thread
+    events_.connect(address);
+    return true;
+  });
+  if (failure == 0) {
     TakeEvents();  // libzmq wakes a reader only after the reader has found the queue empty once
     return;
   }
-  zmq_socket_monitor(socket_.get(), nullptr, 0);
-  events_.reset();
+  zmq_socket_monitor(socket_.handle(), nullptr, 0);
+  events_.close();
 }
 
 WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
@@ -45,22 +43,22 @@ WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
 }
 
 WatchedSocket::~WatchedSocket() {
-  if (events_) zmq_socket_monitor(socket_.get(), nullptr, 0);  // must precede the closing of events_
+  if (events_) zmq_socket_monitor(socket_.handle(), nullptr, 0);  // must precede the closing of events_
 }
 
 void WatchedSocket::TakeEvents() {
   if (!events_) return;
   // An event is its number (16 bits) and a value (32 bits), mostly a descriptor, then a frame with the address.
-  std::array<std::byte, 6> event;
-  while (zmq_recv(events_.get(), event.data(), event.size(), ZMQ_DONTWAIT) == static_cast<int>(event.size())) {
+  zmq::message_t frame;
+  while (ReceiveNow(events_, &frame)) {
     std::uint16_t kind = 0;
     std::int32_t descriptor = -1;
-    std::memcpy(&kind, event.data(), sizeof kind);
-    std::memcpy(&descriptor, event.data() + sizeof kind, sizeof descriptor);
+    if (!frame.more() || frame.size() != sizeof kind + sizeof descriptor) continue;  // an address
+    std::memcpy(&kind, frame.data(), sizeof kind);
+    std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
     lost_.reset();
     if (kind == ZMQ_EVENT_DISCONNECTED) lost_ = Clock::now();
     if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) TuneLocalConnection(descriptor);
-    zmq_recv(events_.get(), nullptr, 0, ZMQ_DONTWAIT);
   }
 }
 
@@ -68,8 +66,8 @@ bool WatchedSocket::IsGivenUp() const { return lost_ && Clock::now() - *lost_ >=
 
 void WatchedSocket::ConnectAgain(const std::string& endpoint) {
   lost_.reset();
-  zmq_disconnect(socket_.get(), endpoint.c_str());  // removes what is left of the old connection
-  if (zmq_connect(socket_.get(), endpoint.c_str()) != 0) lost_ = Clock::now();
+  CallZmq([&] { return socket_.disconnect(endpoint), true; });  // removes what is left of the old connection
+  if (CallZmq([&] { return socket_.connect(endpoint), true; }) != 0) lost_ = Clock::now();
 }
 
 }  // namespace capstan

@@ -6,29 +6,25 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 
-namespace capstan {
+#include "common/wire/zmq_call.h"
 
-struct SocketCloser {
-  void operator()(void* socket) const;
-};
-using Socket = std::unique_ptr<void, SocketCloser>;
+namespace capstan {
 
 class WatchedSocket {
  public:
   WatchedSocket() = default;
   // `name`: unique in this context.
-  WatchedSocket(void* context, Socket socket, const std::string& name);
+  WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name);
   WatchedSocket(WatchedSocket&&) = default;
   WatchedSocket& operator=(WatchedSocket other) noexcept;
   ~WatchedSocket();
 
-  explicit operator bool() const { return socket_ != nullptr; }
-  void* get() const { return socket_.get(); }
-  void* events() const { return events_.get(); }  // null if the socket is not watched
+  explicit operator bool() const { return static_cast<bool>(socket_); }
+  zmq::socket_ref get() { return socket_; }
+  zmq::socket_ref events() { return events_; }  // null if the socket is not watched
   // Takes the events so far and tunes new connections.
   void TakeEvents();
   // Whether the connection was lost and libzmq does not try again.
@@ -37,8 +33,8 @@ class WatchedSocket {
   void ConnectAgain(const std::string& endpoint);
 
  private:
-  Socket socket_;
-  Socket events_;
+  zmq::socket_t socket_;
+  zmq::socket_t events_;  // not a monitor_t, which hides its descriptor and bounds its queue
   std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again
 };
 

@@ -3,12 +3,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +21,7 @@
 #include "common/wire/routing_id.h"
 #include "common/wire/watched_socket.h"
 #include "common/wire/wire_codec.h"
+#include "common/wire/zmq_call.h"
 
 namespace capstan {
 namespace {
@@ -53,14 +52,6 @@ constexpr int kSocketsMax = 3 * (4096 + 64);
 // What a ready descriptor belongs to: a dealer's PeerId, which is below 2^32, or one of these.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: the descriptor of the socket's monitor
-
-struct ContextCloser {
-  void operator()(void* context) const {
-    while (zmq_ctx_term(context) != 0 && errno == EINTR) {
-    }
-  }
-};
-using Context = std::unique_ptr<void, ContextCloser>;
 
 // ---- endpoints -----------------------------------------------------------------------------------------------------
 
@@ -99,82 +90,52 @@ Status EndpointFailure(const char* what, const std::string& endpoint, int error)
 
 // ---- frames --------------------------------------------------------------------------------------------------------
 
-// One received frame.
-class Frame {
- public:
-  Frame() { zmq_msg_init(&message_); }
-  ~Frame() { zmq_msg_close(&message_); }
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
+std::span<const std::byte> ContentsOf(const zmq::message_t& frame) { return {frame.data<std::byte>(), frame.size()}; }
 
-  bool Receive(void* socket) {
-    int size;
-    do {
-      size = zmq_msg_recv(&message_, socket, ZMQ_DONTWAIT);
-    } while (size < 0 && errno == EINTR);
-    return size >= 0;
-  }
-  bool more() const { return zmq_msg_more(&message_) != 0; }
-  std::span<const std::byte> bytes() { return {data(), zmq_msg_size(&message_)}; }
+Slice Whole(BufferRef owner, std::size_t size) {
+  const std::byte* start = owner->data();
+  return {std::move(owner), start, size};
+}
 
-  // The frame's contents as a payload. Large contents are not copied; they outlive this frame and its socket.
-  Slice Take() {
-    const std::size_t size = zmq_msg_size(&message_);
-    if (size == 0) return {};
-    if (size < kPayloadCopiedBelow) {
-      auto* copy = static_cast<std::byte*>(std::malloc(size));
-      CAPSTAN_CHECK(copy != nullptr);
-      std::memcpy(copy, data(), size);
-      return Whole(WrapForeign(copy, size, &std::free, copy), size);
-    }
-    auto* kept = new zmq_msg_t;
-    zmq_msg_init(kept);
-    zmq_msg_move(kept, &message_);
-    auto* contents = static_cast<std::byte*>(zmq_msg_data(kept));
-    return Whole(WrapForeign(contents, size, &CloseKept, kept), size);
+// The frame's contents as a payload. Large contents are not copied; they outlive the frame and its socket.
+Slice TakePayload(zmq::message_t* frame) {
+  const std::size_t size = frame->size();
+  if (size == 0) return {};
+  if (size < kPayloadCopiedBelow) {
+    auto* copy = static_cast<std::byte*>(std::malloc(size));
+    CAPSTAN_CHECK(copy != nullptr);
+    std::memcpy(copy, frame->data(), size);
+    return Whole(WrapForeign(copy, size, &std::free, copy), size);
   }
-
- private:
-  std::byte* data() { return static_cast<std::byte*>(zmq_msg_data(&message_)); }
-  static Slice Whole(BufferRef owner, std::size_t size) {
-    const std::byte* start = owner->data();
-    return {std::move(owner), start, size};
-  }
-  static void CloseKept(void* context) {
-    auto* kept = static_cast<zmq_msg_t*>(context);
-    zmq_msg_close(kept);
-    delete kept;
-  }
-
-  zmq_msg_t message_;
-};
+  auto* kept = new zmq::message_t(std::move(*frame));
+  const auto release = [](void* context) { delete static_cast<zmq::message_t*>(context); };
+  return Whole(WrapForeign(kept->data<std::byte>(), size, release, kept), size);
+}
 
 void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
 
-// Returns false, with errno, if the queue is full or the peer is gone. Only the first frame of a message
-// can be refused.
-bool SendFrame(void* socket, std::span<const std::byte> bytes, int flags) {
-  int rc;
-  do {
-    rc = zmq_send(socket, bytes.data(), bytes.size(), flags | ZMQ_DONTWAIT);
-  } while (rc < 0 && errno == EINTR);
-  return rc >= 0;
+// Returns 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first frame of a message can be
+// refused.
+int SendFrame(zmq::socket_ref socket, std::span<const std::byte> bytes, zmq::send_flags flags) {
+  return CallZmq([&] {
+    return socket.send(zmq::buffer(bytes.data(), bytes.size()), flags | zmq::send_flags::dontwait).has_value();
+  });
 }
 
-bool SendPayload(void* socket, const Slice& payload) {
-  if (payload.size < kSendCopiedBelow || !payload.owner) return SendFrame(socket, payload.bytes(), 0);
-  zmq_msg_t message;
+int SendPayload(zmq::socket_ref socket, const Slice& payload) {
+  if (payload.size < kSendCopiedBelow || !payload.owner)
+    return SendFrame(socket, payload.bytes(), zmq::send_flags::none);
+  zmq::message_t message;
   Buffer* owner = BufferRef(payload.owner).Detach();
-  if (zmq_msg_init_data(&message, const_cast<std::byte*>(payload.data), payload.size, &ReleasePayload, owner) != 0) {
+  const int failure = CallZmq([&] {
+    message = zmq::message_t(const_cast<std::byte*>(payload.data), payload.size, &ReleasePayload, owner);
+    return true;
+  });
+  if (failure != 0) {
     BufferRef::Adopt(owner);
-    return false;
+    return failure;
   }
-  int rc;
-  do {
-    rc = zmq_msg_send(&message, socket, ZMQ_DONTWAIT);
-  } while (rc < 0 && errno == EINTR);
-  if (rc < 0) zmq_msg_close(&message);
-  return rc >= 0;
+  return CallZmq([&] { return socket.send(message, zmq::send_flags::dontwait).has_value(); });
 }
 
 Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payload_bytes) {
@@ -183,10 +144,9 @@ Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payl
 }
 
 // Becomes readable when the socket may have something to receive.
-int DescriptorOf(void* socket) {
+int DescriptorOf(zmq::socket_ref socket) {
   int descriptor = -1;
-  std::size_t size = sizeof descriptor;
-  CAPSTAN_CHECK(zmq_getsockopt(socket, ZMQ_FD, &descriptor, &size) == 0);
+  CAPSTAN_CHECK(CallZmq([&] { return descriptor = socket.get(zmq::sockopt::fd), true; }) == 0);
   return descriptor;
 }
 
@@ -198,10 +158,8 @@ class ZmqTransport final : public Transport {
       : options_(options),
         counters_(counters != nullptr ? counters : &own_counters_),
         wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        ready_fd_(epoll_create1(EPOLL_CLOEXEC)),
-        context_(zmq_ctx_new()) {
-    if (context_) zmq_ctx_set(context_.get(), ZMQ_IO_THREADS, options_.io_threads);
-    if (context_) zmq_ctx_set(context_.get(), ZMQ_MAX_SOCKETS, kSocketsMax);
+        ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {
+    CallZmq([&] { return context_.emplace(options_.io_threads, kSocketsMax), true; });
     Watch(wake_fd_, kWakeReady);
   }
   ~ZmqTransport() override {
@@ -230,22 +188,23 @@ class ZmqTransport final : public Transport {
     bool due = false;  // it is in due_
   };
 
-  Result<WatchedSocket> Open(int type);
+  Result<WatchedSocket> Open(zmq::socket_type type);
+  void SetOptions(zmq::socket_type type, zmq::socket_t* socket) const;  // throws zmq::error_t
   Status SendFailure(PeerId to, int error);
   std::string Describe(PeerId peer) const;
 
   void Watch(int descriptor, std::uint64_t what);
-  void Watch(const WatchedSocket& socket, std::uint64_t what);
-  void Unwatch(const WatchedSocket& socket);
+  void Watch(WatchedSocket* socket, std::uint64_t what);
+  void Unwatch(WatchedSocket* socket);
   // Any libzmq call may clear the readiness of the socket's descriptor, so the socket must be read in the next pass.
   void MakeDue(std::uint64_t peer, Dealer* dealer);
   // Waits for descriptors, marks their sockets due, and takes connection events.
   void AwaitReady(std::chrono::nanoseconds timeout);
   // Reads every socket that is due once; returns the number of messages delivered.
   int Drain(const OnMessage& on_message);
-  int DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message);
+  int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message);
   // Receives the next message of `socket`; returns false if there is none.
-  bool ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered);
+  bool ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
   bool TakeWake();
@@ -260,7 +219,7 @@ class ZmqTransport final : public Transport {
   std::atomic<bool> wake_pending_{false};
 
   // Used only by the owner's thread.
-  Context context_;
+  std::optional<zmq::context_t> context_;    // none if it could not be made
   WatchedSocket router_;                     // made by the first Bind
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
   std::vector<WatchedSocket> closing_;       // sockets that were disconnected while their messages were being delivered
@@ -273,64 +232,70 @@ class ZmqTransport final : public Transport {
   int error_replies_ = 0;  // since error_second_
 };
 
-Result<WatchedSocket> ZmqTransport::Open(int type) {
+Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type) {
   if (wake_fd_ < 0 || ready_fd_ < 0 || !context_)
     return Unreachable("no socket can be made: too many open files; raise ulimit -n");
-  Socket socket(zmq_socket(context_.get(), type));
-  if (!socket) return Unreachable(std::string("no socket can be made: ") + WhyNot(errno, true));
-  const auto set = [&](int option, int value) {
-    CAPSTAN_CHECK(zmq_setsockopt(socket.get(), option, &value, sizeof value) == 0);
-  };
-  const auto frame_max = static_cast<std::int64_t>(options_.frame_bytes_max);
-  CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_MAXMSGSIZE, &frame_max, sizeof frame_max) == 0);
+  zmq::socket_t socket;
+  const int failure = CallZmq([&] { return socket = zmq::socket_t(*context_, type), true; });
+  if (failure != 0) return Unreachable("no socket can be made: " + WhyNot(failure, true));
+  CAPSTAN_CHECK(CallZmq([&] { return SetOptions(type, &socket), true; }) == 0);
+  return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_));
+}
+
+void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) const {
+  namespace option = zmq::sockopt;
   const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, 2'000'000));
-  set(ZMQ_LINGER, kLingerMs);
-  set(ZMQ_SNDHWM, options_.queue_messages_max);
-  set(ZMQ_RCVHWM, options_.queue_messages_max);
-  set(ZMQ_HANDSHAKE_IVL, kHandshakeMs);
-  set(ZMQ_HEARTBEAT_IVL, heartbeat);
-  set(ZMQ_HEARTBEAT_TIMEOUT, heartbeat * kHeartbeatsMissed);
-  set(ZMQ_HEARTBEAT_TTL, heartbeat * kHeartbeatsMissed);
-  set(ZMQ_TCP_MAXRT, kUntakenMs);
-  set(ZMQ_RECONNECT_IVL, kReconnectMs);
-  set(ZMQ_RECONNECT_IVL_MAX, kReconnectMaxMs);
-  set(ZMQ_CONNECT_TIMEOUT, kConnectMs);
+  socket->set(option::maxmsgsize, static_cast<std::int64_t>(options_.frame_bytes_max));
+  socket->set(option::linger, kLingerMs);
+  socket->set(option::sndhwm, options_.queue_messages_max);
+  socket->set(option::rcvhwm, options_.queue_messages_max);
+  socket->set(option::handshake_ivl, kHandshakeMs);
+  socket->set(option::heartbeat_ivl, heartbeat);
+  socket->set(option::heartbeat_timeout, heartbeat * kHeartbeatsMissed);
+  socket->set(option::heartbeat_ttl, heartbeat * kHeartbeatsMissed);
+  socket->set(option::tcp_maxrt, kUntakenMs);
+  socket->set(option::reconnect_ivl, kReconnectMs);
+  socket->set(option::reconnect_ivl_max, kReconnectMaxMs);
+  socket->set(option::connect_timeout, kConnectMs);
   // With a domain set libzmq refuses ZMTP 1 and 2. It aborts when such a greeting meets a socket that is being closed
   // (4.3.4, process_routing_id_msg). No ZAP handler is registered, so the domain changes nothing else.
-  CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ZAP_DOMAIN, kZapDomain.data(), kZapDomain.size()) == 0);
-  if (type == ZMQ_ROUTER) {
-    set(ZMQ_ROUTER_MANDATORY, 1);  // errors instead of silent loss
-    set(ZMQ_ROUTER_HANDOVER, 1);   // a new connection is not locked out by its half-dead predecessor
+  socket->set(option::zap_domain, kZapDomain);
+  if (type == zmq::socket_type::router) {
+    socket->set(option::router_mandatory, true);  // errors instead of silent loss
+    socket->set(option::router_handover, true);   // a new connection is not locked out by its half-dead predecessor
   } else {
     const RoutingId id = RandomRoutingId();
-    CAPSTAN_CHECK(zmq_setsockopt(socket.get(), ZMQ_ROUTING_ID, id.bytes.data(), id.size) == 0);
+    socket->set(option::routing_id, zmq::buffer(id.bytes.data(), id.size));
   }
-  return WatchedSocket(context_.get(), std::move(socket), "connections-" + std::to_string(++sockets_made_));
 }
 
 Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
   CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
   if (!router_) {
-    CAPSTAN_ASSIGN_OR_RETURN(router_, Open(ZMQ_ROUTER));
-    Watch(router_, kRouterReady);
+    CAPSTAN_ASSIGN_OR_RETURN(router_, Open(zmq::socket_type::router));
+    Watch(&router_, kRouterReady);
   }
   std::string address = endpoint;
   if (address.starts_with("tcp://") && address.ends_with(":0")) address.back() = '*';
-  if (zmq_bind(router_.get(), address.c_str()) != 0) return EndpointFailure("listen on", endpoint, errno);
-  std::array<char, 512> bound{};
-  std::size_t size = bound.size();
-  CAPSTAN_CHECK(zmq_getsockopt(router_.get(), ZMQ_LAST_ENDPOINT, bound.data(), &size) == 0);
-  return std::string(bound.data());
+  std::string bound;
+  const int failure = CallZmq([&] {
+    router_.get().bind(address);
+    bound = router_.get().get(zmq::sockopt::last_endpoint);
+    return true;
+  });
+  if (failure != 0) return EndpointFailure("listen on", endpoint, failure);
+  return bound;
 }
 
 Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
   CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
-  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(ZMQ_DEALER));
-  if (zmq_connect(socket.get(), endpoint.c_str()) != 0) return EndpointFailure("connect to", endpoint, errno);
+  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer));
+  const int failure = CallZmq([&] { return socket.get().connect(endpoint), true; });
+  if (failure != 0) return EndpointFailure("connect to", endpoint, failure);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
   Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}, false}).first->second;
-  Watch(dealer.socket, peer.value);
+  Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
   return peer;
 }
@@ -338,7 +303,7 @@ Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
 void ZmqTransport::Disconnect(PeerId peer) {
   const auto found = dealers_.find(peer.value);
   if (found == dealers_.end()) return;
-  Unwatch(found->second.socket);
+  Unwatch(&found->second.socket);
   if (draining_) closing_.push_back(std::move(found->second.socket));
   dealers_.erase(found);
 }
@@ -358,29 +323,30 @@ Status ZmqTransport::SendFailure(PeerId to, int error) {
 }
 
 Status ZmqTransport::Send(PeerId to, const Message& message) {
-  void* socket = router_.get();
+  zmq::socket_ref socket = router_.get();
   if (!CallsUs(to)) {
     const auto dealer = dealers_.find(to.value);
-    socket = dealer == dealers_.end() ? nullptr : dealer->second.socket.get();
-    if (socket != nullptr && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
-    if (socket != nullptr) MakeDue(to.value, &dealer->second);
+    socket = dealer == dealers_.end() ? zmq::socket_ref() : dealer->second.socket.get();
+    if (socket && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
+    if (socket) MakeDue(to.value, &dealer->second);
   }
-  if (socket == nullptr) return SendFailure(to, EHOSTUNREACH);
+  if (!socket) return SendFailure(to, EHOSTUNREACH);
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
   SealHeader(message.payload.size, &header_);
   if (std::max(header_.size(), message.payload.size) > options_.frame_bytes_max) {
     return Invalid("a message of " + std::to_string(header_.size()) + " + " + std::to_string(message.payload.size) +
                    " bytes; each part may have " + std::to_string(options_.frame_bytes_max));
   }
+  const bool has_payload = !message.payload.empty();
+  int failure = 0;
   if (CallsUs(to)) {
     const RoutingId id = RoutingIdOf(to);
-    if (!SendFrame(socket, std::as_bytes(std::span(id.bytes.data(), id.size)), ZMQ_SNDMORE)) {
-      return SendFailure(to, errno);
-    }
+    failure = SendFrame(socket, std::as_bytes(std::span(id.bytes.data(), id.size)), zmq::send_flags::sndmore);
   }
-  const bool has_payload = !message.payload.empty();
-  if (!SendFrame(socket, header_, has_payload ? ZMQ_SNDMORE : 0)) return SendFailure(to, errno);
-  if (has_payload && !SendPayload(socket, message.payload)) return SendFailure(to, errno);
+  if (failure == 0)
+    failure = SendFrame(socket, header_, has_payload ? zmq::send_flags::sndmore : zmq::send_flags::none);
+  if (failure == 0 && has_payload) failure = SendPayload(socket, message.payload);
+  if (failure != 0) return SendFailure(to, failure);
   ++counters_->messages_out;
   counters_->header_bytes_out += header_.size();
   counters_->payload_messages_out += has_payload ? 1 : 0;
@@ -442,7 +408,7 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
   return delivered;
 }
 
-int ZmqTransport::DrainSocket(void* socket, PeerId dealer, const OnMessage& on_message) {
+int ZmqTransport::DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message) {
   int delivered = 0;
   for (int i = 0; i < kMessagesPerSocketMax; ++i) {
     if (!ReceiveMessage(socket, dealer, on_message, &delivered)) break;
@@ -451,23 +417,23 @@ int ZmqTransport::DrainSocket(void* socket, PeerId dealer, const OnMessage& on_m
   return delivered;
 }
 
-bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
-  Frame first, second, payload;
-  if (!first.Receive(socket)) return false;
+bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
+  zmq::message_t first, second, payload;
+  if (!ReceiveNow(socket, &first)) return false;
   PeerId from = dealer;
-  Frame* header = &first;
+  zmq::message_t* header = &first;
   bool more = first.more();
   if (dealer.value == 0) {  // a ROUTER puts the sender's routing id in front
-    from = PeerOf(first.bytes());
+    from = PeerOf(ContentsOf(first));
     header = &second;
-    more = more && second.Receive(socket) && second.more();
+    more = more && ReceiveNow(socket, &second) && second.more();
   }
-  const bool has_payload = more && payload.Receive(socket);
+  const bool has_payload = more && ReceiveNow(socket, &payload);
   more = has_payload && payload.more();
   const bool too_many = more;
   while (more) {
-    Frame extra;
-    more = extra.Receive(socket) && extra.more();
+    zmq::message_t extra;
+    more = ReceiveNow(socket, &extra) && extra.more();
     ++counters_->extra_frames;
   }
   if (from.value == 0) {
@@ -478,14 +444,14 @@ bool ZmqTransport::ReceiveMessage(void* socket, PeerId dealer, const OnMessage& 
     Reject(from, Corrupt("a message has one or two frames"));
     return true;
   }
-  Result<Header> decoded = OpenAndDecode(header->bytes(), has_payload ? payload.bytes().size() : 0);
+  Result<Header> decoded = OpenAndDecode(ContentsOf(*header), has_payload ? payload.size() : 0);
   if (!decoded.ok()) {
     Reject(from, decoded.status());
     return true;
   }
-  Message message{std::move(*decoded), has_payload ? payload.Take() : Slice{}};
+  Message message{std::move(*decoded), has_payload ? TakePayload(&payload) : Slice{}};
   ++counters_->messages_in;
-  counters_->header_bytes_in += header->bytes().size();
+  counters_->header_bytes_in += header->size();
   counters_->payload_messages_in += has_payload ? 1 : 0;
   counters_->payload_bytes_in += message.payload.size;
   ++*delivered;
@@ -515,15 +481,15 @@ void ZmqTransport::Watch(int descriptor, std::uint64_t what) {
   if (ready_fd_ >= 0 && descriptor >= 0) CAPSTAN_CHECK(epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event) == 0);
 }
 
-void ZmqTransport::Watch(const WatchedSocket& socket, std::uint64_t what) {
-  Watch(DescriptorOf(socket.get()), what);
-  if (socket.events() != nullptr) Watch(DescriptorOf(socket.events()), what | kEventsReady);
+void ZmqTransport::Watch(WatchedSocket* socket, std::uint64_t what) {
+  Watch(DescriptorOf(socket->get()), what);
+  if (socket->events()) Watch(DescriptorOf(socket->events()), what | kEventsReady);
 }
 
 // libzmq closes the descriptors later, so epoll must forget them now.
-void ZmqTransport::Unwatch(const WatchedSocket& socket) {
-  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.get()), nullptr);
-  if (socket.events() != nullptr) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket.events()), nullptr);
+void ZmqTransport::Unwatch(WatchedSocket* socket) {
+  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->get()), nullptr);
+  if (socket->events()) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->events()), nullptr);
 }
 
 void ZmqTransport::MakeDue(std::uint64_t peer, Dealer* dealer) {
