@@ -23,6 +23,7 @@ ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
 
 void ClockedSteps::EndGeneration() {
   reports_.clear();
+  found_on_all_.reset();
   clocks_ = RunningMinimum(std::vector<std::uint64_t>(facts_.shards.size()));
 }
 
@@ -36,6 +37,8 @@ void ClockedSteps::Begin() {
 void ClockedSteps::Resume(Instant, Outbox*) {
   step_ = {};
   for (const ShardEntry& shard : facts_.shards) step_ = std::max(step_, Step{shard.hello->version.value});
+  const auto has_step = [&](const ShardEntry& shard) { return shard.hello->version.value == step_.value; };
+  if (std::all_of(facts_.shards.begin(), facts_.shards.end(), has_step)) found_on_all_ = step_;
   parameters_ = ParametersAt(step_);
 }
 
@@ -60,7 +63,7 @@ bool ClockedSteps::Take(const Progress& progress) {
 }
 
 // A shard sends its oldest reports, in order. If a report is not among them although they reach further, the shard has
-// dropped it (Shard::KeepReport), and it counts as absent.
+// dropped it (ClockedStep::KeepReport), and it counts as absent.
 bool ClockedSteps::ReportsAreIn(Step step, const ReportsBySlot& reports) const {
   const SlotIndex slots = facts_.options.config.job.slots;
   if (reports.size() == slots) return true;
@@ -107,7 +110,9 @@ void ClockedSteps::AddToPing(PeerId shard, Outbox* out) const {
   out->Send(shard, Rates{facts_.journal.term(), facts_.journal.generation(), step_, parameters_});
 }
 
-bool ClockedSteps::AllPublished() const { return step_.value == facts_.journal.recover().snapshot.version.value; }
+bool ClockedSteps::AllPublished() const {
+  return step_.value == facts_.journal.recover().snapshot.version.value || found_on_all_ == step_;
+}
 
 bool ClockedSteps::IsPinDue(const Snapshots& snapshots, Instant now) const {
   return snapshots.IsDueSince(step_, facts_.journal.recover().snapshot.version, now);

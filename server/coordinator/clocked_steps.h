@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,7 @@ class ClockedSteps : public Steps {
   std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
   std::vector<Reach> reaches_;                      // by shard
   RunningMinimum clocks_;                           // each shard's slowest slot
+  std::optional<Step> found_on_all_;                // the step that all shards had when this coordinator took over
 };
 
 }  // namespace capstan::server
