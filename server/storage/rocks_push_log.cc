@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <exception>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -17,6 +16,8 @@
 namespace capstan::server {
 
 namespace {
+
+constexpr char kLogName[] = "the shard's log";
 
 namespace files = std::filesystem;
 
@@ -42,16 +43,6 @@ std::optional<std::uint64_t> BeginOf(const std::string& name) {
   return error == std::errc() && stop == end ? std::optional(begin) : std::nullopt;
 }
 
-// Turns the library's exceptions into statuses.
-template <class T, class Body>
-T GuardedLog(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& failure) {
-    return Unreachable(std::string("the shard's log: ") + failure.what());
-  }
-}
-
 class Log : public PushLog {
  public:
   Log(std::string path, std::uint64_t segment_bytes)
@@ -68,16 +59,16 @@ class Log : public PushLog {
   }
 
   Status Begin(LogHistory history) override {
-    return GuardedLog<Status>([&] { return BeginHistory(history); });
+    return Guarded(kLogName, [&] { return BeginHistory(history); });
   }
   Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) override {
-    return GuardedLog<Status>([&] { return Write(history, first, records); });
+    return Guarded(kLogName, [&] { return Write(history, first, records); });
   }
   Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override {
-    return GuardedLog<Result<Piece>>([&] { return ReadPiece(history, from, bytes_max); });
+    return Guarded(kLogName, [&] { return ReadPiece(history, from, bytes_max); });
   }
   Status Trim(std::uint64_t number) override {
-    return GuardedLog<Status>([&] { return DropSegments(number); });
+    return Guarded(kLogName, [&] { return DropSegments(number); });
   }
 
  private:
@@ -309,7 +300,7 @@ Result<PushLog::Piece> Log::ReadPiece(LogHistory history, std::uint64_t from, st
 }  // namespace
 
 Result<std::unique_ptr<PushLog>> RocksPushLog::Open(const std::string& folder, std::uint64_t segment_bytes) {
-  return GuardedLog<Result<std::unique_ptr<PushLog>>>([&]() -> Result<std::unique_ptr<PushLog>> {
+  return Guarded(kLogName, [&]() -> Result<std::unique_ptr<PushLog>> {
     auto log = std::make_unique<Log>(folder + kPushLogFolder, segment_bytes);
     CAPSTAN_RETURN_IF_ERROR(log->Open());
     return std::unique_ptr<PushLog>(std::move(log));

@@ -1,32 +1,24 @@
 #include "server/storage/rocks_snapshot_reader.h"
 
-#include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "server/storage/rocks_folder.h"
 #include "server/storage/rocks_snapshot_store.h"
+#include "server/storage/rocks_support.h"
 #include "server/storage/verified_read.h"
 
 namespace capstan::server {
 
 namespace {
 
+constexpr char kSnapshotsName[] = "the snapshots";
+
 // A running server replaces and deletes files while the folder is being opened, so opening is tried this often.
 constexpr int kLooksMax = 8;
 
-// Turns the libraries' exceptions into statuses.
-template <class T, class Body>
-T GuardedReader(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& failure) {
-    return Unreachable(std::string("the snapshots: ") + failure.what());
-  }
-}
-
 Result<std::unique_ptr<RocksFolder>> OpenForReading(const std::string& path, ShardIndex shard) {
-  return GuardedReader<Result<std::unique_ptr<RocksFolder>>>([&]() -> Result<std::unique_ptr<RocksFolder>> {
+  return Guarded(kSnapshotsName, [&]() -> Result<std::unique_ptr<RocksFolder>> {
     if (!std::filesystem::exists(path + "/CURRENT")) return Corrupt(path + ": its file CURRENT is missing");
     Result<std::unique_ptr<RocksFolder>> folder = RocksFolder::Open(path, shard, RocksFolder::Access::kRead, 0);
     for (int look = 1; look < kLooksMax && !folder.ok(); ++look) {
@@ -67,7 +59,7 @@ std::vector<SnapshotPart> RocksSnapshotReader::List() const {
 }
 
 Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
-  return GuardedReader<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
+  return Guarded(kSnapshotsName, [&]() -> Result<SnapshotHeader> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadHeader(id);
   });
@@ -75,14 +67,14 @@ Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex
 
 Status RocksSnapshotReader::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                                       std::span<std::byte> out) const {
-  return GuardedReader<Status>([&]() -> Status {
+  return Guarded(kSnapshotsName, [&]() -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadArray(id, block, array, out);
   });
 }
 
 Result<std::int64_t> RocksSnapshotReader::WrittenAt(SnapshotId id, ShardIndex part) const {
-  return GuardedReader<Result<std::int64_t>>([&]() -> Result<std::int64_t> {
+  return Guarded(kSnapshotsName, [&]() -> Result<std::int64_t> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->WrittenAt(id);
   });

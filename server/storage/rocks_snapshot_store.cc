@@ -6,34 +6,26 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "common/base/durable_file.h"
 #include "server/storage/rocks_folder.h"
 #include "server/storage/rocks_push_log.h"
+#include "server/storage/rocks_support.h"
 #include "server/storage/shard_life.h"
 
 namespace capstan::server {
 
 namespace {
 
+constexpr char kStoreName[] = "the snapshot store";
+
 using Access = RocksFolder::Access;
 
 std::string NameOf(SnapshotId id, ShardIndex part) {
   return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
          std::to_string(part);
-}
-
-// Turns the libraries' exceptions into statuses.
-template <class T, class Body>
-T Guarded(Body body) {
-  try {
-    return body();
-  } catch (const std::exception& failure) {
-    return Unreachable(std::string("the snapshot store: ") + failure.what());
-  }
 }
 
 class Store : public SnapshotStore {
@@ -44,7 +36,7 @@ class Store : public SnapshotStore {
   const ShardLife& life() const override { return life_; }
 
   Status Remember(const ShardLife& life) override {
-    return Guarded<Status>([&]() -> Status {
+    return Guarded(kStoreName, [&]() -> Status {
       CAPSTAN_RETURN_IF_ERROR(own_->WriteLife(life));
       life_ = life;
       return {};
@@ -61,11 +53,11 @@ class Store : public SnapshotStore {
   }
 
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
-    return Guarded<Result<Written>>([&] { return own_->Write(std::move(image), cancelled); });
+    return Guarded(kStoreName, [&] { return own_->Write(std::move(image), cancelled); });
   }
 
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
-    return Guarded<Result<SnapshotHeader>>([&]() -> Result<SnapshotHeader> {
+    return Guarded(kStoreName, [&]() -> Result<SnapshotHeader> {
       const RocksFolder* folder = FolderWith(part);
       if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
       return folder->ReadHeader(id);
@@ -74,7 +66,7 @@ class Store : public SnapshotStore {
 
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override {
-    return Guarded<Status>([&]() -> Status {
+    return Guarded(kStoreName, [&]() -> Status {
       const RocksFolder* folder = FolderWith(part);
       if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
       return folder->ReadArray(id, block, array, out);
@@ -82,7 +74,7 @@ class Store : public SnapshotStore {
   }
 
   Status Remove(SnapshotId id, ShardIndex part) override {
-    return Guarded<Status>([&]() -> Status {
+    return Guarded(kStoreName, [&]() -> Status {
       if (part == own_->part()) return own_->Remove(id);
       for (std::size_t i = 0; i < orphans_.size(); ++i) {
         if (orphans_[i]->part() == part) return RemoveFromOrphan(i, id);
@@ -166,8 +158,7 @@ Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, Shar
 Result<std::unique_ptr<SnapshotStore>> RocksSnapshotStore::Open(const std::string& folder, ShardIndex shard,
                                                                 double wait_seconds,
                                                                 const std::vector<ShardIndex>& orphans) {
-  return Guarded<Result<std::unique_ptr<SnapshotStore>>>(
-      [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
+  return Guarded(kStoreName, [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
 }
 
 std::string FolderOfShard(const std::string& folder, ShardIndex shard) {

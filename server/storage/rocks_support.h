@@ -8,8 +8,10 @@
 #include <rocksdb/status.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "common/base/status.h"
 #include "common/base/types.h"
@@ -30,5 +32,15 @@ std::string HeaderKey();
 
 // kBusy (no room on the disk), kCorrupt, kInvalid (not found), or kUnreachable; the message begins with `where`.
 Status FromRocks(const rocksdb::Status& status, const std::string& where);
+
+// What `body` returns, a Status or a Result; kUnreachable if a library throws.
+template <class Body>
+std::invoke_result_t<Body> Guarded(const char* where, Body body) {
+  try {
+    return body();
+  } catch (const std::exception& failure) {
+    return Unreachable(std::string(where) + ": " + failure.what());
+  }
+}
 
 }  // namespace capstan::server
