@@ -22,8 +22,8 @@ ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
       clocks_(std::vector<std::uint64_t>(facts.shards.size())) {}
 
 void ClockedSteps::EndGeneration() {
+  taken_over_.reset();
   reports_.clear();
-  found_on_all_.reset();
   clocks_ = RunningMinimum(std::vector<std::uint64_t>(facts_.shards.size()));
 }
 
@@ -37,12 +37,14 @@ void ClockedSteps::Begin() {
 void ClockedSteps::Resume(Instant, Outbox*) {
   step_ = {};
   for (const ShardEntry& shard : facts_.shards) step_ = std::max(step_, Step{shard.hello->version.value});
-  const auto has_step = [&](const ShardEntry& shard) { return shard.hello->version.value == step_.value; };
-  if (std::all_of(facts_.shards.begin(), facts_.shards.end(), has_step)) found_on_all_ = step_;
   parameters_ = ParametersAt(step_);
+  const bool all = std::all_of(facts_.shards.begin(), facts_.shards.end(),
+                               [&](const ShardEntry& shard) { return shard.hello->version.value == step_.value; });
+  if (all && step_.value > 0) taken_over_ = step_;
 }
 
 void ClockedSteps::ForgetShard(ShardIndex shard) {
+  taken_over_.reset();
   reaches_[shard] = {};
   clocks_.Set(shard, 0);
 }
@@ -111,7 +113,7 @@ void ClockedSteps::AddToPing(PeerId shard, Outbox* out) const {
 }
 
 bool ClockedSteps::AllPublished() const {
-  return step_.value == facts_.journal.recover().snapshot.version.value || found_on_all_ == step_;
+  return step_.value == facts_.journal.recover().snapshot.version.value || taken_over_ == step_;
 }
 
 bool ClockedSteps::IsPinDue(const Snapshots& snapshots, Instant now) const {

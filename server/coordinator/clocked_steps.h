@@ -31,7 +31,8 @@ class ClockedSteps : public Steps {
   void Announce(Instant now, Outbox* out) override;
   void Repeat(Instant, Outbox*) override {}
   void AddToPing(PeerId shard, Outbox* out) const override;
-  // Shards publish no steps; only the version that they began with is on all of them for certain.
+  // Shards publish no steps; only the version that they began with, or were taken over with, is on all of them for
+  // certain.
   bool AllPublished() const override;
   bool TakesPins() const override { return true; }
   bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
@@ -51,10 +52,10 @@ class ClockedSteps : public Steps {
   StepParameters ParametersAt(Step step) const;
 
   const bool durable_;
+  std::optional<Step> taken_over_;                  // every shard's step when this coordinator took over
   std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
   std::vector<Reach> reaches_;                      // by shard
   RunningMinimum clocks_;                           // each shard's slowest slot
-  std::optional<Step> found_on_all_;                // the step that all shards had when this coordinator took over
 };
 
 }  // namespace capstan::server

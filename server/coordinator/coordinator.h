@@ -1,5 +1,5 @@
 // Coordinator: membership and slots, the decision on every step, recovery of shards. It handles small messages only and
-// never touches a tensor.
+// never touches a tensor. This class routes messages to the parts of its Job, and reports of change to the JobCourse.
 //
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
 // Limits: Membership::kWorkersMax workers; the shard count of the job file.
@@ -8,12 +8,6 @@
 //         step starts this time again; further ones do not.
 // Why:    a new coordinator decides nothing until every shard has answered with the new term. It sends again, verbatim,
 //         a Commit that some shard has published, so nothing is decided twice. docs/design/protocol.md has the rules.
-//
-// Life:   kCollecting (waits for a Hello of our term from every shard, and for enough workers) -> kResetting (begins a
-//         generation from the newest snapshot or, with durable acknowledgements, from where the one before stopped) ->
-//         kRunning -> kFinished, kStopped (on request, after a last snapshot) or kFailed. A restarted coordinator may
-//         go from kCollecting to kRunning at once. If its log says that the job is done, it begins with kFinished,
-//         unless the job file now has more steps.
 #pragma once
 
 #include <memory>

@@ -253,9 +253,8 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
                : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
 }
 
-// The snapshot that job_->journal.generation() begins with is unusable: goes back to the one before it, in a new generation. If
-// the timeline itself cannot continue, the job ends or, with --accept-rollback, begins with that snapshot and
-// without the log.
+// Goes back to the snapshot before the unusable one, in a new generation. If the timeline itself cannot continue, the
+// job ends or, with --accept-rollback, begins with that snapshot and without the log.
 void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
   job_->clock.SetCause(reason);
   if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard was lost as well
@@ -350,7 +349,7 @@ void JobCourse::SayRecovered(Instant now, Outbox* out) {
 
 // ---- initial weights ----------------------------------------------------------------------------------------------
 
-// With ranks the founder is rank 0, and there is none until that worker has joined. Otherwise it is the present member
+// With ranks the source is rank 0, and there is none until that worker has joined. Otherwise it is the present member
 // whose name sorts first, so the order of joining decides nothing.
 void JobCourse::ChooseInitialSource() {
   job_->initial_source.reset();

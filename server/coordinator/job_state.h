@@ -6,7 +6,8 @@
 // A job gathers shards and workers (kCollecting). A generation begins from the newest snapshot or, with durable
 // acknowledgements, from where the one before stopped (kResetting). Once every shard has answered, steps are decided
 // (kRunning), until the last one is published (kFinished), the job is stopped on request after a last snapshot
-// (kStopped), or it fails (kFailed).
+// (kStopped), or it fails (kFailed). A restarted coordinator may go from kCollecting to kRunning at once. If its log
+// says that the job is done, it begins with kFinished, unless the job file now has more steps.
 #pragma once
 
 #include <algorithm>

@@ -26,14 +26,15 @@ Status Journal::Open() {
 }
 
 Status Journal::Append(LogRecord record) {
-  const auto apply = [&] { std::visit([this](const auto& body) { Apply(body); }, record); };
-  // A snapshot exists only once its manifest is on disk.
-  const bool is_manifest = std::holds_alternative<ManifestRecord>(record);
-  if (!is_manifest) apply();
+  const auto apply = [this](const auto& body) { Apply(body); };
+  // A snapshot exists, and a generation runs, only once the log says so.
+  const bool is_effect =
+      std::holds_alternative<ManifestRecord>(record) || std::holds_alternative<RunningRecord>(record);
+  if (!is_effect) std::visit(apply, record);
   Status status = log_->Append(record);
-  if (status.ok() && is_manifest) apply();
-  if (status.ok()) return status;
-  return {status.code(), "the coordinator's log cannot be written: " + status.message()};
+  if (!status.ok()) return {status.code(), "the coordinator's log cannot be written: " + status.message()};
+  if (is_effect) std::visit(apply, record);
+  return {};
 }
 
 Status Journal::Replay() {

@@ -28,7 +28,7 @@ class Journal {
 
   // Reads the log and appends the job file, if it has changed, and the next term.
   Status Open();
-  // Applies the record and writes it. If it cannot be written, the job has failed.
+  // Writes the record and applies it. If it cannot be written, the job has failed.
   Status Append(LogRecord record);
 
   JobId job() const { return job_; }
