@@ -240,7 +240,7 @@ class InstallTest(harness.JobTest):
 
     def test_an_install_without_the_plug_ins_says_so_and_goes_on(self):
         for word in ("emulated", "cuda"):
-            script = os.path.join(BUILD, "worker", "train", "device", "cmake_install.cmake")
+            script = os.path.join(BUILD, "worker", "device", "cmake_install.cmake")
             with open(script, encoding="utf-8") as file:
                 text = file.read()
             if f"libcapstan_{word}.so" not in text:
