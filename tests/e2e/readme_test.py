@@ -133,7 +133,7 @@ TYPES = {"Text": "text", "Integer": "integer", "Number": "number", "Flag": "true
 
 def keys_of_programs():
     """(section, key) -> (type, words, required), of the one list that the programs read, print and suggest from."""
-    with open(os.path.join(documents.ROOT, "common", "job_config_keys.h"), encoding="utf-8") as file:
+    with open(os.path.join(documents.ROOT, "common", "config", "job_config_keys.h"), encoding="utf-8") as file:
         source = file.read()
     lists_of_words = re.findall(r"Word<\w+> (k\w+)\[\] = \{(.*?)\};", source, re.S)
     words = {name: re.findall(r'\{"([^"]+)",', text) for name, text in lists_of_words}
