@@ -2,6 +2,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -88,8 +90,10 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   const auto metrics = registry->Create<monitoring::WorkerMetrics>();
   const auto transport_metrics = registry->Create<monitoring::TransportMetrics>();
   exporter_options.status_json = [metrics, name = arguments->worker.name] {
-    return "{\"role\": \"worker\", \"step\": " + std::to_string(static_cast<std::uint64_t>(metrics->step.value())) +
-           ", \"slots\": " + std::to_string(static_cast<std::uint64_t>(metrics->slots.value())) + "}";
+    const nlohmann::ordered_json status = {{"role", "worker"},
+                                           {"step", static_cast<std::uint64_t>(metrics->step.value())},
+                                           {"slots", static_cast<std::uint64_t>(metrics->slots.value())}};
+    return status.dump();
   };
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<monitoring::Exporter> exporter,
                            monitoring::Exporter::Start(std::move(exporter_options), registry));

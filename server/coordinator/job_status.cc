@@ -1,5 +1,6 @@
 #include "server/coordinator/job_status.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 
 #include "common/base/utf8.h"
@@ -7,22 +8,14 @@
 #include "common/config/job/job_section.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job.h"
-#include "server/coordinator/step_log.h"
 #include "server/coordinator/waiting.h"
 
 namespace capstan::server {
 namespace {
 
-constexpr std::size_t kRowsMax = 256;  // workers and shards, each
+using Json = nlohmann::ordered_json;
 
-std::string Quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : PrintableLine(text)) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
+constexpr std::size_t kRowsMax = 256;  // workers and shards, each
 
 // Text such as "0-3, 6".
 std::string Ranges(const std::vector<SlotIndex>& slots) {
@@ -48,64 +41,56 @@ const char* Word(CoordinatorState state) {
   return "failed";
 }
 
-void Add(std::string* json, const char* name, const std::string& value) {
-  *json += (json->size() > 1 ? ", \"" : "\"") + std::string(name) + "\": " + value;
-}
-
 }  // namespace
 
 std::string StatusJson(const Job& job, Instant now) {
   const JobConfig& config = job.options.config;
   const std::string waiting = WaitingLine(job, now);
-  std::string json = "{";
-  Add(&json, "role", "\"coordinator\"");
-  Add(&json, "job", Quoted(config.name()));
-  Add(&json, "state", waiting.empty() ? Quoted(Word(job.state.now())) : "\"waiting\"");
-  if (!waiting.empty()) Add(&json, "waiting", Quoted(waiting));
-  if (!job.state.failure().ok()) Add(&json, "failure", Quoted(job.state.failure().message()));
-  Add(&json, "step", std::to_string(job.steps->step().value));
-  Add(&json, "steps", std::to_string(config.steps()));
-  if (job.metrics->loss.value()) Add(&json, "loss", JsonNumber(*job.metrics->loss.value()));
-  if (job.metrics->validation_loss.value())
-    Add(&json, "validation_loss", JsonNumber(*job.metrics->validation_loss.value()));
-  if (job.metrics->learning_rate.value()) Add(&json, "learning_rate", JsonNumber(*job.metrics->learning_rate.value()));
+  Json json = {{"role", "coordinator"},
+               {"job", PrintableLine(config.name())},
+               {"state", waiting.empty() ? Word(job.state.now()) : "waiting"}};
+  if (!waiting.empty()) json["waiting"] = PrintableLine(waiting);
+  if (!job.state.failure().ok()) json["failure"] = PrintableLine(job.state.failure().message());
+  json["step"] = job.steps->step().value;
+  json["steps"] = config.steps();
+  if (job.metrics->loss.value()) json["loss"] = *job.metrics->loss.value();
+  if (job.metrics->validation_loss.value()) json["validation_loss"] = *job.metrics->validation_loss.value();
+  if (job.metrics->learning_rate.value()) json["learning_rate"] = *job.metrics->learning_rate.value();
   const std::optional<double> each = job.records.MeanSeconds();
   if (job.state.now() == CoordinatorState::kRunning && waiting.empty() && each &&
       config.steps() > job.steps->step().value) {
     const double left = *each * static_cast<double>(config.steps() - job.steps->step().value);
-    Add(&json, "seconds_left", std::to_string(static_cast<std::uint64_t>(std::min(left, 1e15))));
+    json["seconds_left"] = static_cast<std::uint64_t>(std::min(left, 1e15));
   }
-  Add(&json, "slots", std::to_string(job.slot_count()));
-  Add(&json, "generation", std::to_string(job.journal.generation().value));
-  std::string rows;
-  std::size_t count = 0;
+  json["slots"] = job.slot_count();
+  json["generation"] = job.journal.generation().value;
+  json["worker_count"] = job.members.size();
+  Json& workers = json["workers"] = Json::array();
   for (const auto& [session, worker] : job.members.workers()) {
-    if (++count > kRowsMax) break;
+    if (workers.size() == kRowsMax) break;
     const bool computing = worker.computing && worker.generation == job.journal.generation();
-    std::string row = "{";
-    Add(&row, "worker", Quoted(worker.name));
-    Add(&row, "state", worker.idle ? "\"no slot\"" : computing ? "\"computing\"" : "\"waiting\"");
-    Add(&row, "step", std::to_string(worker.step.value));
-    Add(&row, "slots", Quoted(Ranges(worker.slots)));
-    Add(&row, "last_heard", Quoted(WholeSeconds(now - worker.last_heard) + " ago"));
-    AddName(&rows, row + "}");
+    workers.push_back({{"worker", PrintableLine(worker.name)},
+                       {"state", worker.idle ? "no slot"
+                                 : computing ? "computing"
+                                             : "waiting"},
+                       {"step", worker.step.value},
+                       {"slots", Ranges(worker.slots)},
+                       {"last_heard", WholeSeconds(now - worker.last_heard) + " ago"}});
   }
-  Add(&json, "worker_count", std::to_string(job.members.size()));
-  Add(&json, "workers", "[" + rows + "]");
-  rows.clear();
+  json["shard_count"] = job.shards.size();
+  Json& shards = json["shards"] = Json::array();
   for (ShardIndex i = 0; i < job.shards.size() && i < kRowsMax; ++i) {
     const ShardEntry& shard = job.shards[i];
     const bool silent = shard.hello && shard.IsSilent(now);
     const bool at_work = job.state.now() != CoordinatorState::kResetting || shard.has_begun;
-    std::string row = "{";
-    Add(&row, "shard", Quoted(job.shards.NameOf(i)));
-    Add(&row, "state", !shard.hello ? "\"never seen\"" : silent ? "\"silent\"" : at_work ? "\"alive\"" : "\"loading\"");
-    Add(&row, "address", Quoted(shard.hello ? shard.hello->endpoint : ""));
-    AddName(&rows, row + "}");
+    shards.push_back({{"shard", job.shards.NameOf(i)},
+                      {"state", !shard.hello ? "never seen"
+                                : silent     ? "silent"
+                                : at_work    ? "alive"
+                                             : "loading"},
+                      {"address", PrintableLine(shard.hello ? shard.hello->endpoint : "")}});
   }
-  Add(&json, "shard_count", std::to_string(job.shards.size()));
-  Add(&json, "shards", "[" + rows + "]");
-  return json + "}";
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace capstan::server

@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -18,42 +18,21 @@
 
 namespace capstan::server {
 
-std::string JsonNumber(double value) {
-  if (!std::isfinite(value)) return "null";
-  std::array<char, 64> digits{};
-  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
-}
-
-namespace {
-
-void Add(std::string* line, const char* name, double value) {
-  *line += std::string(", \"") + name + "\": " + JsonNumber(value);
-}
-
-void Add(std::string* line, const char* name, std::uint64_t value) {
-  *line += std::string(", \"") + name + "\": " + std::to_string(value);
-}
-
-}  // namespace
-
+// The library writes a number in the fewest digits that read back as the same, and one that is not finite as null.
 std::string StepLine(const StepRecord& record) {
-  std::string line = "{\"step\": " + std::to_string(record.step.value);
-  Add(&line, "loss", record.loss);
-  Add(&line, "lr", record.learning_rate);
-  Add(&line, "grad_norm", record.gradient_norm);
-  Add(&line, "samples", record.samples);
-  Add(&line, "seconds", record.seconds);
-  line += std::string(", \"action\": ") + (record.action == StepAction::kApply ? "\"apply\"" : "\"skip\"");
-  Add(&line, "generation", record.generation.value);
-  if (record.loss_scale != 1.0) Add(&line, "loss_scale", record.loss_scale);
-  if (record.validation_loss) Add(&line, "validation_loss", *record.validation_loss);
-  if (record.validation_accuracy) Add(&line, "validation_accuracy", *record.validation_accuracy);
-  const char* before = ", \"metrics\": {";
-  for (const auto& [name, value] : record.metrics) {
-    line += before + ("\"" + name + "\": ") + JsonNumber(value);
-    before = ", ";
-  }
-  return line + (record.metrics.empty() ? "}" : "}}");
+  nlohmann::ordered_json line = {{"step", record.step.value},
+                                 {"loss", record.loss},
+                                 {"lr", record.learning_rate},
+                                 {"grad_norm", record.gradient_norm},
+                                 {"samples", record.samples},
+                                 {"seconds", record.seconds},
+                                 {"action", record.action == StepAction::kApply ? "apply" : "skip"},
+                                 {"generation", record.generation.value}};
+  if (record.loss_scale != 1.0) line["loss_scale"] = record.loss_scale;
+  if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
+  if (record.validation_accuracy) line["validation_accuracy"] = *record.validation_accuracy;
+  if (!record.metrics.empty()) line["metrics"] = record.metrics;
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 namespace {

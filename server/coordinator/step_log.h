@@ -21,9 +21,6 @@ namespace capstan::server {
 // A JSON object without a newline.
 std::string StepLine(const StepRecord& record);
 
-// "null" if the number is not finite.
-std::string JsonNumber(double value);
-
 struct StepLogLimits {
   std::uint64_t file_bytes = std::uint64_t{64} << 20;  // a file of this size is rotated
   std::size_t former_files = 7;

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/float_control.h"
 #include "common/wire/messages/error.h"
 #include "monitoring/mirror_transport.h"
@@ -77,13 +79,16 @@ void ShardLoop::RequestStop() {
 }
 
 std::string ShardLoop::StatusJson() const {
-  const auto number = [](double value) { return std::to_string(static_cast<std::uint64_t>(value)); };
+  const auto whole = [](double value) { return static_cast<std::uint64_t>(value); };
   const monitoring::ShardMetrics& m = *metrics_;
   const double bytes = m.parameter_bytes.value();
-  return "{\"shard\": " + std::to_string(options_.shard.shard) + ", \"address\": \"" + endpoint_ +
-         "\", \"parameters\": " + number(bytes / sizeof(float)) + ", \"weights_mib\": " + number(bytes / (1 << 20)) +
-         ", \"optimizer_mib\": " + number(m.optimizer_bytes.value() / (1 << 20)) +
-         ", \"version\": " + number(m.version.value()) + "}";
+  const nlohmann::ordered_json json = {{"shard", options_.shard.shard},
+                                       {"address", endpoint_},
+                                       {"parameters", whole(bytes / sizeof(float))},
+                                       {"weights_mib", whole(bytes / (1 << 20))},
+                                       {"optimizer_mib", whole(m.optimizer_bytes.value() / (1 << 20))},
+                                       {"version", whole(m.version.value())}};
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void ShardLoop::Run() {

@@ -117,7 +117,7 @@ TEST_CASE("a job over sockets commits its steps, leaves its weights and ends eve
   job.StartShard(1);
   RunToTheEnd(job, 2);
   CheckFiles(job, 5);
-  CHECK(job.coordinator->StatusJson().find("\"state\": \"finished\"") != std::string::npos);
+  CHECK(job.coordinator->StatusJson().find("\"state\":\"finished\"") != std::string::npos);
 }
 
 TEST_CASE("servers and workers may come before their job has enough of them", "[e2e][sync]") {

@@ -55,7 +55,7 @@ LIBRARIES = [
     ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/config/toml_document.cc"]),
     ("zlib", r"zlib\.h", ["worker/data/*.cc", "tests/*"]),
     ("CLI11", r"CLI/.*", ["cli/command_line.cc"]),
-    ("nlohmann", r"nlohmann/.*", ["common/data/safetensors_header.cc", "cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "bench/device_*", "tests/*"]),
+    ("nlohmann", r"nlohmann/.*", ["common/data/safetensors_header.cc", "cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "server/coordinator/job_status.cc", "server/coordinator/step_log.cc", "server/shard/shard_loop.cc", "bench/device_*", "tests/*"]),
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server/storage/rocks_*"]),
     ("openssl", r"openssl/.*", ["cli/report/sha256_file.cc"]),
     ("xxhash", r"xxhash\.h", ["common/base/hash.cc"]),

@@ -4,10 +4,12 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <limits>
 
+#include "common/base/random.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -23,9 +25,9 @@ TEST_CASE("a step's line holds every field, and numbers that read back as they w
   record.gradient_norm = 2.5;
   record.samples = 32;
   record.seconds = 0.25;
-  CHECK(StepLine(record) ==
-        R"({"step": 7, "loss": 0.1, "lr": 0.001, "grad_norm": 2.5, "samples": 32, "seconds": 0.25, "action": "apply", )"
-        R"("generation": 2})");
+  CHECK(
+      StepLine(record) ==
+      R"({"step":7,"loss":0.1,"lr":0.001,"grad_norm":2.5,"samples":32,"seconds":0.25,"action":"apply","generation":2})");
 }
 
 TEST_CASE("validation is there when it was measured, and a skipped step says so", "[server][step_log]") {
@@ -34,23 +36,37 @@ TEST_CASE("validation is there when it was measured, and a skipped step says so"
   record.validation_loss = 1.5;
   record.validation_accuracy = 0.75;
   const std::string line = StepLine(record);
-  CHECK(line.find(R"("action": "skip")") != std::string::npos);
-  CHECK(line.find(R"("validation_loss": 1.5, "validation_accuracy": 0.75)") != std::string::npos);
+  CHECK(line.find(R"("action":"skip")") != std::string::npos);
+  CHECK(line.find(R"("validation_loss":1.5,"validation_accuracy":0.75)") != std::string::npos);
 }
 
 TEST_CASE("a line has the metrics there were, sorted, and null for one of no weight", "[server][step_log]") {
   StepRecord record;
   CHECK(StepLine(record).find("metrics") == std::string::npos);
   record.metrics = {{"top5", 0.99}, {"accuracy", 0.93}, {"none", std::nan("")}};
-  CHECK(StepLine(record).find(R"("generation": 0, "metrics": {"accuracy": 0.93, "none": null, "top5": 0.99}})") !=
+  CHECK(StepLine(record).find(R"("generation":0,"metrics":{"accuracy":0.93,"none":null,"top5":0.99}})") !=
         std::string::npos);
 }
 
 TEST_CASE("what is no finite number is null, as JSON has no word for it", "[server][step_log]") {
-  CHECK(JsonNumber(std::nan("")) == "null");
-  CHECK(JsonNumber(-std::numeric_limits<double>::infinity()) == "null");
-  CHECK(JsonNumber(-0.0) == "-0");
-  CHECK(JsonNumber(1e300) == "1e+300");
+  StepRecord record;
+  record.loss = std::nan("");
+  record.learning_rate = -std::numeric_limits<double>::infinity();
+  record.gradient_norm = -0.0;
+  record.seconds = 1e300;
+  CHECK(
+      StepLine(record).starts_with(R"({"step":0,"loss":null,"lr":null,"grad_norm":-0.0,"samples":0,"seconds":1e+300)"));
+}
+
+TEST_CASE("numbers of any size read back with the same bits", "[server][step_log]") {
+  RandomStream random(5, 1);
+  for (int i = 0; i < 10'000; ++i) {
+    StepRecord record;
+    record.loss =
+        std::ldexp(static_cast<double>(1 + random.Below(1ull << 53)), static_cast<int>(random.Below(2000)) - 1070);
+    const std::string line = StepLine(record);
+    CHECK(std::strtod(line.c_str() + line.find("\"loss\":") + 7, nullptr) == record.loss);
+  }
 }
 
 struct LogFile {
