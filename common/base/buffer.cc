@@ -34,7 +34,8 @@ Slab AllocateSlab(std::size_t bytes) {
 
 }  // namespace
 
-// The lock-free list that buffers return to, and their memory. It outlives the pool while any of its buffers is in use.
+// Owns the buffers' memory and the lock-free list of returned buffers. It outlives the pool for as long as a buffer is in
+// use.
 class BufferRecycler {
  public:
   ~BufferRecycler() { DeleteAll(returned_.load(std::memory_order_acquire)); }

@@ -24,7 +24,7 @@ class Stream;
 // One recording of an event.
 struct Mark {
   std::uint64_t ticket = 0;  // 0: never
-  Stream* stream = nullptr;  // its stream; null if none need be asked; lives until the event is Complete
+  Stream* stream = nullptr;  // the stream that completes the event, and outlives it; null: waiters just wait
   std::uint64_t place = 0;   // how much was enqueued on the stream then
 };
 

@@ -3,9 +3,9 @@
 //
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
 // Limits: Membership::kWorkersMax workers; the shard count of the job file.
-// Fails:  the job fails after limits.join while it gathers, and after limits.stall without a committed step or, at the
-//         end, without a part of the last snapshot. The message names whom it waited for. The first recovery after a
-//         step starts this time again; further ones do not.
+// Fails:  the job fails if its processes have not gathered after limits.join, if no step is committed for limits.stall,
+//         or if no shard finishes its part of the last snapshot for that time. The error names the missing processes.
+//         The first recovery after a committed step restarts the clock of limits.stall; later ones do not.
 // Why:    a new coordinator decides nothing until every shard has answered with the new term. It sends again, verbatim,
 //         a Commit that some shard has published, so nothing is decided twice. docs/design/protocol.md has the rules.
 #pragma once

@@ -1,8 +1,8 @@
-// CoordinatorWatch: when a process that waits for its coordinator logs it, and when it gives up.
+// CoordinatorWatch: decides when a process that waits for its coordinator logs this, and when it stops waiting.
 //
 // Kind:   a value; part of a loop.
 // Fails:  Look: kTimeout when the coordinator is silent for longer than the limit.
-// Why:    no process waits without naming what it waits for.
+// Why:    the log always names the peer that a process waits for.
 #pragma once
 
 #include <string>

@@ -37,7 +37,7 @@ class Acknowledgements {
   // The peer pushes in the step under way, so it learns when the credit grows.
   void NotePusher(PeerId peer) { sent_credit_.try_emplace(peer, 0); }
   void OfferCredit(Step step, std::uint32_t credit);
-  // Another step is under way.
+  // The shard begins a new step: forgets which peers pushed in the one before.
   void BeginStep() { sent_credit_.clear(); }
 
   // Sends everything. `steps_pass`: acknowledgements of earlier steps say that these are over.

@@ -36,9 +36,9 @@ enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 // further ahead, for a version that does not exist yet when its pull arrives.
 inline constexpr std::uint64_t kPullsAheadMax = 64;
 
-// sync answers with exactly the wanted version, async with the newest version of each block. bounded answers like async
-// if the slowest slot is at most `staleness` pushes behind: there, `wanted` is the asking slot's clock and `published`
-// the slowest slot's.
+// In mode sync a shard answers with exactly the wanted version, in async with the newest version of each block. In
+// bounded it does as in async, but parks the pull while the slowest slot is more than `staleness` pushes behind. In
+// bounded, `wanted` is the asking slot's clock and `published` is the slowest slot's clock.
 inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std::uint64_t staleness) {
   if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
   if (mode == Mode::kBounded) {

@@ -49,7 +49,7 @@ SnapshotDone SnapshotKeeper::Failed(SnapshotId id, std::string why) const {
 bool SnapshotKeeper::Pin(SnapshotId id, Instant now, Outbox* out) {
   if (writing_ && IsSame(writing_->id, id)) return false;
   if (done_ && IsSame(IdOf(*done_), id)) {
-    SendDone(now, out);  // it may be lost
+    SendDone(now, out);  // the first one may have been lost
     return false;
   }
   if (id.version < shard_.served.version || (done_ && id < IdOf(*done_))) {

@@ -19,7 +19,7 @@ namespace capstan::server {
 
 struct JobRecord {
   JobId job;
-  std::string job_file;  // canonical; a resumed job must agree in everything that its bits depend on
+  std::string job_file;  // in canonical form; a resumed job must have the same settings wherever they affect a weight
 };
 // Declared by the first worker; every other worker must match it.
 struct CatalogRecord {

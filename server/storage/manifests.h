@@ -22,8 +22,9 @@ std::vector<ManifestRecord> ManifestsOf(const std::vector<LogRecord>& records, s
 // job has run.
 std::vector<LogRecord> RecordsInForce(const std::vector<LogRecord>& records, std::uint32_t keep);
 
-// RecordsInForce without the snapshots `gone`, which no longer exist. No shard counts as running, so the next
-// coordinator begins a generation. If the newest snapshot is gone, the job is no longer done.
+// Returns RecordsInForce without the records of the snapshots in `gone`, whose files no longer exist. The result lists no
+// shard as running, so the next coordinator begins a generation. If the newest snapshot is in `gone`, the result no
+// longer has the job as done.
 std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, std::uint32_t keep,
                                         const std::vector<SnapshotId>& gone);
 

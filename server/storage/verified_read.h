@@ -20,7 +20,7 @@ std::string NameOfPart(SnapshotId id, ShardIndex part);
 Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, SnapshotId id, ShardIndex part,
                                           std::uint64_t digest);
 
-// Array `array` of the block, which has exactly out.size() bytes.
+// Reads the block's array number `array` into `out`, and verifies it. The array must have exactly out.size() bytes.
 Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
                     std::uint32_t array, std::span<std::byte> out);
 

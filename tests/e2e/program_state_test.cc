@@ -60,7 +60,7 @@ class Program {
 
   capstan_code NextWork(double seconds = kPatience) { return capstan_next_work(client_, seconds, &work); }
   capstan_code Give(const std::string& state) { return capstan_set_program_state(client_, state.data(), state.size()); }
-  // The state of the round's version.
+  // Waits for the round's weights, and returns the program state of their version.
   std::string State() {
     REQUIRE(capstan_wait_weights(client_, 0, 0, kPatience) == CAPSTAN_OK);
     const void* state = nullptr;

@@ -1,5 +1,5 @@
-// Images and labels in MNIST's format: refused, or a table as large as the files. The first two bytes are the size of
-// the images' file, little endian; the labels' file follows it.
+// Fuzzes the reader of MNIST's format: it refuses the two files, or returns a table of their size.
+// The first two bytes are the size of the images' file, little endian; the labels' file follows it.
 #include "worker/data/idx.h"
 
 #include <algorithm>

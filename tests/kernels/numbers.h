@@ -14,7 +14,7 @@
 
 namespace capstan::kernels {
 
-// Numbers in [-1, 1), never round ones.
+// Random numbers in [-1, 1) that use all bits of the mantissa.
 template <class Real>
 std::vector<Real> RandomNumbers(std::int64_t count, std::uint64_t seed) {
   RandomStream stream(seed);

@@ -58,8 +58,8 @@ class DeviceReducer {
 
   // kUnsupported if the job file requires devices and this worker cannot use one.
   Status Check() const;
-  // All members call it, over their group. `sum`: the round's sum on the host, which outlives the model. OK without
-  // is_formed(): gradients go over `group` instead.
+  // Every member must call it; they agree over `group`. `sum`: the host's array for a round's sum; it must outlive the
+  // model. If the result is OK but is_formed() is false, gradients are summed over `group`.
   Status Form(DeviceMembers of, std::span<float> sum, std::size_t buckets, collective::CollectiveThread* group);
   bool is_formed() const { return group_ != nullptr; }
   // Gives up buckets in flight. Afterwards nothing writes to the host's sum.

@@ -27,7 +27,7 @@ struct Control {
   // reason.
   std::uint64_t number = 0;
   std::array<std::uint8_t, kRanksMax / 8> missing{};
-  std::array<char, kWhyMax> why{};  // kFarewell; not zero-terminated when full
+  std::array<char, kWhyMax> why{};  // only in kFarewell; has no terminating zero if all characters are used
 };
 
 inline Control FarewellOf(const Verdict& verdict) {

@@ -40,7 +40,7 @@ CudaContext::Memory MakeOnDevice(CudaContext& context, std::size_t bytes) { retu
 using DeviceBuffer = Growing<CudaContext::Memory, MakeOnDevice>;
 using PinnedBuffer = Growing<PinnedMemory, MakePinned>;
 
-// AddNodes, enqueued on the device: all pointers are to device memory.
+// The additions of AddNodes, each enqueued on the device. All pointers point to device memory.
 class DeviceAddition {
  public:
   // `count_max`: most elements in one call.

@@ -54,7 +54,7 @@ class WorkPlan {
   };
   // The application is free.
   virtual Choice Choose(const Situation& situation) = 0;
-  // All shards have reported their coverage. `blocks`: those of the whole job.
+  // Called when all shards have reported their coverage. `blocks`: the number of blocks in the job.
   virtual void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) = 0;
   // Other slots came: what shards have of them is not known.
   virtual void SlotsChanged() = 0;

@@ -18,7 +18,7 @@ struct Shape {
 const std::vector<Shape> kShapes = {{1, 1, 1},    {15, 17, 31},   {33, 257, 15},
                                     {64, 48, 40}, {70, 384, 256}, {64, 48, 40, 1}};
 
-// A transposed operand is stored as its columns.
+// With Transpose::kYes, `data` holds the matrix column by column.
 template <class T>
 Operand<T> OperandOf(const T* data, std::int64_t rows, std::int64_t columns, Transpose transpose) {
   return {data, transpose == Transpose::kYes ? rows : columns, transpose};

@@ -127,7 +127,7 @@ TEST_CASE("a Pin is answered again when its version is kept, and carried out onc
   DoStep(&bench, 0, 1.0F);
   bench.HoldDisk();
   bench.FromCoordinator(bench.MakePin(1));
-  bench.FromCoordinator(bench.MakePin(1));  // it is being written
+  bench.FromCoordinator(bench.MakePin(1));  // a second Pin, while the snapshot is being written
   CHECK(bench.Silent());
   bench.LetDiskGo();
   const SnapshotDone done = DoneOf(&bench);

@@ -93,7 +93,7 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
   }
 }
 
-// The remaining steps, and the notice that the job is over.
+// Runs the remaining steps, then delivers the notice that the job is over.
 void GoOnToTheEnd(SessionBench* bench) {
   for (std::uint64_t step = 1; step < 5; ++step) {
     bench->Ready();

@@ -36,7 +36,7 @@ Catalog TestCatalog() {
 struct Part {
   Node node;
   std::uint64_t samples = 0;
-  Floats flat;  // as the client has it: a block's numbers are at the front of its place
+  Floats flat;  // the client's layout: a block's numbers begin at its flat offset
 };
 
 // The parts of a step by worker, cut from the tree at random; some have no samples.

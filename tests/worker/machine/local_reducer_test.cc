@@ -27,7 +27,7 @@ struct Heard {
   std::vector<client::PushCommand> pushes;
   std::vector<std::uint64_t> released;  // by round
   std::vector<client::LocalGroupCommand> said;
-  bool stops_at_release = false;  // the worker that sets this pauses there
+  bool stops_at_release = false;  // while this is true, the callback blocks at its next ReleaseCommand
 };
 
 // A device that completes no bucket until its group is over.
