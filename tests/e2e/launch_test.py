@@ -1,6 +1,7 @@
 """capstan launch: the files that a run leaves behind, how it ends, and that no process outlives it."""
 import contextlib
 import fcntl
+import json
 import os
 import re
 import pty
@@ -95,7 +96,7 @@ class LaunchTest(harness.JobTest):
                 self.scrape_until(addresses[name], wanted)
             with urllib.request.urlopen(f"http://{self.endpoints()['metrics']['coordinator']}/api/v1/status",
                                         timeout=harness.DEADLINE) as answer:
-                self.assertIn('"state": "running"', answer.read().decode())
+                self.assertEqual(json.load(answer)["state"], "running")
 
     def test_ctrl_c_ends_everything(self):
         with self.launch(self.job_file(steps=1000000)) as launch:
