@@ -3,8 +3,8 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import pty
+import re
 import select
 import shutil
 import signal
