@@ -172,8 +172,8 @@ Status Work(Channel& parent, const std::string& coordinator, const std::string& 
 }
 
 double NumberAfter(const std::string& line, const std::string& key) {
-  const std::size_t at = line.find("\"" + key + "\": ");
-  return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 4));
+  const std::size_t at = line.find("\"" + key + "\":");
+  return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 3));
 }
 
 // Samples per second over the committed steps, except the first ones.
