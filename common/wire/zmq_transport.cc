@@ -49,7 +49,7 @@ constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
 // Sockets of a context: three for each of 4,096 connections plus some (the socket and both ends of its monitor).
 constexpr int kSocketsMax = 3 * (4096 + 64);
-// What a ready descriptor belongs to: a dealer's PeerId, which is below 2^32, or one of these.
+// A ready descriptor is named by its dealer's PeerId, which is below 2^32, or by one of these numbers.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: the descriptor of the socket's monitor
 

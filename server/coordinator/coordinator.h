@@ -94,7 +94,8 @@ class Coordinator {
   Roster roster() const;
   // Shards' addresses; empty until all are known.
   std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
-  // Whom the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)"; empty: none.
+  // Names the processes that the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)".
+  // Empty: none.
   std::string WaitingFor(Instant now) const { return server::WaitingFor(job_, now); }
   // The state of the job as a JSON object for the status page.
   std::string StatusJson(Instant now) const { return server::StatusJson(job_, now); }

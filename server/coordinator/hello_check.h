@@ -21,8 +21,9 @@ struct JobFacts;
 // A new coordinator builds on the fields of a Hello: they must agree with each other, with the job and its catalog.
 Status CheckHello(const Hello& hello, const JobFacts& facts);
 
-// What the shard has seen that our log lacks: another coordinator has taken over, or our directory is an old copy. Then
-// this coordinator decides nothing; the shard is not at fault. Empty: nothing.
+// Describes the term, generation and snapshot that the shard has seen and our log lacks; empty if the log has them all.
+// If not, another coordinator has taken over, or our directory is an old copy. Then this coordinator decides nothing; the
+// shard is not at fault.
 std::string BeyondLog(const Hello& hello, const JobFacts& facts);
 
 // Whether the report has one sum for each segment of that shard, and the sums that the optimizer needs.

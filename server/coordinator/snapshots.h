@@ -48,7 +48,7 @@ class Snapshots {
   void BeginAndAsk(SnapshotId id, Instant now);
   // Shards are asked again at once.
   void AskAgain() { ask_backoff_.Restart(); }
-  // What shards have written counts no longer: the generation has ended.
+  // The generation has ended: parts of the pending snapshot that shards have written are of no use.
   void Abandon() { pending_.reset(); }
   // The last version is to be tried again, even if it could not be written before.
   void Retry() { last_failed_ = false; }

@@ -20,9 +20,9 @@ class DurableIdentity {
  public:
   explicit DurableIdentity(ShardLife life) : life_(life) {}
 
-  // What the disk has, or will have soon.
+  // The newest identity; a write of it to the disk may still be under way.
   const ShardLife& life() const { return life_; }
-  // Whether the disk has what the last Begin() asked for.
+  // Whether the identity that the last Begin() made is on disk.
   bool is_stored() const { return stored_; }
 
   // A generation of this job begins.

@@ -99,7 +99,7 @@ def check_bad(arguments, folder):
     assert figures(report, "train")["train"]["failed"].startswith("gpu-check itself: "), report
 
 
-# What stands for a test: as Catch, but for `alone`, where it says how it was called.
+# A stand-in for a test program: it answers as Catch does; with `alone` it prints how it was called.
 FAILS = """#!/bin/sh
 case $1 in -r) ;; *) echo "-r $1"; exit 3;; esac
 cat >"$4" <<END

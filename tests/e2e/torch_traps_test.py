@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS_PER_EPOCH, SLOTS = 5, 2  # of torch_training.py's data in batches of 64
 ENDLESS = own_workers.ENDLESS
 
-# What scripts begin with: what they prepare is on the next line.
+# The first lines of each script; the next line prepares the model.
 BEGIN = ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)",
          "loader = DataLoader(training.data(), batch_size=32, shuffle=True)",
          "loss_of = lambda x, y: torch.nn.functional.mse_loss(model(x), y)"]
@@ -216,7 +216,7 @@ class SchedulerTest(TrapTest):
                 self.assertRegex(self.said_by(self.address(launch), lines).splitlines()[-1], said)
 
 
-# What is left over from PyTorch alone in a script, and what it is told. None of them ends a slot, but the last.
+# Lines left over from a script of plain PyTorch, and the answer to each. Only the last of these scripts ends a slot.
 LEFT_OVER = {
     "a plain backward": ([*BATCH, "loss_of(x, y).backward()", "optimizer.step()"],
                          r"^Invalid: loss.backward\(\) was called.*write trainer.backward\(loss\)"),

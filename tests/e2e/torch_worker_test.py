@@ -171,7 +171,7 @@ try:
 except capstan.Error as error:
     print(f"{{type(error).__name__}}: {{error}}")
 """
-# What a script does wrong, and what it is told. None of them takes part in the job.
+# Mistakes of scripts, and the answer to each. None of these scripts takes part in the job.
 WRONG_USES = {
     "an optimizer that the servers do not run": (["prepare(trainer, kind=torch.optim.RMSprop, name='sgd')"],
                                                  "^Unsupported: .*RMSprop.*AdamW"),

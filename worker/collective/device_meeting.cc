@@ -16,7 +16,7 @@ using Texts = std::vector<std::string>;
 constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator detects a lost member sooner
 constexpr char kItself = '!';  // prefix of a member's text if it failed before its exchange in `form`
 
-// What a member reports about itself; one line of text for each field.
+// A member's report about itself; one line of text for each field.
 struct Card {
   std::string why_not;  // why it has no device; empty: it has one
   GroupDevice device;

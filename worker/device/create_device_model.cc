@@ -62,7 +62,7 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
   return name;
 }
 
-// What all models of a job share, including those that the numeric fingerprint probes.
+// The data that all models of a job share, including the models that the numeric fingerprint probes.
 struct DeviceJob {
   DeviceOptions options;
   Precision precision = Precision::kFp32;

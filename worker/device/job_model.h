@@ -85,7 +85,7 @@ class JobModel {
   // Returns a new notice for the log, or an empty text: which library computes, for libraries that a machine may lack.
   virtual std::string TakeNotice() { return {}; }
 
-  // What the results' bits depend on besides the inputs: see numeric_class.h.
+  // Names all that the results' bits depend on besides the inputs: see numeric_class.h.
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;
 

@@ -207,7 +207,7 @@ Result<std::unique_ptr<DeviceGroup>> NcclGroup::Split(const std::vector<int>& ra
   return std::unique_ptr<DeviceGroup>(std::move(part));
 }
 
-// What each rank sends to the others. Rank 0 chooses the id.
+// The data that each rank sends to the others. Rank 0 chooses the id.
 struct Card {
   std::uint64_t generation = 0;
   std::int64_t version = 0;

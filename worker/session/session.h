@@ -141,7 +141,7 @@ class Session {
     bool announced = false;  // WorkReady of this round has been issued
     bool stop = false;       // the last version has been seen: wait for the coordinator to end the job
   };
-  // What a shard owes this session.
+  // The answers that a shard still owes this session.
   struct Owed {
     bool coverage = false, acknowledgement = false, weights = false;
     bool any() const { return coverage || acknowledgement || weights; }

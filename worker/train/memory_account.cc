@@ -71,7 +71,8 @@ std::uint64_t CountCover(Node node, const SampleRange& slots) {
   return CountCover({node.begin, split}, slots) + CountCover({split, node.end}, slots);
 }
 
-// What the workers of a machine need to add up their gradients: the most over all runs of neighbouring workers.
+// Counts of the buffers with which the workers of a machine add up their gradients: the most over all runs of
+// neighbouring workers.
 struct LocalCounts {
   std::uint64_t parts = 0;   // most parts that one worker brings
   std::uint64_t sums = 0;    // most sums that are pushed for the group

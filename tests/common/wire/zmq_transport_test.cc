@@ -1,6 +1,5 @@
-// What strangers can do to a ZeroMQ transport: they send bytes and frames that no transport of ours would send.
+// A ZeroMQ transport among strangers: they send bytes and frames that no transport of ours would send.
 #include "common/wire/zmq_transport.h"
-#include "common/wire/messages/push.h"
 
 #include <arpa/inet.h>
 #include <malloc.h>
@@ -15,6 +14,7 @@
 
 #include "common/wire/header_seal.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/wire_codec.h"

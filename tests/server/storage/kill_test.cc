@@ -103,7 +103,7 @@ class Child {
   std::vector<std::string> lines_;
 };
 
-// What a killed writer of snapshots was promised, and what it may have removed.
+// The promises that a killed writer of snapshots was given, and the snapshots that it may have removed.
 struct Ledger {
   std::map<std::uint64_t, std::uint64_t> written;  // digest by version
   std::set<std::uint64_t> removing;

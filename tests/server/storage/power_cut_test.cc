@@ -1,4 +1,4 @@
-// What a power cut, or a kill at any moment, would leave of the coordinator's files.
+// The coordinator's files as a power cut, or a kill at any moment, would leave them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

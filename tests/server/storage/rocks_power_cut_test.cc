@@ -1,4 +1,4 @@
-// What a power cut would leave of a shard's databases, after an fsync that failed.
+// A shard's databases as a power cut would leave them after an fsync that failed.
 #include <cerrno>
 
 #include "server/storage/rocks_push_log.h"

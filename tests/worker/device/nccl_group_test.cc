@@ -1,5 +1,5 @@
-// What a group of devices promises beyond the contract of all groups: its order among streams, and its end. All ranks
-// are threads of one process, each with its own device.
+// Promises of a group of devices beyond the contract of all groups: its order among streams, and its end. All ranks are
+// threads of one process, each with its own device.
 #include <algorithm>
 #include <cstdlib>
 

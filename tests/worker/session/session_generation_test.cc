@@ -91,7 +91,7 @@ class GenerationBench : public SessionBench {
     FromShard(0, staged);
     if (until == Until::kNextPull) Ready();
   }
-  // What a session does in generation 2: all its messages to shards, as bytes.
+  // All messages to shards of a session in generation 2, as bytes.
   std::vector<std::vector<std::byte>> Answer() {
     std::vector<std::vector<std::byte>> all;
     const auto add = [&] {
