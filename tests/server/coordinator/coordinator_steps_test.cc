@@ -441,6 +441,22 @@ TEST_CASE("async: a report that a shard has dropped is not waited for; one that 
   CHECK(records[2].samples == 1);
 }
 
+TEST_CASE("async: reports of a generation that has ended count for no step of the next one", "[server][async]") {
+  CoordinatorBench bench(2, 2, Mode::kAsync);
+  bench.Run();
+  bench.Send(bench.shards[0].peer, MakeProgress(bench, 0, {2, 1}));  // a report of slot 0 for steps 1 and 2
+  bench.RestartShard(1, {});
+  for (ShardIndex i : {0U, 1U}) bench.AnswerReset(i);
+  REQUIRE(bench.coordinator->state() == State::kRunning);
+  REQUIRE(bench.coordinator->step() == Step{0});
+  Progress again = MakeProgress(bench, 0, {1, 1});
+  again.reports[0].report.loss_sum = 5.0;
+  bench.Send(bench.shards[0].peer, again);
+  bench.Send(bench.shards[1].peer, MakeProgress(bench, 1, {1, 1}));
+  REQUIRE(bench.coordinator->step() == Step{1});
+  CHECK(bench.coordinator->TakeRecords().back().loss == 3.0);  // the mean of 5, not of the former report, and 1
+}
+
 TEST_CASE("async: Progress that cannot be, or is not a shard's, moves nothing", "[server][async]") {
   CoordinatorBench bench(2, 2, Mode::kAsync);
   bench.Run();
@@ -468,6 +484,15 @@ TEST_CASE("async: a job is finished when every slot has all its pushes everywher
   bench.Send(bench.shards[1].peer, MakeProgress(bench, 1, {3, 3}));
   CHECK(bench.coordinator->state() == State::kFinished);
   CHECK(bench.TakeFromShard<Rates>(0).at(0).parameters.stop);
+}
+
+TEST_CASE("async: a new coordinator finishes a job at once if every shard has heard of its end", "[server][async]") {
+  CoordinatorBench bench(2, 2, Mode::kAsync);
+  bench.Run();
+  for (ShardIndex i : {0U, 1U}) bench.shards[i].hello.version = Version{3};
+  bench.Live();
+  bench.ShardsEchoTerm();
+  CHECK(bench.coordinator->state() == State::kFinished);
 }
 
 TEST_CASE("async: a new coordinator finishes a job whose end only one shard has heard of", "[server][async]") {

@@ -96,5 +96,21 @@ TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one",
   CHECK(used.shard->store().Digest() == fresh.shard->store().Digest());
 }
 
+// Messages that arrive together are handled before any acknowledgement is sent.
+TEST_CASE("a Reset that arrives right behind a push leaves nothing to acknowledge", "[server][reset]") {
+  const Mode mode = GENERATE(Mode::kSync, Mode::kAsync);
+  CAPTURE(static_cast<int>(mode));
+  ShardBench bench({.mode = mode, .slots = 2, .window_blocks = 3});
+  bench.Start();
+  bench.Forget();
+  const Slice payload = bench.Values(bench.SizeOf(0), 1.0F);
+  const Push push = bench.MakePush(HasGlobalSteps(mode) ? 0 : 1, 0, kLeaf0, 1, payload);
+  Outbox out;
+  bench.shard->Handle(kWorker, {push, payload}, bench.now, &out);
+  bench.shard->Handle(kCoordinator, {bench.MakeReset(5), {}}, bench.now, &out);
+  bench.shard->Flush(bench.now, &out);
+  for (const Envelope& envelope : out.envelopes) CHECK_FALSE(envelope.message.header.Is<Staged>());
+}
+
 }  // namespace
 }  // namespace capstan::server
