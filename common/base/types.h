@@ -1,4 +1,5 @@
-// Strong names for the numbers of the protocol: 64-bit, never reused within a job.
+// Strong names for the numbers of the protocol. Those that name a life (term, generation, incarnation, session) are never
+// used twice within a job; steps and versions come again after a rollback, in another generation.
 //
 // Kind:   values.
 // Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it

@@ -3,7 +3,8 @@
 // Kind:   interface, owned by the Shard. SyncStep sums the pushes of a step and publishes when the coordinator decides;
 //         ReplicatedStep gets the blocks that workers computed; ClockedStep applies each push on arrival.
 // Fails:  a message that cannot be taken is answered with an Error. Messages of another mode are ignored.
-// Why:    the mode decides once, in CreateStepEngine, which object the Shard owns. Nothing else asks for it.
+// Why:    the mode decides once, in CreateStepEngine, which object the Shard owns. Besides, only the rules of
+//         admission and the account of memory ask for the mode.
 #pragma once
 
 #include <cstddef>

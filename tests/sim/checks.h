@@ -1,7 +1,7 @@
 // Checks: invariants that must hold after every event of a simulated cluster.
 //
 // Kind:   owned by the cluster.
-// Why:    a violation is named where it happens, not where it is noticed. The names I2 to I7 are the protocol's.
+// Why:    a violation is named where it happens, not where it is noticed. The names I1 to I7 are the protocol's.
 #pragma once
 
 #include <map>
