@@ -5,7 +5,8 @@
 
 ARCHITECTURE.md, docs/design/, docs/glossary.md and the README.md of each folder are read for names and for paths, every other
 document for paths only.
-A name counts as existing where the sources have it as a word; a method also has to be in a file that names its class.
+A name counts as existing where the sources have it as a word. `Class::Member` has to be written so in a source, or to be a word
+in the body of that class or of one that it derives from; `Class.member` of Python has to be in a file that has both words.
 """
 import argparse
 import os
@@ -27,6 +28,9 @@ LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 FILE = re.compile(r"(?<![\w*<>{}$/.:-])((?:[\w.-]+/)*[\w-]+\.(?:md|h|cc|cu|capnp|py))(?![\w*/-])")
 QUALIFIED = re.compile(r"\b([A-Za-z_]\w*)((?:(?:::|\.)[A-Za-z_]\w*)+)")
 WORD = re.compile(r"[A-Za-z_]\w*")
+CLASS = re.compile(r"\b(?:class|struct|enum(?: class)?|union)\s+(?:(?:\[\[.*?\]\]|[A-Z_]+)\s+)?(\w+)(?:<[^{};]*>)?(?:\s+final)?\s*(?::([^{};()]*))?\{")
+MEMBER = re.compile(r"(?=\b(\w+)(?:<[\w:, ]*>)?::~?(\w+))")
+NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]+)", re.M)
 NAME = re.compile(r"[\w:.]+(?:<\w+>)?(?:\([\w:, &*]*\))?$")  # else the span is a command, a line of code or a value
 
 # Names of files that stand for any file.
@@ -38,11 +42,44 @@ def read(path):
         return file.read()
 
 
+def body_at(text, start):
+    """The text from the brace before `start` to the one that closes it."""
+    depth = 1
+    for match in re.compile("[{}]").finditer(text, start):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return text[start:match.start()]
+    return text[start:]
+
+
+class Members:
+    """Which names belong to which class or namespace of the C++ sources."""
+
+    def __init__(self):
+        self.words, self.bases, self.written, self.namespaces = {}, {}, set(), set()
+
+    def add(self, text):
+        text = re.sub(r"//[^\n]*", "", text)
+        self.written.update(MEMBER.findall(text))
+        for names in NAMESPACE.findall(text):
+            self.namespaces.update(names.split("::"))
+        for match in CLASS.finditer(text):
+            name, bases = match.groups()
+            self.words.setdefault(name, set()).update(WORD.findall(body_at(text, match.end())))
+            self.bases.setdefault(name, set()).update(WORD.findall(bases or ""))
+
+    def have(self, owner, name, seen=()):
+        if (owner, name) in self.written or name in self.words.get(owner, ()):
+            return True
+        return any(self.have(base, name, (*seen, owner)) for base in self.bases.get(owner, ()) if base not in seen)
+
+
 class Tree:
-    """The files of a tree, and which words each source has."""
+    """The files of a tree, which words each source has, and which members each class."""
 
     def __init__(self, root):
         self.documents, self.paths, self.words, self.names, self.folders = {}, set(), {}, set(), set()
+        self.members = Members()
         for folder, folders, files in os.walk(root):
             folders[:] = sorted(name for name in folders if name not in SKIPPED)
             self.folders.update(os.path.relpath(os.path.join(folder, name), root) for name in folders)
@@ -53,12 +90,22 @@ class Tree:
                 if name.endswith(".md"):
                     self.documents[path] = read(os.path.join(root, path))
                 elif name.endswith(SOURCES) and path != os.path.join("tests", "tidy", "architecture_test.py"):
-                    self.words[path] = set(WORD.findall(read(os.path.join(root, path))))
+                    text = read(os.path.join(root, path))
+                    self.words[path] = set(WORD.findall(text))
+                    if not name.endswith(".py"):
+                        self.members.add(text)
         self.all_words = set().union(*self.words.values()) if self.words else set()
 
     def has(self, *words):
         """Whether one source has all of these words."""
         return any(all(word in found for word in words) for found in self.words.values())
+
+    def has_member(self, *parts):
+        """Whether each part of A::B::C belongs to the one before it; a namespace may hold anything that exists."""
+        for owner, name in zip(parts, parts[1:]):
+            if not self.members.have(owner, name) and not (owner in self.members.namespaces and name in self.all_words):
+                return False
+        return True
 
     def has_file(self, path, near):
         """Whether `path` is a file: from the root, from the folder of the document `near`, or by the end of its path."""
@@ -90,11 +137,11 @@ def missing_names(tree, span):
         return
     rest = span
     for match in QUALIFIED.finditer(span):
-        first, *others = re.split(r"::|\.", match.group(0))
+        parts = re.split(r"::|\.", match.group(0))
         rest = rest.replace(match.group(0), " ")
-        if first[0].islower() and "::" not in match.group(0):
+        if parts[0][0].islower() and "::" not in match.group(0):
             continue  # optimizer.step, cluster.servers: a key, or a call of another library
-        if not tree.has(first, *others):
+        if not (tree.has_member(*parts) if "::" in match.group(0) else tree.has(*parts)):
             yield match.group(0)
     for word in WORD.findall(rest):
         if re.search("[A-Z]", word) and word not in tree.all_words:
@@ -130,15 +177,18 @@ def problems(root):
 
 
 SOUND = {
-    "ARCHITECTURE.md": "`Shard::Stage` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/design/a.md).\n"
+    "ARCHITECTURE.md": "`Shard::Stage`, `Shard::Tick` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/design/a.md).\n"
                        "`job.steps`, `capstan launch X.toml` and `a = \"B\"` name nothing.\n\n```\n`Nowhere::AtAll`\n```\n",
     "docs/design/a.md": "Back to [the start](../../ARCHITECTURE.md), `server/shard.h`, `Trainer.step`.\n",
     "docs/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n",
-    "server/shard.h": "struct Push;\nclass Shard { void Stage(); void On(Push); };\n",
+    "server/shard.h": "struct Push;\nclass Base { void Tick() {} };\n"
+                      "class Shard final : public Base { void Stage(); void On(Push); };\n"
+                      "struct Store { Shard* shard; void Save(); };\n",
     "worker/trainer.py": "class Trainer:\n    def step(self): ...\n",
 }
 PLANTED = [
     ("ARCHITECTURE.md", "`Shard::Unstage` undoes it.\n", "Shard::Unstage"),
+    ("ARCHITECTURE.md", "`Shard::Save` is another's.\n", "Shard::Save"),
     ("ARCHITECTURE.md", "`Shard::On(Pull)` answers.\n", "Pull"),
     ("ARCHITECTURE.md", "A line.\n\n`Sharder` is new.\n", "Sharder"),
     ("ARCHITECTURE.md", "`Trainer.leap` is new.\n", "Trainer.leap"),
