@@ -183,6 +183,10 @@ Status MeasureCase(const Case& what, int repetitions, std::vector<Figure>* figur
   return {};
 }
 
+std::string RoundTripName(Carrier carrier) {
+  return std::string("push-pull/") + CarrierName(carrier) + "/1s1w/64-b/round-trip";
+}
+
 // One tensor of 64 bytes, one round at a time: send its gradient, apply it, get the new weights.
 Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::vector<Figure>* figures) {
   const Case what{carrier, 1, {.tensor_bytes = 64, .tensors = 1, .warmup_rounds = 100, .seconds = options.seconds}};
@@ -195,7 +199,7 @@ Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::ve
     samples.push_back(sample);
   }
   std::sort(raw.begin(), raw.end());
-  const std::string name = std::string("push-pull/") + CarrierName(carrier) + "/1s1w/64-b/round-trip";
+  const std::string name = RoundTripName(carrier);
   const double p50 = Median(samples, [](const Sample& s) { return s.round_p50; });
   Add(figures, name, p50, "us", raw[raw.size() / 2], "raw ZeroMQ request and answer (less is better)");
   Add(figures, name + "-ps-lite", p50, "us", PsLiteRoundTrip(carrier), "ps-lite, one push, published (less is better)");
@@ -207,16 +211,30 @@ Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::ve
 
 Result<std::vector<Figure>> MeasurePushPull(const PushPullOptions& options) {
   std::vector<Figure> figures;
+  std::string others;
+  const auto measure = [&](const std::string& name, const auto& run) -> Status {
+    if (name.find(options.parts.only) == std::string::npos) {
+      others += " " + name;
+      return {};
+    }
+    const std::size_t before = figures.size();
+    CAPSTAN_RETURN_IF_ERROR(run());
+    for (std::size_t i = before; options.parts.measured && i < figures.size(); ++i) options.parts.measured(figures[i]);
+    return {};
+  };
   for (Carrier carrier : options.carriers) {
-    CAPSTAN_RETURN_IF_ERROR(MeasureRoundTrip(carrier, options, &figures));
+    CAPSTAN_RETURN_IF_ERROR(
+        measure(RoundTripName(carrier), [&] { return MeasureRoundTrip(carrier, options, &figures); }));
     for (int servers : options.sizes) {
       for (std::size_t bytes : options.tensor_bytes) {
         const Case what{
             carrier, servers, {.tensor_bytes = bytes, .tensors = TensorsOf(bytes), .seconds = options.seconds}};
-        CAPSTAN_RETURN_IF_ERROR(MeasureCase(what, options.repetitions, &figures));
+        CAPSTAN_RETURN_IF_ERROR(
+            measure(NameOf(what), [&] { return MeasureCase(what, options.repetitions, &figures); }));
       }
     }
   }
+  if (figures.empty()) return Invalid("no case has \"" + options.parts.only + "\" in its name; there are" + others);
   return figures;
 }
 

@@ -3,7 +3,7 @@
 //
 // Kind:   runs for minutes; forks processes, so call it while this one has no other thread and no socket context.
 // Limits: loopback; server and workers share the machine.
-// Fails:  a benchmark process that ended or did not answer.
+// Fails:  a benchmark process that ended or did not answer; kInvalid: no case's name contains `parts.only`.
 // Why:    in mode async a push is applied on arrival and a pull gets the newest weights, as in key-value
 //         parameter servers ("push, add, pull"). Here a push is also checked by its hash, named by its sequence
 //         number, and applied exactly once. Small tensors travel together in blocks, so a request counts as one
@@ -28,6 +28,7 @@ struct PushPullOptions {
   std::vector<std::size_t> tensor_bytes = {64, 4u << 10, 64u << 10, 1u << 20, 4u << 20, 32u << 20};
   int repetitions = 3;  // the median counts
   double seconds = 1.0;
+  Parts parts;
 };
 
 Result<std::vector<Figure>> MeasurePushPull(const PushPullOptions& options);

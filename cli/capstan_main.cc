@@ -53,7 +53,8 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   Command bench = app.AddCommand("bench", "Measure this machine and capstan on it.");
   bench.Add("NAME", &arguments->name, "the benchmark; without one: their list");
   bench.Add("-o,--output", &arguments->output, "table or json").OneOf({"table", "json"}).ShowDefault();
-  bench.Add("--only", &arguments->only, "train: the figures with this TEXT in their name, as gpt/1s1w");
+  bench.Add("--only", &arguments->only,
+            "allreduce, push-pull, scale, train: the figures with this TEXT in their name, as gpt/1s1w");
   bench.Add("--python", &arguments->python,
             "train: the interpreter whose PyTorch it compares with, as VENV/bin/python; else /usr/bin/python3");
   return bench;

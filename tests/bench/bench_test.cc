@@ -85,6 +85,22 @@ TEST_CASE("push-pull gives throughput, cost, requests and a round trip, over tcp
   CHECK(Named(*figures, "push-pull/tcp/1s1w/64-kib/throughput-ps-lite").limit == 1.8);
 }
 
+TEST_CASE("push-pull measures the cases that it is asked for, and says which there are", "[bench]") {
+  std::vector<std::string> told;
+  PushPullOptions options{.tensor_bytes = {64u << 10}, .repetitions = 1, .seconds = 0.02};
+  options.parts.only = "ipc/1s1w/64-kib";
+  options.parts.measured = [&](const Figure& figure) { told.push_back(figure.name); };
+  const Result<std::vector<Figure>> figures = MeasurePushPull(options);
+  REQUIRE(figures.ok());
+  REQUIRE_FALSE(figures->empty());
+  CHECK(told.size() == figures->size());
+  for (const Figure& figure : *figures)
+    CHECK_THAT(figure.name, Catch::Matchers::Contains("push-pull/ipc/1s1w/64-kib/"));
+  options.parts.only = "icp";
+  CHECK_THAT(MeasurePushPull(options).status().message(),
+             Catch::Matchers::Contains("push-pull/ipc/1s1w/64-b/round-trip"));
+}
+
 TEST_CASE("a shard keeps no less than the count by design per parameter", "[bench]") {
   const Result<std::vector<Figure>> figures = MeasureMemory({.model_mib = 32, .steps = 3});
   REQUIRE(figures.ok());
