@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Processes that pause for longer than their lease, and continue or do not: the same bits."""
 import signal
+import time
 
 import harness
 import recovery
@@ -55,6 +56,23 @@ class PauseTest(recovery.RecoveryTest):
             harness.kill(pid, signal.SIGSTOP)
             launch.wait_for_line("for server 1", since=lines)
             harness.kill(pid, signal.SIGCONT)
+            self.wait_for_steps(launch, 15)
+            self.assert_stops_with_same_bits(launch)
+        self.assert_nothing_runs()
+
+    def test_everything_stands_still_for_longer_than_the_job_may_stall(self):
+        """As on a machine that was suspended: the launcher stands still, too."""
+        stall = harness.patient(6)
+        with self.launch(self.job(), *recovery.options([f"limits.stall={stall}"])) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 15)
+            pids = [launch.pid, *self.pids().values()]
+            for pid in pids:
+                harness.kill(pid, signal.SIGSTOP)
+            since = time.monotonic()
+            recovery.poll(lambda: time.monotonic() > since + stall + 1, "the end of the pause")
+            for pid in reversed(pids):
+                harness.kill(pid, signal.SIGCONT)
             self.wait_for_steps(launch, 15)
             self.assert_stops_with_same_bits(launch)
         self.assert_nothing_runs()
