@@ -1,0 +1,118 @@
+// A new generation leaves nothing of the one before: a coordinator that lost a shard in the middle of a job gives the
+// shards the orders that a coordinator gives which has just started on the same log.
+#include "common/config/job/optimizer_section.h"
+#include "common/wire/messages.h"
+#include "common/wire/wire_codec.h"
+#include "tests/catch.h"
+#include "tests/server/coordinator/coordinator_snapshot_steps.h"
+
+namespace capstan::server {
+namespace {
+
+using std::chrono::seconds;
+using Bytes = std::vector<std::byte>;
+
+// Orders of one shard, as bytes without the term, which each start of a coordinator has for itself.
+template <class... Orders>
+std::vector<Bytes> OrdersTo(const CoordinatorBench& bench, ShardIndex shard) {
+  std::vector<Bytes> orders;
+  for (const Envelope& envelope : bench.out().envelopes) {
+    if (envelope.to != bench.shards[shard].peer) continue;
+    Header header = envelope.message.header;
+    const auto add = [&](auto& order) {
+      order.term = {};
+      REQUIRE(EncodeHeader(Header(order), &orders.emplace_back()).ok());
+    };
+    (void)header.VisitAs<Orders...>(add);
+  }
+  return orders;
+}
+
+// The middle of a step: one shard has prepared it and the other has not, or one has the newest clock.
+void BeginStep(CoordinatorBench* bench, Mode mode) {
+  const std::uint64_t step = bench->coordinator->step().value;
+  if (!HasGlobalSteps(mode)) {
+    Progress progress{0, bench->shards[0].hello.incarnation, bench->coordinator->generation(), {step + 3, step}, {}};
+    bench->Send(bench->shards[0].peer, progress);
+    return;
+  }
+  for (ShardIndex shard : {0U, 1U}) bench->Prepares(shard, step, 9.0);  // clipped: each shard is told to redo it
+  bench->Prepares(0, step, 9.0, 1);
+}
+
+void DoSteps(CoordinatorBench* bench, Mode mode, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t step = bench->coordinator->step().value;
+    if (!HasGlobalSteps(mode)) {
+      Clocks(bench, step + 1);
+      continue;
+    }
+    for (ShardIndex shard : {0U, 1U}) bench->Prepares(shard, step, 0.25);
+    Commit commit;
+    for (const Envelope& envelope : bench->out().envelopes) {
+      if (const Commit* sent = envelope.message.header.As<Commit>()) commit = *sent;
+    }
+    REQUIRE(commit.step == Step{step});
+    for (ShardIndex shard : {0U, 1U}) bench->Commits(shard, commit);
+  }
+}
+
+// From the loss of shard 0 on: the orders of the new generation to each shard.
+std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorBench* bench, Mode mode) {
+  bench->Tick(seconds(1));
+  for (ShardIndex shard : {0U, 1U}) bench->AnswerReset(shard);
+  INFO(bench->coordinator->failure().message());
+  REQUIRE(bench->coordinator->state() == Coordinator::State::kRunning);
+  DoSteps(bench, mode, 1);
+  const std::uint64_t version = bench->coordinator->step().value;
+  bench->Keeps(0, version);
+  bench->Tick(seconds(20));
+  bench->Keeps(1, version);
+  BeginStep(bench, mode);
+  bench->Tick(seconds(1));
+  std::vector<std::vector<Bytes>> orders;
+  for (ShardIndex shard : {0U, 1U}) {
+    orders.push_back(OrdersTo<Reset, Redo, Commit, Pin, Rates, SnapshotsKept>(*bench, shard));
+  }
+  return orders;
+}
+
+TEST_CASE("a coordinator that begins a generation gives the orders of one that has just started", "[server][reset]") {
+  const Mode mode = GENERATE(Mode::kSync, Mode::kAsync, Mode::kBounded);
+  CAPTURE(static_cast<int>(mode));
+  CoordinatorBench used = Bench(2, mode, {1, 0, 2});
+  used.config.optimizer.lr = 0.25;  // as the shards of the bench report it with a snapshot
+  if (HasGlobalSteps(mode)) used.config.optimizer.clip_norm = 1.0;
+  used.Run();
+  DoSteps(&used, mode, 1);
+  for (ShardIndex shard : {0U, 1U}) used.Keeps(shard, 1);
+  const SnapshotId snapshot = used.coordinator->newest_snapshot();
+  REQUIRE(snapshot.version == Version{1});
+  used.shards[1].hello.parts = {Part(snapshot, 1)};
+  used.Forget();
+  DoSteps(&used, mode, 1);
+  used.Keeps(0, 2);  // the other shard never writes its part of this snapshot
+  BeginStep(&used, mode);
+  used.Tick(seconds(1));
+
+  CoordinatorBench fresh = Bench(2, mode, {1, 0, 2});
+  fresh.config = used.config;
+  fresh.log = used.log;
+  fresh.now = used.now;
+  fresh.shards = used.shards;
+  fresh.Live();
+  for (const char* name : {"w0", "w1"}) fresh.Joins(name);
+  fresh.shards[1].hello.term = fresh.coordinator->term();
+  fresh.SayHello(1);
+  for (CoordinatorBench* bench : {&used, &fresh}) {
+    bench->Forget();
+    bench->RestartShard(0, {Part(snapshot, 0)});
+  }
+  REQUIRE(used.coordinator->generation() == fresh.coordinator->generation());
+  const auto expected = OrdersOfNewGeneration(&fresh, mode);
+  CHECK(expected[0].size() >= (HasGlobalSteps(mode) ? 4U : 3U));
+  CHECK(OrdersOfNewGeneration(&used, mode) == expected);
+}
+
+}  // namespace
+}  // namespace capstan::server
