@@ -1,7 +1,7 @@
 // AllReduceGroup: the workers of a generation in mode allreduce, which reduce gradients among themselves.
 //
 // Kind:   a value; part of a Job in mode allreduce.
-// Limits: a group lasts kLasts at least: what broke one may break the next.
+// Limits: a group lasts at least kLasts, because what broke one group may break the next at once.
 // Why:    the members of a group do not change. When a worker joins or leaves, or the group breaks, the coordinator
 //         begins another generation. There the shards keep what they have, and the workers go on from the last
 //         committed step if one of them has that version.
@@ -39,12 +39,12 @@ class AllReduceGroup {
   // Whether all members have offered their addresses.
   static bool IsOffered(const Membership& members);
   static bool IsFormed(const Membership& members);
-  // The workers that have not yet reported a state of the group, as text; empty: all have.
+  // Names the workers that have not yet reported a state of the group; empty if all have.
   static std::string MissingText(const Membership& members);
-  // Whether dealing the slots now would give another distribution.
+  // Whether some worker would get other slots if the slots were dealt again now.
   static bool Changes(const Membership& members, SlotIndex slot_count);
-  // The group as this worker sees it, in order of sessions. A worker that has not formed the group gets addresses, once
-  // all have offered theirs.
+  // Lists the members of the worker's group in order of sessions; empty while another group is asked for. The list has
+  // addresses if the worker has offered its own and still has to form the group, once all members have offered theirs.
   std::vector<GroupMember> Of(const Worker& worker, const Membership& members) const;
 
  private:

@@ -18,7 +18,7 @@ StepParameters AllReduceSteps::ParametersFrom(const RecoverRecord& record, const
   return parameters;
 }
 
-// After a change of the group the timeline goes on, and every shard has its newest step.
+// Begins from the step that the timeline has reached, if only the group has changed: then every shard has that step.
 void AllReduceSteps::Begin() {
   const Step reached = StepOfShards(facts_.journal.recover());
   CommittedSteps::Begin();

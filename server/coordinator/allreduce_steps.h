@@ -20,7 +20,8 @@ class AllReduceSteps : public CommittedSteps {
   void Begin() override;
   void Resume(Instant now, Outbox* out) override;
   Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) override;
-  // A version number means the same weights throughout a timeline.
+  // Returns the generation in which the timeline began: a version number means the same weights throughout a timeline,
+  // so snapshots of its earlier generations count too.
   Generation SnapshotsSince() const override;
   bool AllowsBackups() const override { return false; }
 

@@ -1,6 +1,6 @@
 // Barrier: workers that wait for each other.
 //
-// Kind:   a value; part of the Coordinator. Volatile: after a restart, Beats tell again what workers wait for.
+// Kind:   a value; part of the Coordinator. Volatile: after a restart, the workers' Beats name their barriers again.
 // Why:    a program's processes can meet (files are written, a first batch is loaded) through the service that they
 //         already share. A member waits for a number above the newest passed one. Passing advances to the highest
 //         number that any member waits for, so members that count differently after a restart all go on.
@@ -20,7 +20,7 @@ class Barrier {
   std::uint64_t passed() const { return passed_; }
   bool IsWaiting(const Worker& worker) const { return worker.barrier > passed_; }
   bool AnyWaiting(const Membership& members) const;
-  // "worker-2, worker-5": the missing members; empty if there are none.
+  // Names the missing members, such as "worker-2, worker-5"; empty if there are none.
   std::string Missing(const Membership& members) const;
   void Pass(const Membership& members);
 

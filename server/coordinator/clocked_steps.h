@@ -31,18 +31,19 @@ class ClockedSteps : public Steps {
   void Announce(Instant now, Outbox* out) override;
   void Repeat(Instant, Outbox*) override {}
   void AddToPing(PeerId shard, Outbox* out) const override;
-  // Shards publish no steps; only the version that they began with, or were taken over with, is on all of them for
-  // certain.
+  // Returns true only for the version that the shards began with, or that all had when this coordinator took over:
+  // shards publish no steps in these modes, so no other version is on all of them for certain.
   bool AllPublished() const override;
   bool TakesPins() const override { return true; }
   bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
   bool AcknowledgesDurably() const override { return durable_; }
-  // Shards learn of a step's parameters one after the other.
+  // Computes the parameters from the job file, because shards learn of them one after the other, and their reports may
+  // differ.
   StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const override;
 
  private:
   using ReportsBySlot = std::map<SlotIndex, SlotReport>;
-  // All reports that a shard holds for steps and slots up to this pair have arrived here.
+  // How far a shard's reports reach: all that it holds for steps and slots up to this pair have arrived here.
   using Reach = std::pair<Step, SlotIndex>;
   static constexpr Reach kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
 
@@ -52,7 +53,7 @@ class ClockedSteps : public Steps {
   StepParameters ParametersAt(Step step) const;
 
   const bool durable_;
-  std::optional<Step> taken_over_;                  // every shard's step when this coordinator took over
+  std::optional<Step> taken_over_;                  // the step that all shards had when this coordinator took over
   std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
   std::vector<Reach> reaches_;                      // by shard
   RunningMinimum clocks_;                           // each shard's slowest slot

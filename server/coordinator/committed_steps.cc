@@ -33,8 +33,8 @@ void CommittedSteps::Begin() {
   attempt_ = 0;
 }
 
-// Some shards may have published one step more than others: that step's Commit is sent again with the new term, and
-// otherwise verbatim.
+// Takes over from the newest step that a shard has published. Other shards may lack its Commit, so that is sent again,
+// verbatim except for the new term.
 void CommittedSteps::Resume(Instant now, Outbox* out) {
   const Hello* newest = &*facts_.shards[0].hello;
   for (const ShardEntry& shard : facts_.shards) {
@@ -42,7 +42,7 @@ void CommittedSteps::Resume(Instant now, Outbox* out) {
   }
   step_ = Step{newest->version.value};
   parameters_ = facts_.journal.recover().parameters;
-  attempt_ = 0;  // shards may be at different attempts; Decide is pure, so a Redo is decided again
+  attempt_ = 0;  // shards may be at different attempts; Decide is pure, so it repeats an earlier Redo
   pending_.reset();
   if (newest->last_commit) {
     Commit commit = *newest->last_commit;
@@ -74,7 +74,7 @@ void CommittedSteps::NotePublished(Step step) {
 // ---- reports -------------------------------------------------------------------------------------------------------
 
 bool CommittedSteps::Take(const Prepared& prepared, Instant now, Outbox* out) {
-  if (prepared.step < step_) {  // it has not seen the Commit: every shard has everything older than pending_
+  if (prepared.step < step_) {  // the shard lacks the Commit pending_; older ones it has
     if (pending_) out->Send(facts_.shards[prepared.shard].peer, *pending_);
     return false;
   }

@@ -37,7 +37,7 @@ class CommittedSteps : public Steps {
  protected:
   // Sets what the next step's parameters say about snapshots.
   virtual void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const;
-  // Every shard has published this version.
+  // Notes that every shard has published the version with which `step` begins.
   void NotePublished(Step step);
 
  private:
@@ -49,7 +49,7 @@ class CommittedSteps : public Steps {
       return prepared && prepared->step == step && prepared->attempt >= attempt;
     }
   };
-  // How many shards have reported this step in any attempt, and in this attempt or a later one.
+  // Counts the shards that have reported `step`: `any` in any attempt, `all` in `attempt` or a later one.
   struct Count {
     Step step;
     std::uint32_t attempt = 0;

@@ -26,7 +26,7 @@ namespace {
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 
-// How many of the workers that the job begins with have joined.
+// Says how many of the workers that the job begins with have joined.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
   if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
   return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
@@ -153,7 +153,7 @@ Roster Coordinator::roster() const {
 
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
   if (!job_.IsServing() || !job_.shards.Is(from, done.shard)) return;
-  // Sent to an earlier coordinator, which may have had the part deleted since.
+  // A report to an earlier coordinator does not count: it may have had the part deleted since.
   if (done.term != job_.journal.term()) return;
   if (done.generation < job_.steps->SnapshotsSince() || done.generation > job_.journal.generation()) return;
   if (done.incarnation != job_.journal.running()->incarnations[done.shard]) return;
@@ -262,7 +262,7 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
   worker->computing = beat.computing;
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
-  const bool enters_barrier = worker->barrier != beat.barrier;  // otherwise nothing changed for it; Tick checks it
+  const bool enters_barrier = worker->barrier != beat.barrier;  // if it is the same one, Tick's check is enough
   worker->barrier = beat.barrier;
   if (job_.machine_groups && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
     worker->group_epoch = beat.group_epoch;
@@ -322,7 +322,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());  // then each has one lease
+  if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());  // later none is dropped
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
     out->Say(Severity::kWarning,

@@ -49,15 +49,16 @@ class Coordinator {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Ends the job's service: Tick asks the shards, again and again, to stop.
+  // Ends the job's service: from now on, Tick keeps asking the shards to stop.
   void Shutdown();
-  // Decides no further step. The state becomes kStopped once a last snapshot exists, or cannot be had in time.
+  // Makes the coordinator decide no further step. The state becomes kStopped once a last snapshot exists, or cannot be
+  // had in time.
   void RequestStop(Instant now);
   // Call once the final weights are written: workers are told to end, and a coordinator restarted on this log has
   // nothing left to do.
   void Conclude(Outbox* out);
   bool concluded() const { return job_.journal.concluded(); }
-  // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
+  // Whether the newest version is settled: its snapshot is on disk, cannot be written, or is not wanted.
   bool SnapshotsSettled() const { return job_.SnapshotsSettled(); }
   // Whether the last step is committed and the last snapshot is neither written nor given up.
   bool AwaitsLastSnapshot() const { return job_.AwaitsLastSnapshot(); }
@@ -69,7 +70,7 @@ class Coordinator {
   // Reports that the worker of this name is dead: its slots move now instead of after its lease.
   void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
-  // Steps committed since the last call.
+  // Returns the records of the steps committed since the last call.
   std::vector<StepRecord> TakeRecords() { return job_.records.Take(); }
   State state() const { return job_.state.now(); }
   // Why the job failed; ok while it has not.
@@ -80,26 +81,26 @@ class Coordinator {
   Generation history() const { return job_.journal.timeline(); }
   Step step() const { return job_.steps->step(); }
   std::size_t worker_count() const { return job_.members.size(); }
-  // Whether a worker still has to learn that the job is over. After a stop none has: workers wait for the
-  // job to be resumed.
+  // Whether a worker still has to learn that the job is over. After a stop no worker has to: all wait for the job to be
+  // resumed.
   bool AwaitsWorkers() const { return state() != State::kStopped && job_.members.size() > 0; }
   // Whether a worker still has to give version 0: until then nothing is decided, and nothing can be lost.
   bool AwaitsFirstWeights() const { return job_.journal.AwaitsInitialWeights(); }
-  // Readers heard within a lease. After the last commit: heard since, or within a lease before it.
+  // Counts the readers that were heard within the last lease. After the last commit, silence drops no reader.
   std::size_t follower_count() const { return job_.followers.size(); }
   Instant lease() const { return job_.lease(); }
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return job_.journal.catalog(); }
-  // The workers now in the job.
+  // Lists the job's members and their addresses.
   Roster roster() const;
-  // Shards' addresses; empty until all are known.
+  // Lists the shards' addresses; empty until all are known.
   std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
   // Names the processes that the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)".
   // Empty: none.
   std::string WaitingFor(Instant now) const { return server::WaitingFor(job_, now); }
   // The state of the job as a JSON object for the status page.
   std::string StatusJson(Instant now) const { return server::StatusJson(job_, now); }
-  // The view of a reader: no session, no slots.
+  // Returns the job's view for a reader, which has no session and no slots.
   View ReaderView() const { return MakeView(job_, nullptr); }
 
  private:

@@ -124,7 +124,7 @@ void CoordinatorLoop::Tick(Instant now) {
   if (phase_ != Phase::kFarewell) return;
   // Every shard was just asked to end: when no connection is left, all have ended.
   const Instant waited = now - farewell_began_;
-  // A coordinator restarted after the end stays for members that have not learned of it.
+  // A coordinator that was restarted after the job's end stays for members that have not learned of the end.
   const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
   if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
 }
@@ -134,7 +134,7 @@ std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
   if (core_->state() == Coordinator::State::kRunning && running_generation_ != core_->generation()) {
     running_generation_ = core_->generation();
-    PublishMembers();  // before the log says that the job runs: users may then look
+    PublishMembers();  // first: users may look once the log says that the job runs
   }
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
@@ -156,7 +156,7 @@ void CoordinatorLoop::WriteRecords() {
   if (!status.ok()) Abandon(status);
 }
 
-// Once a job is over, the members last published stay.
+// Passes changed members to on_members. Once the job is over, it passes no more, so those passed last stay.
 void CoordinatorLoop::PublishMembers() {
   const Coordinator::State state = core_->state();
   const bool over = state == Coordinator::State::kFinished || state == Coordinator::State::kStopped ||
@@ -214,7 +214,7 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
   if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
 }
 
-// The file gets its full size on disk before any weights are read into it.
+// Creates the file with its full size on disk, before any weights are read into it.
 Status CoordinatorLoop::BeginFinalWeights() {
   const std::string path = options_.run_dir + "/final.safetensors";
   return room_->Write(path, [&] {
@@ -225,7 +225,7 @@ Status CoordinatorLoop::BeginFinalWeights() {
   });
 }
 
-// Readers have one lease to fetch the last version, which needs the shards.
+// Returns whether readers may still fetch the last version, for which the shards must stay. They have one lease.
 bool CoordinatorLoop::WaitsForFollowers(Instant now) {
   if (core_->follower_count() == 0 || stops_requested_.load() > 0) return false;
   if (!followers_since_) {

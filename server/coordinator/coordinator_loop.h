@@ -61,14 +61,14 @@ class CoordinatorLoop {
   CoordinatorLoop(const CoordinatorLoop&) = delete;
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
 
-  // tcp://host:port for the others.
+  // The address at which other processes reach the coordinator, as tcp://host:port.
   const std::string& endpoint() const { return endpoint_; }
   // Ends the job after a last snapshot; the second call ends it at once. Members are notified.
   void RequestStop();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Ok when all steps are committed and the final weights are written. Requires ended().
   const Status& outcome() const { return outcome_; }
-  // A JSON object for the status page.
+  // Returns the state of the job as a JSON object for the status page.
   std::string StatusJson() const;
 
  private:

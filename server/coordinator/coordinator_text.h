@@ -28,7 +28,7 @@ inline Instant FromSeconds(double seconds) {
 
 inline std::string WholeSeconds(Instant time) { return std::to_string(static_cast<long>(ToSeconds(time))) + " s"; }
 
-// "900 bytes", "12 KiB"
+// Writes a size as text such as "900 bytes" or "12 KiB".
 inline std::string BytesText(std::uint64_t bytes) {
   return bytes < 10240 ? std::to_string(bytes) + " bytes" : std::to_string(bytes >> 10) + " KiB";
 }

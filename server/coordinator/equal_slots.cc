@@ -39,11 +39,11 @@ bool EqualSlots::See(Generation generation, Step step, const std::vector<const P
   step_ = step;
   if (!follows) return false;
   const std::map<SlotIndex, const std::string*> owners = OwnersOf(members);
-  std::map<std::pair<Figures, Figures>, SlotIndex> first;  // the slot that had these figures in both steps
+  std::map<std::pair<Figures, Figures>, SlotIndex> first;  // by figures of both steps: the first slot that had them
   for (const auto& [slot, figures] : before_) {
     const auto earlier = before.find(slot);
     const auto owner = owners.find(slot);
-    // Two steps with the same loss tell nothing about the samples.
+    // A slot whose loss did not change between the two steps tells nothing about the samples that it drew.
     if (earlier == before.end() || owner == owners.end() || std::get<0>(earlier->second) == std::get<0>(figures))
       continue;
     const auto [same, is_new] = first.try_emplace({earlier->second, figures}, slot);

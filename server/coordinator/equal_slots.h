@@ -32,7 +32,8 @@ class EqualSlots {
 
   // Takes the reports of a committed step. Returns whether text() was just set.
   bool See(Generation generation, Step step, const std::vector<const Prepared*>& prepared, const Membership& members);
-  // "slots 0 and 1 of step 5 are equal: do "a" and "b" draw the same samples? ..."; empty while nothing was found.
+  // A warning such as "slots 0 and 1 of step 5 are equal: do "a" and "b" draw the same samples? ..."; empty while
+  // nothing was found.
   const std::string& text() const { return text_; }
 
  private:

@@ -31,10 +31,10 @@ class FinalWeights {
   FinalWeights(const FinalWeights&) = delete;
   FinalWeights& operator=(const FinalWeights&) = delete;
 
-  // Returns false if `from` is not one of the shards it reads from.
+  // Returns false if `from` is not one of the shards that this object reads from.
   bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Nothing until it has ended.
+  // Empty until all weights are in the file, or it has failed.
   const std::optional<Status>& outcome() const { return outcome_; }
 
  private:

@@ -2,9 +2,9 @@
 //
 // Kind:   owned by the Coordinator.
 // Limits: at most kFollowersMax are remembered; the job does not wait for others.
-// Why:    the servers end with the job, and a program that evaluates every version could miss the last one. None is
-//         forgotten while the last snapshot and the final weights are written. That may take longer than a lease, and a
-//         worker that reads the last version learns of the job's end only afterwards.
+// Why:    the servers end with the job, and a program that evaluates every version could miss the last one. No reader
+//         is forgotten while the last snapshot and the final weights are written. That may take longer than a lease,
+//         and a worker that reads the last version learns of the job's end only afterwards.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Followers {
  public:
   static constexpr std::size_t kFollowersMax = 1024;
 
-  // `nonce`: the reader's, made at its start.
+  // `nonce`: a random number that the reader drew at its start.
   void Heard(std::uint64_t nonce, Instant now) {
     if (followers_.size() < kFollowersMax || followers_.contains(nonce)) followers_[nonce] = now;
   }

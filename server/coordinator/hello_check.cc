@@ -38,7 +38,7 @@ Status CheckParts(const Hello& hello, const JobFacts& facts) {
   return Invalid(facts.shards.NameOf(hello.shard) + " says Hello with parts that do not belong together");
 }
 
-// The newest snapshot that both this shard and the log know.
+// Names the newest snapshot that both this shard and the log know.
 std::string NewestCommon(const Hello& hello, const Journal& journal) {
   for (auto manifest = journal.manifests().rbegin(); manifest != journal.manifests().rend(); ++manifest) {
     const bool there = std::any_of(hello.parts.begin(), hello.parts.end(),

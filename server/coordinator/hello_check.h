@@ -18,15 +18,16 @@ namespace capstan::server {
 
 struct JobFacts;
 
-// A new coordinator builds on the fields of a Hello: they must agree with each other, with the job and its catalog.
+// Fails unless the fields of a Hello agree with each other, with the job and with its catalog: a new coordinator builds
+// on them.
 Status CheckHello(const Hello& hello, const JobFacts& facts);
 
 // Describes the term, generation and snapshot that the shard has seen and our log lacks; empty if the log has them all.
-// If not, another coordinator has taken over, or our directory is an old copy. Then this coordinator decides nothing; the
-// shard is not at fault.
+// If the log lacks one, another coordinator has taken over, or our directory is an old copy. Then this coordinator
+// decides nothing; the shard is not at fault.
 std::string BeyondLog(const Hello& hello, const JobFacts& facts);
 
-// Whether the report has one sum for each segment of that shard, and the sums that the optimizer needs.
+// Whether the report has one sum for each segment of the shard, and the sums that the optimizer needs.
 bool Fits(const PrepareReport& report, ShardIndex shard, const JobFacts& facts);
 
 }  // namespace capstan::server

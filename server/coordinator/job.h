@@ -1,4 +1,4 @@
-// Job: the parts of a coordinator, each with its own state. A function that only reads takes all of them as one value.
+// Job: the parts of a coordinator, each with its own state. A function that only reads the job takes them as one value.
 //
 // Kind:   owned by the Coordinator. Parts refer to each other through JobFacts, so a Job is never moved.
 #pragma once
@@ -50,11 +50,11 @@ struct Job {
   Instant lease() const;
   bool stopping() const { return ending.stop_since.has_value(); }
   StepUnderWay work() const { return {journal.generation(), steps->step()}; }
-  // Whether the newest version needs no more waiting: it is on disk, cannot be written, or no snapshot is wanted.
+  // Whether the newest version is settled: its snapshot is on disk, cannot be written, or is not wanted.
   bool SnapshotsSettled() const { return snapshots.IsSettled(steps->SnapshotsSince(), steps->step()); }
   // Whether the last step is committed and the last snapshot is neither written nor given up.
   bool AwaitsLastSnapshot() const;
-  // Whether a generation runs whose weights are still wanted.
+  // Whether the shards serve a generation that runs, or has run to its end while the job is not concluded.
   bool IsServing() const;
 
   const CoordinatorOptions options;

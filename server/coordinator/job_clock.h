@@ -23,27 +23,29 @@ class JobClock {
   Instant last_tick() const { return last_tick_; }
   Instant last_progress() const { return last_progress_; }
 
-  // Returns how long this process was paused, if it was: it read no messages meanwhile, and the pause is not job time.
+  // Returns how long this process was paused, or 0. A pause does not count as waiting, because the process read no
+  // messages meanwhile.
   Instant Tick(Instant now) {
     const Instant pause = now - std::exchange(last_tick_, now);
     if (pause < kPauseLeast) return {};
     last_progress_ += pause;
     return pause;
   }
-  // A step ended.
+  // Notes that a step has ended: the wait and the count of generations begin again.
   void Progress(Instant now) {
     last_progress_ = now;
     attempts_ = {};
   }
-  // The wait begins again, but the attempts count on.
+  // Begins the wait again, but keeps the count of generations.
   void Restart(Instant now) { last_progress_ = now; }
-  // A generation begins: another group of workers, or a recovery.
+  // Count a generation that begins with another group of workers, or with a recovery.
   void CountGroup() { attempts_.has_time = attempts_.groups++ == 0; }
   void CountRecovery() { attempts_.has_time = attempts_.recoveries++ == 0; }
-  // Whether the newest generation is the first of its kind.
+  // Whether the newest generation is the first of its kind since the last step.
   bool has_time() const { return attempts_.has_time; }
   void SetCause(std::string cause) { attempts_.cause = std::move(cause); }
-  // Text such as "; since the last step 9 generations have begun, the newest because: ..."; empty if none has.
+  // Returns a text such as "; since the last step 9 generations have begun, the newest because: ..."; empty if none
+  // has.
   std::string AttemptsText() const {
     const std::uint32_t count = attempts_.recoveries + attempts_.groups;
     if (count == 0 || attempts_.cause.empty()) return "";

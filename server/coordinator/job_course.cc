@@ -22,7 +22,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits no longer for it, or for a step
+constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits at least this long for it
 
 std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
   std::string names;
@@ -107,7 +107,7 @@ bool JobCourse::ShardsLiveOn() const {
   return true;
 }
 
-// A new coordinator takes over a running generation.
+// Takes over the running generation of an earlier coordinator.
 void JobCourse::ResumeRunning(Instant now, Outbox* out) {
   job_->state.On(JobEvent::kFoundRunning);
   job_->clock.Restart(now);
@@ -135,7 +135,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     out->Say(Severity::kWarning, job_->equal_slots.text());
   }
   if (steps.step() != before) {
-    job_->view_sequence += ForgetBackups(&job_->members);  // each learns of this with its next Beat
+    job_->view_sequence += ForgetBackups(&job_->members);  // workers learn of this when they send their next Beat
     job_->clock.Progress(now);
     if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
@@ -143,7 +143,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   if (decision.ended) Finish(out);
 }
 
-// The last step is on every shard: the job is done.
+// Finishes the job, because the last step is on every shard.
 void JobCourse::Finish(Outbox* out) {
   job_->state.On(JobEvent::kLastStepPublished);
   job_->snapshots.Retry();
@@ -152,8 +152,8 @@ void JobCourse::Finish(Outbox* out) {
 
 // ---- generations --------------------------------------------------------------------------------------------------
 
-// Whether a shard that is ahead of the log is taken back, as the operator has accepted. Every shard must then echo a
-// term newer than all of theirs, and the next generation is above all of theirs.
+// If the operator has accepted a rollback, every shard must answer with a term that is newer than all shards' terms,
+// and the next generation is above all of theirs.
 bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
   if (!job_->options.accept_rollback || job_->state.now() != CoordinatorState::kCollecting) return false;
   const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
@@ -166,7 +166,7 @@ bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
   return true;
 }
 
-// The shard runs again, without its memory.
+// Begins another generation, because the shard has restarted and lost what it had in memory.
 void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
   const std::string cause = job_->shards.NameOf(shard) + " was lost and came back";
   const char* const start = job_->journal.manifests().empty() ? "step 0" : "the newest snapshot";
@@ -183,7 +183,7 @@ bool JobCourse::MustGoOn() const {
   return job_->steps->AcknowledgesDurably() && job_->journal.running() && job_->journal.recover().history.value != 0;
 }
 
-// Only the operator can give up acknowledged pushes (--accept-rollback).
+// Gives up acknowledged pushes if the operator has accepted that (--accept-rollback), and fails the job otherwise.
 void JobCourse::EndTimeline(const std::string& reason, Instant now, Outbox* out) {
   if (job_->options.accept_loss) {
     SayLost(reason, out);
@@ -204,7 +204,7 @@ void JobCourse::SayLost(const std::string& reason, Outbox* out) const {
 void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const bool regroups = recovery == Recovery::kRegroup;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
-  const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: not in the log
+  const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: any count will do
   if (before != 0 && before != job_->shards.size()) {
     return EndTimeline(
         "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(job_->shards.size()) + " now",
@@ -226,7 +226,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     record.snapshot = job_->journal.manifests().back().id;
     record.parameters = job_->journal.manifests().back().parameters;
   }
-  // After a change of the group no shard is lost, and all continue writing their snapshots.
+  // If only the group changes, no shard is lost, and all continue writing their snapshots.
   if (!regroups || job_->journal.AwaitsInitialWeights()) job_->snapshots.Abandon();
   if (regroups) {
     record.parameters = job_->steps->parameters();
@@ -253,8 +253,9 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
                : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
 }
 
-// Goes back to the snapshot before the unusable one, in a new generation. If the timeline itself cannot continue, the
-// job ends or, with --accept-rollback, begins with that snapshot and without the log.
+// Goes back to the snapshot before the unusable one, in a new generation. If instead a timeline with acknowledged
+// pushes cannot continue, the job fails or, with --accept-rollback, begins from its newest snapshot and without those
+// pushes.
 void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
   job_->clock.SetCause(reason);
   if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard was lost as well
@@ -349,8 +350,8 @@ void JobCourse::SayRecovered(Instant now, Outbox* out) {
 
 // ---- initial weights ----------------------------------------------------------------------------------------------
 
-// With ranks the source is rank 0, and there is none until that worker has joined. Otherwise it is the present member
-// whose name sorts first, so the order of joining decides nothing.
+// Chooses the worker that gives the first weights. With ranks it is rank 0, and none until that worker has joined.
+// Otherwise it is the present member whose name sorts first, so the order of joining decides nothing.
 void JobCourse::ChooseInitialSource() {
   job_->initial_source.reset();
   if (!job_->journal.AwaitsInitialWeights()) return;
@@ -376,7 +377,7 @@ void JobCourse::KeepInitialSource(Instant now, Outbox* out) {
   StartRecovery(Recovery::kGoBack, now, out);
 }
 
-// There is no older snapshot to go on with.
+// Fails the job, because no older snapshot exists to begin from.
 void JobCourse::FailInitialWeights(ShardIndex shard, const std::string& why, Outbox* out) {
   Fail(Refused("the first weights cannot be kept, so the job cannot begin: " + job_->shards.NameOf(shard) + ": " + why +
                "; put right what is wrong with that directory, and begin again"),
@@ -400,8 +401,8 @@ void JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
   if (job_->group->Ask(std::move(reason), goes_back)) out->Say(Severity::kWarning, text);
 }
 
-// A Commit in flight arrives first, so that all shards are at one version. Right after this coordinator's start,
-// earlier members may not have come back yet.
+// Begins a generation with another group. First a Commit in flight must arrive, so that all shards are at one version.
+// Right after this coordinator's start it waits up to a lease for earlier members to come back.
 void JobCourse::FormGroup(Instant now, Outbox* out) {
   if (!job_->steps->AllPublished() || job_->steps->parameters().stop || job_->members.size() == 0) return;
   const bool all = job_->members.size() >= job_->options.config.cluster.workers;
@@ -458,8 +459,8 @@ void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
   }
 }
 
-// A stop waits for the last snapshot. Where only the workers have the version, it also waits for the steps that upload
-// it to the shards, even if another group makes them.
+// Stops the job once the last snapshot is kept, or takes too long. Where only the workers have the version, a stop also
+// waits for the steps that upload it to the shards, even if another group makes them.
 void JobCourse::StopWhenKept(Instant now, Outbox* out) {
   const Instant limit =
       std::max({kLastSnapshotMax, job_->records.SlowAfter(job_->options.slow_after), 2 * job_->snapshots.took()});
@@ -475,7 +476,7 @@ void JobCourse::StopWhenKept(Instant now, Outbox* out) {
     job_->state.On(JobEvent::kStopped);
 }
 
-// Every shard has its part on disk: from the manifest on, the snapshot exists.
+// Every shard has its part on disk, so the snapshot exists once its manifest is logged.
 void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
   ManifestRecord manifest = job_->snapshots.Complete(now);
   manifest.parameters = job_->steps->ParametersOfSnapshot(manifest);

@@ -5,7 +5,7 @@
 // Why:    a new coordinator decides nothing until every shard has answered with the new term. A generation begins from
 //         the newest snapshot or, with durable acknowledgements or another group of workers, from where the one before
 //         stopped. One worker at a time is the source of initial weights: they are on disk before anything is computed
-//         from them, and if it is lost earlier its generation ends, so that the weights of two workers never mix.
+//         from them. If that worker is lost earlier, the generation ends, so that weights of two workers never mix.
 #pragma once
 
 #include <optional>
@@ -27,29 +27,30 @@ class JobCourse {
  public:
   explicit JobCourse(Job* job) : job_(job) {}
 
-  // Goes as far as the reports allow it.
+  // Moves the job on as far as the reports allow.
   void Advance(Instant now, Outbox* out);
   void DecideSteps(Instant now, Outbox* out);
   void LoseShard(ShardIndex shard, Instant now, Outbox* out);
-  // The snapshot that the newest generation begins with is unusable.
+  // Goes back to an older start, or fails the job, because a shard cannot begin the newest generation.
   void FallBack(const std::string& reason, Instant now, Outbox* out);
-  // The members have changed.
+  // Deals the slots again after a change of members or, in mode allreduce, asks for another group.
   void Reassign(Outbox* out);
   // Takes the state of the group from a worker's last Beat.
   void NoteGroup(const Worker& worker, Outbox* out);
-  // Every shard has its part.
+  // Logs the manifest of a snapshot of which every shard has written its part.
   void CommitSnapshot(Instant now, Outbox* out);
   void FailInitialWeights(ShardIndex shard, const std::string& why, Outbox* out);
-  // Whether a shard that has seen more than the log is taken back, as the operator has accepted.
+  // Returns whether a shard that has seen more than the log is to be rolled back, which the operator must have
+  // accepted.
   bool Overrules(const Hello& hello, Outbox* out);
-  // The first worker declares the job's tensors.
+  // Takes the job's tensors, which the first worker declares.
   Status AdoptCatalog(const Join& join);
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
 
  private:
-  // kGoOn: with durable acknowledgements only lost shards go back; without them, or if that is impossible, as kGoBack.
-  // kRegroup: the shards keep what they have, and the workers form another group.
+  // kGoBack: all shards go back to the newest snapshot. kGoOn: with durable acknowledgements, only lost shards go back;
+  // without them all do. kRegroup: the shards keep what they have, and the workers form another group.
   enum class Recovery { kGoOn, kGoBack, kRegroup };
   struct Setback {
     Instant since{};
@@ -78,7 +79,7 @@ class JobCourse {
 
   Job* const job_;
   std::optional<Setback> setback_;       // steps will be done again; set until the job runs again
-  std::optional<Generation> overruled_;  // newest generation of shards beyond the log, whose state is dropped
+  std::optional<Generation> overruled_;  // newest generation of shards that know more than the log and are rolled back
   Backoff reset_backoff_;
 };
 

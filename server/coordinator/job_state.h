@@ -22,7 +22,7 @@ namespace capstan::server {
 
 enum class JobEvent : std::uint8_t {
   kFoundConcluded,     // the log says that the job is done, and the job file has no more steps
-  kFoundGeneration,    // the log has a generation that every shard has not yet begun
+  kFoundGeneration,    // the log has a generation that it does not have as running
   kFoundRunning,       // every shard still holds the generation that the log has as running
   kGenerationBegan,    // a generation was logged
   kShardsBegan,        // every shard has begun the generation, which is logged
@@ -60,7 +60,7 @@ class JobState {
     CAPSTAN_CHECK(change != kChanges.end());
     state_ = change->to;
   }
-  // From every state.
+  // Fails the job, whatever its state is.
   void Fail(Status reason) {
     state_ = kFailed;
     failure_ = std::move(reason);

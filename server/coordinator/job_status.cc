@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kRowsMax = 256;  // workers and shards, each
 
-// Text such as "0-3, 6".
+// Lists sorted slots as text such as "0-3, 6".
 std::string Ranges(const std::vector<SlotIndex>& slots) {
   std::string text;
   for (std::size_t i = 0; i < slots.size();) {

@@ -27,8 +27,8 @@ std::string WhyIdle(const Job& job) {
          "bits";
 }
 
-// Right after this coordinator's start earlier members may not have come back yet: then the barrier waits for all
-// cluster.workers of them.
+// Names the members that the barrier waits for. Right after this coordinator's start, earlier members may not have come
+// back yet, so the barrier then waits for all cluster.workers of them.
 std::string MissingInBarrier(const Job& job) {
   std::string who = job.barrier.Missing(job.members);
   if (job.ranks.in_use()) {
@@ -66,7 +66,8 @@ View MakeView(const Job& job, const Worker* worker) {
   view.barrier = job.barrier.passed();
   if (worker != nullptr && job.state.failure().ok() && job.barrier.IsWaiting(*worker))
     view.message = MissingInBarrier(job);
-  // A finished job may be read with another number of servers than it ran with.
+  // A view names the shards only if they are those of the generation: a finished job may be read with another number of
+  // servers than it ran with.
   const bool served = job.journal.running() && job.journal.running()->incarnations.size() == job.shards.size();
   // A worker in this generation already has its shards' addresses and connections.
   const bool knows = worker != nullptr && worker->generation == job.journal.generation();
@@ -85,7 +86,7 @@ View MakeView(const Job& job, const Worker* worker) {
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
-    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // some may be both
+    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // a slot may be in both
     if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
     if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
       LocalGroups::Told told = job.machine_groups->Of(*worker, job.members);

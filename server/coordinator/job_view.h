@@ -17,12 +17,12 @@ struct Worker;
 View MakeView(const Job& job, const Worker* worker);
 void SendView(const Job& job, Worker* worker, Outbox* out);
 void SendViews(Job* job, Outbox* out);
-// The same after a change of the job.
+// Raises the views' number, because the job has changed, and sends the views.
 void SendChangedViews(Job* job, Outbox* out);
 
-// The members that a barrier waits for; empty: none.
+// Names the members that a barrier waits for; empty if there are none.
 std::string MissingInBarrier(const Job& job);
-// Why a worker has no slot.
+// Explains why a worker has no slot.
 std::string WhyIdle(const Job& job);
 
 }  // namespace capstan::server

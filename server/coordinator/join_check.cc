@@ -49,7 +49,6 @@ Status CheckJoin(const Join& join, const Job& job) {
   return {};
 }
 
-// A server without blocks cannot speed anything up.
 std::string EmptyShardsText(const Job& job) {
   const ClusterSection& cluster = job.options.config.cluster;
   std::vector<bool> has(job.shards.size(), false);

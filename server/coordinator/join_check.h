@@ -18,8 +18,7 @@ struct Job;
 
 Status CheckJoin(const Join& join, const Job& job);
 
-// The shards that hold no parameters, as a log line; empty: there are none. A server without blocks cannot speed anything
-// up.
+// Returns a log line that names the shards without parameters, which cannot speed anything up; empty if there are none.
 std::string EmptyShardsText(const Job& job);
 
 }  // namespace capstan::server

@@ -63,8 +63,8 @@ Status Journal::CheckJobFile(const std::string& job_file) {
                  "; take the job file of the run directory, or begin a new run");
 }
 
-// The job file may have other learning rates, or another number of steps, than the one that the log's
-// parameters follow.
+// Computes the log's parameters again: the job file may have other learning rates, or another number of steps, than the
+// job file that they came from.
 Status Journal::RenewParameters() {
   for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
   if (recover_ && !ContinuesTimeline()) {

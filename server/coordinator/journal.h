@@ -34,7 +34,7 @@ class Journal {
   JobId job() const { return job_; }
   Term term() const { return term_; }
 
-  // The record with which more session ids are reserved; empty while some are left.
+  // Returns the record that reserves more session ids; empty while reserved ids are left.
   std::optional<SessionRecord> SessionsToReserve() const;
   SessionId TakeSession() { return SessionId{++sessions_}; }
 
@@ -43,9 +43,9 @@ class Journal {
   // The generation in which the present timeline began.
   Generation timeline() const { return recover_ ? recover_->history : Generation{}; }
   bool has_begun() const { return recover_.has_value(); }
-  // How the newest generation begins. Requires has_begun().
+  // The record of how the newest generation begins. Requires has_begun().
   const RecoverRecord& recover() const { return *recover_; }
-  // Whether that generation continues the timeline of the one before it.
+  // Whether the newest generation continues the timeline of the one before it. Requires has_begun().
   bool ContinuesTimeline() const { return recover_->history < recover_->generation; }
   // The shards with which the newest generation runs; empty: it does not run yet.
   const std::optional<RunningRecord>& running() const { return running_; }
@@ -53,15 +53,16 @@ class Journal {
 
   // The snapshots that exist, oldest first.
   const std::vector<ManifestRecord>& manifests() const { return manifests_; }
-  // Generation 0 if there is none.
+  // The newest snapshot that exists; its generation is 0 if there is none.
   SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
   // Whether a manifest names this part; other parts are of no use to a recovery.
   bool Names(const SnapshotPart& part) const;
-  // Snapshots from `first` on cannot be used. They are dropped from memory only: the next generation's record names an
-  // older one.
+  // Forgets the snapshots from `first` on, which cannot be used. The log keeps them: the next generation's record names
+  // an older snapshot.
   void DropManifestsFrom(SnapshotId first);
 
-  // Null until a worker has declared the job's tensors; so are the next two.
+  // The catalog, its record, and its segments in order. All three are null until a worker has declared the job's
+  // tensors.
   const Catalog* catalog() const { return catalog_ ? &catalog_->catalog : nullptr; }
   const CatalogRecord* catalog_record() const { return catalog_ ? &catalog_->record : nullptr; }
   const SegmentOrder* segment_order() const { return catalog_ ? &catalog_->order : nullptr; }
@@ -93,7 +94,7 @@ class Journal {
 
   JobId job_;
   Term term_;
-  std::uint64_t steps_ = 0;              // in the log's job file
+  std::uint64_t steps_ = 0;              // number of steps in the log's job file
   std::uint64_t sessions_ = 0;           // the highest id given so far
   std::uint64_t sessions_reserved_ = 0;  // ids up to here are reserved for this term
   std::optional<JobCatalog> catalog_;

@@ -39,7 +39,7 @@ bool LocalGroups::Update(const Membership& members, Instant now) {
   return changed;
 }
 
-// The shortest life of the group that replaces a broken one.
+// Returns how long the group that replaces a broken one must last before it may be replaced in turn.
 Instant LocalGroups::NextLasts(const Group& group) {
   return *group.broken - group.begun >= kLongLife ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }

@@ -3,8 +3,8 @@
 // Kind:   a value; part of the Coordinator's core.
 // Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLife, its workers
 //         may be unable to reach each other, and the interval doubles up to kLastsMax.
-// Why:    a group is optional: without one, its members push on their own. So it belongs to no generation; its epoch
-//         identifies its members and their slots.
+// Why:    workers without a group push on their own, so groups are optional and belong to no generation. A group's
+//         epoch identifies its members and their slots.
 #pragma once
 
 #include <map>
@@ -28,7 +28,7 @@ class LocalGroups {
   // Epochs are higher than those of all earlier coordinators.
   explicit LocalGroups(Term term) : epoch_(term.value << 32) {}
 
-  // Takes changes of workers and slots. Returns whether a group has changed.
+  // Adapts the groups to the present workers and slots. Returns whether a group has changed.
   bool Update(const Membership& members, Instant now);
   // Takes the group's state from the worker's last Beat. Returns whether all members have offered addresses now.
   bool Hear(const Worker& worker, const Membership& members, Instant now);
@@ -38,7 +38,7 @@ class LocalGroups {
     std::vector<GroupMember> members;  // in order of their slots; addresses are empty until all members have offered
                                        // theirs
   };
-  // The worker's group. Without members: the worker pushes on its own.
+  // Returns the worker's group. If that has no members, the worker pushes on its own.
   Told Of(const Worker& worker, const Membership& members) const;
 
  private:

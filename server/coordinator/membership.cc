@@ -52,7 +52,7 @@ void Membership::ForgetGroups() {
   }
 }
 
-// Each worker gets the slot of its rank. A slot whose rank is missing has no worker.
+// Lists for each worker the slot of its rank. A slot whose rank is missing has no worker.
 std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   std::vector<std::vector<SlotIndex>> slots;
   for (const auto& [session, worker] : workers_) {
@@ -62,7 +62,8 @@ std::vector<std::vector<SlotIndex>> Membership::RankedSlots() const {
   return slots;
 }
 
-// A worker whose machine is unknown counts as a separate machine.
+// Deals neighbouring slots to the workers of one machine. A worker whose machine is unknown counts as a separate
+// machine.
 std::vector<std::vector<SlotIndex>> Membership::SlotsByMachine(SlotIndex slot_count) const {
   std::map<std::string, std::size_t> machines;
   std::vector<std::size_t> machine_of;

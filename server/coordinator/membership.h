@@ -31,11 +31,11 @@ struct Worker {
   std::string metrics;     // host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
   bool has_new_slots = true;  // whether `slots` changed since its last View
-  // From its last Beat.
+  // What the worker's last Beat said, and what follows from it.
   Generation generation;
   Step step;
   bool computing = false;
-  Instant since{};                // when one of these three last changed
+  Instant since{};                // when generation, step or computing last changed
   bool late = false;              // too slow: it is left out of its machine's group until it has finished a step
   std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
   std::uint64_t view_sequence = 0;
@@ -54,7 +54,7 @@ enum class Dealing : std::uint8_t { kKeep, kByMachine };
 class Membership {
  public:
   static constexpr std::size_t kWorkersMax = 4096;
-  static constexpr std::size_t kNamesMax = 65536;  // remembered names; a replaced process of any other may return
+  static constexpr std::size_t kNamesMax = 65536;  // names remembered; a replaced process of another name may return
 
   // The worker with this name, or null.
   const Worker* Find(const std::string& name) const;
@@ -66,13 +66,13 @@ class Membership {
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
   // Restarts every lease, after a pause of the coordinator in which it received no Beats.
   void RenewAll(Instant now);
-  // A generation begins, and with it another group.
+  // Forgets what workers reported of their groups, because a generation begins, and with it another group.
   void ForgetGroups();
   // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
   // number of slots that moved.
   std::size_t Assign(SlotIndex slot_count, Dealing dealing = Dealing::kKeep);
 
-  // Whether a newer process has taken over this one's name, which it cannot get back.
+  // Whether a newer process has taken over the name of the process with this nonce, which cannot get it back.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 
   std::size_t size() const { return workers_.size(); }

@@ -14,9 +14,9 @@
 namespace capstan::server {
 
 std::unique_ptr<Steps> MakeSteps(const JobFacts& facts);
-// Empty: workers form no group.
+// Returns nothing if the job's workers form no group.
 std::optional<AllReduceGroup> MakeGroup(const JobConfig& config);
-// Empty: workers of one machine do not reduce among themselves.
+// Returns nothing if the workers of one machine do not reduce among themselves.
 std::optional<LocalGroups> MakeMachineGroups(const JobConfig& config, Term term);
 
 }  // namespace capstan::server

@@ -24,11 +24,12 @@ class Ranks {
 
   // Whether this worker may join the present members.
   Status Check(const Join& join, SlotIndex slot_count, const Membership& members) const;
-  // The worker joined or sent a message.
+  // Notes that the worker joined or sent a message.
   void Heard(const Worker& worker, Instant now);
-  // Whether a worker with a rank was ever seen: then slots belong to ranks.
+  // Whether a worker with a rank was ever seen. If so, slots belong to ranks.
   bool in_use() const { return !seen_.empty(); }
-  // "rank 2 of 4 (worker-2, lost 12 s ago), rank 3 of 4 (never seen)"; empty when none is missing.
+  // Names the missing ranks, such as "rank 2 of 4 (worker-2, lost 12 s ago), rank 3 of 4 (never seen)"; empty if none
+  // is missing.
   std::string Missing(SlotIndex slot_count, const Membership& members, Instant now) const;
 
  private:

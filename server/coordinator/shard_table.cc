@@ -42,14 +42,14 @@ ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, In
     admission.accepted = true;
     return admission;
   }
-  if (from == shard.peer) {  // an earlier incarnation's is a late message
+  if (from == shard.peer) {  // a Hello of an earlier incarnation is a late message
     admission.accepted = hello.incarnation > shard.hello->incarnation;
     return admission;
   }
   const bool owns = !hello.job.IsNull() || shard.IsSilent(now);
   if (owns && hello.incarnation > shard.hello->incarnation) {
     admission.accepted = true;
-  } else if (shard.claimant != from) {  // the regular Ping shows whether the first one lives
+  } else if (shard.claimant != from) {  // the answer to the regular Ping shows whether the first process lives
     shard.claimant = from;
     shard.claimed_since = now;
   } else if (owns && now - shard.claimed_since >= kShardSilence) {

@@ -26,7 +26,7 @@ struct ShardEntry {
   Instant last_heard{};
   bool has_our_term = false;        // it has answered with this coordinator's term
   bool has_begun = false;           // it has carried out the newest generation's Reset
-  std::vector<SnapshotPart> parts;  // named by a manifest; this incarnation has or had them
+  std::vector<SnapshotPart> parts;  // parts that a manifest names and this incarnation has or had
   std::string beyond_log;           // what the shard has seen that the log lacks; empty: nothing
   PeerId claimant;                  // another process that claims this index
   Instant claimed_since{};
@@ -45,7 +45,7 @@ class ShardTable {
   auto end() const { return shards_.end(); }
   // Whether `from` is the process whose Hello for this index was accepted.
   bool Is(PeerId from, ShardIndex shard) const { return shard < shards_.size() && shards_[shard].peer == from; }
-  // The name under which users start it.
+  // The name under which users start the shard.
   std::string NameOf(ShardIndex shard) const { return ShardName(shard, per_server_); }
   bool AllHaveOurTerm() const;
   bool AllHaveBegun() const;
@@ -66,17 +66,17 @@ class ShardTable {
   };
   // Takes a Hello that has passed its checks.
   Admission Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now);
-  // Returns whether this is news.
+  // Notes what the shard has seen that the log lacks. Returns whether nothing was noted before.
   bool NoteBeyondLog(ShardIndex shard, std::string text);
   void Heard(ShardIndex shard, Instant now) { shards_[shard].last_heard = now; }
-  // The coordinator was paused, and read nothing.
+  // Leaves a pause of the coordinator, in which it read no messages, out of the shards' silence.
   void ForgivePause(Instant pause);
-  // Every shard has to answer with a newer term.
+  // Notes that no shard has answered with the new term yet.
   void BeginTerm();
-  // Every shard has to begin a new generation.
+  // Notes that no shard has begun the new generation yet.
   void BeginGeneration();
   void NoteBegun(ShardIndex shard, Instant now);
-  // A manifest was logged: forgets parts that no manifest names any more, and notes the parts of the newest.
+  // Call after a manifest was logged: forgets parts that no manifest names any more, and notes the newest one's parts.
   void NoteManifest(const Journal& journal);
 
  private:

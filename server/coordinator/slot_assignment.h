@@ -15,8 +15,8 @@ namespace capstan::server {
 // its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
 
-// Equal shares of neighbouring slots: workers of one group are next to each other, and groups are in order of their
-// numbers. Returns the slots of each worker.
+// Deals equal shares of neighbouring slots, first to the workers of the lowest group, then to those of the next one.
+// `group_of`: each worker's group. Returns the slots of each worker.
 std::vector<std::vector<SlotIndex>> DealInOrderOf(const std::vector<std::size_t>& group_of, SlotIndex slot_count);
 
 }  // namespace capstan::server

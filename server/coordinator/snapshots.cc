@@ -105,7 +105,7 @@ Snapshots::Taken Snapshots::Take(const SnapshotDone& done, Instant now) {
 void Snapshots::GiveUp(Step newest, Instant now) {
   facts_.metrics.snapshots_failed.Add(1);
   given_up_ = pending_->id;
-  last_failed_ = given_up_.version.value >= newest.value;  // otherwise the last one still has to be tried
+  last_failed_ = given_up_.version.value >= newest.value;  // else the last version is still to be tried
   newest_began_ = now;
   pending_.reset();
 }

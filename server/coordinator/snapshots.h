@@ -33,38 +33,41 @@ class Snapshots {
   Instant took() const { return took_; }
   // The newest snapshot that exists or was given up.
   SnapshotId Settled() const { return std::max(given_up_, facts_.journal.newest_snapshot()); }
-  // Whether the version of `step`, in a generation from `since` on, is on disk or cannot be, if the job file asks for
-  // it.
+  // Whether the version of `step` is settled: a generation from `since` on has written its snapshot, it could not be
+  // written, or the job takes no snapshots.
   bool IsSettled(Generation since, Step step) const;
   // Whether the version of `next` becomes a snapshot, because a multiple of every_steps or the time is reached.
   // `existing`: the version that the generation began from; `newest_began`: when the newest snapshot begins.
   bool IsDueAt(Step next, Version existing, Instant newest_began, Instant now) const;
-  // The same where several steps may pass at once: a multiple was passed since the newest snapshot.
+  // Whether the version of `clock` becomes a snapshot in modes where several steps may pass at once: because a multiple
+  // of every_steps was passed since the newest snapshot, or the time is reached.
   bool IsDueSince(Step clock, Version existing, Instant now) const;
 
-  // The shards know of it from a Commit.
+  // Begins a snapshot that a Commit asks the shards for.
   void Begin(SnapshotId id, Instant now);
-  // The shards do not know of it.
+  // Begins a snapshot that the next Tick asks the shards for.
   void BeginAndAsk(SnapshotId id, Instant now);
-  // Shards are asked again at once.
+  // Makes the next Tick ask the shards again.
   void AskAgain() { ask_backoff_.Restart(); }
-  // The generation has ended: parts of the pending snapshot that shards have written are of no use.
+  // Drops the pending snapshot: its generation has ended, so the parts that shards have written are of no use.
   void Abandon() { pending_.reset(); }
-  // The last version is to be tried again, even if it could not be written before.
+  // Allows another try for the last version, even if it could not be written before.
   void Retry() { last_failed_ = false; }
-  // Asks shards whose part is missing, after lost messages too, and logs a snapshot that takes long.
+  // Asks the shards whose part is missing, again and again because messages may be lost. Logs a snapshot that takes
+  // long.
   void Tick(Instant now, Outbox* out);
 
   enum class Taken { kSettled, kOld, kFailed, kPart, kKnownPart };
-  // kSettled: the shard does not know so yet. kOld: a newer one is being written. kFailed: call GiveUp.
+  // kSettled: the snapshot exists or was given up, which the shard does not know yet. kOld: a newer one is being
+  // written. kFailed: the shard cannot write its part; call GiveUp.
   Taken Take(const SnapshotDone& done, Instant now);
   void GiveUp(Step newest, Instant now);
   bool HasPart(ShardIndex shard) const { return pending_ && pending_->parts[shard].has_value(); }
   bool IsComplete() const;
-  // Every shard has its part: the snapshot exists as soon as this record is in the log.
+  // Returns the record with which the snapshot exists, once the record is in the log. Requires IsComplete().
   ManifestRecord Complete(Instant now);
 
-  // The shards whose part is missing.
+  // Names the shards whose part is missing.
   std::string MissingParts() const;
   SnapshotsKept MakeSnapshotsKept() const;
 

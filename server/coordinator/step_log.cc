@@ -18,7 +18,8 @@
 
 namespace capstan::server {
 
-// The library writes a number in the fewest digits that read back as the same, and one that is not finite as null.
+// Prints a step. The library writes a number in the fewest digits that read back as the same number, and a number that
+// is not finite as null.
 std::string StepLine(const StepRecord& record) {
   nlohmann::ordered_json line = {{"step", record.step.value},
                                  {"loss", record.loss},
@@ -103,7 +104,7 @@ Status StepLog::Flush() {
   return Unreachable(failure.message());
 }
 
-// If the file cannot be rotated, it goes on growing.
+// Rotates a file that has reached its size. If that fails, the file goes on growing.
 void StepLog::RotateIfLarge() {
   struct stat info {};
   if (fstat(fd_, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < limits_.file_bytes) return;

@@ -18,7 +18,7 @@
 
 namespace capstan::server {
 
-// A JSON object without a newline.
+// Returns the step as a JSON object without a newline.
 std::string StepLine(const StepRecord& record);
 
 struct StepLogLimits {

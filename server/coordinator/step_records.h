@@ -18,14 +18,15 @@ class StepRecords {
   StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
       : metrics_(std::move(metrics)), last_commit_(now) {}
 
-  // The time of the next step counts from now.
+  // Measures the next step's time from now on.
   void Begin(Instant now) { last_commit_ = now; }
   void Add(StepRecord record, Instant now);
-  // The records since the last call.
+  // Returns the records that were added since the last call.
   std::vector<StepRecord> Take() { return std::exchange(records_, {}); }
-  // Four times the 95th percentile of recent steps' durations, at least `least`.
+  // Returns after how long a worker is slow: four times the 95th percentile of recent steps' durations, at least
+  // `least`.
   Instant SlowAfter(Instant least) const;
-  // The mean duration of recent steps; empty: there are none.
+  // Returns the mean duration of recent steps; nothing if there are none.
   std::optional<double> MeanSeconds() const;
 
  private:

@@ -36,27 +36,27 @@ class Steps {
   // The step under way, and its parameters.
   Step step() const { return step_; }
   const StepParameters& parameters() const { return parameters_; }
-  // The newest version on the shards.
+  // The newest version that readers can get from the shards.
   virtual Step readable() const { return step_; }
 
   // ---- generations
 
-  // The step that a timeline has reached which `record` continues: the previous coordinator, or surviving shards, may
-  // know of steps after the snapshot.
+  // Returns the step that the timeline of `record` has reached. That may be later than the record's snapshot: this
+  // coordinator, or shards that still serve, may know of later steps.
   Step StepOfShards(const RecoverRecord& record) const;
-  // The parameters with which shards begin from the snapshot of `record`. `stopping`: the job ends after this step.
+  // Returns the parameters with which shards begin from the snapshot of `record`. `stopping`: the job is to stop.
   virtual StepParameters ParametersFrom(const RecoverRecord& record, const Snapshots& snapshots, bool stopping,
                                         Instant now) const;
-  // A generation was logged: reports from the one before no longer count.
+  // Forgets the reports of a generation that has ended, because the next one was logged.
   virtual void EndGeneration() = 0;
-  // Every shard has begun the generation that the journal has.
+  // Begins the steps of the journal's generation. Call once every shard has begun that generation.
   virtual void Begin() = 0;
-  // A new coordinator takes over a generation that every shard still holds.
+  // Goes on with the steps of an earlier coordinator's generation, which every shard still holds.
   virtual void Resume(Instant now, Outbox* out) = 0;
-  // The shard has lost its memory.
+  // Forgets the reports of a shard that has lost its memory.
   virtual void ForgetShard(ShardIndex shard) = 0;
 
-  // ---- reports, from shards of the running generation; whether one is news
+  // ---- reports from shards of the running generation; each Take returns whether the report is news
 
   virtual bool Take(const Prepared&, Instant, Outbox*) { return false; }
   virtual bool Take(const Committed&) { return false; }
@@ -66,31 +66,31 @@ class Steps {
 
   struct Decision {
     Status failure;
-    std::vector<SlotIndex> suspects;       // the cause of the failure
+    std::vector<SlotIndex> suspects;       // slots that may have caused the failure
     std::vector<StepRecord> records;       // the steps that ended
-    std::vector<const Prepared*> reports;  // of the last of them; valid until the next report
-    std::optional<Version> snapshot;       // the shards are told to take it
+    std::vector<const Prepared*> reports;  // the last step's reports; valid until the next report
+    std::optional<Version> snapshot;       // the version that shards are told to write
     bool ended = false;                    // the last step is on every shard
   };
-  // Goes on to the next step if the reports allow it. Announce tells the shards.
+  // Goes on to the next step if the reports allow it. Announce tells the shards what was decided.
   virtual Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) = 0;
   virtual void Announce(Instant now, Outbox* out) = 0;
   // Repeats the decision to shards that have not answered.
   virtual void Repeat(Instant now, Outbox* out) = 0;
-  // Goes with the regular Ping.
+  // Adds what the shard is to get with the regular Ping.
   virtual void AddToPing(PeerId, Outbox*) const {}
 
   // Whether every shard has published the version that the step under way begins with.
   virtual bool AllPublished() const = 0;
   // Whether shards can take a snapshot of the step under way, without a Commit that asks for it.
   virtual bool TakesPins() const = 0;
-  // Whether such a snapshot is due.
+  // Whether a snapshot without a Commit is due.
   virtual bool IsPinDue(const Snapshots&, Instant) const { return false; }
-  // The first generation whose snapshots hold the present weights.
+  // Reports of snapshots (SnapshotDone) count if they are of this generation or a later one.
   virtual Generation SnapshotsSince() const;
-  // The parameters of the step that begins with this snapshot.
+  // Returns the parameters of the step that begins with this snapshot.
   virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }
-  // Whether two workers may compute the same slot: the first push counts.
+  // Whether two workers may compute the same slot. If so, the first push counts.
   virtual bool AllowsBackups() const { return false; }
   // Whether a push is acknowledged only once it is on disk.
   virtual bool AcknowledgesDurably() const { return false; }

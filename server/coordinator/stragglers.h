@@ -1,4 +1,4 @@
-// IsSlow, HasDoneStep, FindBackups: workers that take too long for a step, and workers that can help.
+// IsSlow, HasDoneStep, BackUpSlowWorkers: workers that take too long for a step, and workers that can help.
 //
 // Kind:   pure functions, and changes of Workers.
 // Why:    a slow worker may be dead without having lost its lease. A second worker computes its slots as well; the
@@ -19,7 +19,7 @@ struct StepUnderWay {
   Step step;
 };
 
-// A worker that has made no progress for `limit`. It may hang in a step that others have done for it.
+// Whether the worker has made no progress for `limit`. It may hang in a step that others have done for it.
 bool IsSlow(const Worker& worker, const StepUnderWay& work, Instant now, Instant limit);
 // Whether the worker has done all its slots of the step under way. A worker without slots has none to do.
 bool HasDoneStep(const Worker& worker, const StepUnderWay& work);

@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kSlowestLine = 8 << 20;  // bytes per second: the slowest transfer that the job waits for
 
-// Which shards a worker cannot reach, such as ", gets no answer from server 1 at tcp://10.0.0.7:29601"; empty: it
-// reaches all.
+// Names the shards that a worker cannot reach, such as ", gets no answer from server 1 at tcp://10.0.0.7:29601"; empty
+// if it reaches all.
 std::string UnreachableFrom(const Job& job, const Worker& worker) {
   std::string names;
   for (ShardIndex shard : worker.missing) {
@@ -28,14 +28,14 @@ std::string UnreachableFrom(const Job& job, const Worker& worker) {
                        : ", gets no answer from " + names + ": check cluster.advertise and the network between them";
 }
 
-// The shards' activity in this Reset, as text.
+// Says what the shards do before they answer a Reset.
 const char* ResettingText(const Job& job) {
   if (!job.journal.ContinuesTimeline())
     return job.journal.recover().snapshot.IsNone() ? " (beginning)" : " (loading its snapshot)";
   return job.group ? " (leaving the step under way)" : " (loading its snapshot and its log)";
 }
 
-// The text after "waiting for": first weights from "worker-0" (not kept yet by server 1).
+// Returns the text after "waiting for", such as: first weights from "worker-0" (not kept yet by server 1).
 std::string WaitingForInitialWeights(const Job& job) {
   if (!job.initial_source && job.ranks.in_use()) return "rank 0, which gives the first weights";
   if (!job.initial_source) return "a worker that gives the first weights (none is left)";
@@ -48,8 +48,8 @@ bool IsGathering(const Job& job) {
   return !job.journal.has_begun() || (job.state.now() == CoordinatorState::kCollecting && job.shards.AnyIsBeyondLog());
 }
 
-// How long a version may take to arrive: on each shard, which loads its part; or, in mode allreduce, with a worker that
-// receives all of it, or on the shards when workers upload it.
+// Returns how long a version may take to arrive. Shards that reset load a part each. In mode allreduce, a worker may
+// receive the whole version when a group forms, or upload it to the shards.
 double ArrivalSeconds(const Job& job) {
   if (!job.journal.catalog()) return 0.0;
   const int arrays = 1 + StateCount(job.options.config.optimizer.kind);

@@ -1,8 +1,8 @@
 // WaitingFor, WaitingLine, Overdue: the members that a job waits for, and when it gives up.
 //
 // Kind:   pure functions of a Job, for people.
-// Fails:  Overdue: kTimeout after limits.join while the job gathers, and after limits.stall without a committed step or,
-//         at the end, without a part of the last snapshot. The message names the members it waited for.
+// Fails:  Overdue: kTimeout after limits.join while the job gathers, and after limits.stall without a committed step
+//         or, at the end, without a part of the last snapshot. The message names the members it waited for.
 #pragma once
 
 #include <string>
@@ -14,11 +14,13 @@ namespace capstan::server {
 
 struct Job;
 
-// A text such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)"; empty: none.
+// Names the members that the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)";
+// empty if there are none.
 std::string WaitingFor(const Job& job, Instant now);
-// A log line such as "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while the wait is short.
+// Returns a log line such as "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while the wait
+// is short.
 std::string WaitingLine(const Job& job, Instant now);
-// Why the job fails now; ok: it does not.
+// Returns why the job fails now; ok if it does not.
 Status Overdue(const Job& job, Instant now);
 
 }  // namespace capstan::server

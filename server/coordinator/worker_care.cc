@@ -21,7 +21,8 @@ void NameIdleWorkers(Job* job, Outbox* out) {
   }
 }
 
-// Members of a machine group wait for each other without limit, so the coordinator has to notice a member that hangs.
+// Excludes workers that take too long from their machine's group, because its members wait for each other without
+// limit.
 void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
   if (job->state.now() != CoordinatorState::kRunning) return;
   const Instant limit = job->records.SlowAfter(job->options.slow_after);
@@ -67,7 +68,6 @@ void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
   }
 }
 
-// Machine groups that have failed or changed are formed again.
 void RenewMachineGroups(Job* job, Instant now, Outbox* out) {
   if (!job->machine_groups) return;
   LeaveOutLateMembers(job, now, out);

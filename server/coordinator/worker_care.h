@@ -1,4 +1,4 @@
-// DealSlots, HelpSlowWorkers, RenewMachineGroups, PassBarrier: the regular care for the workers of a job.
+// DealSlots, HelpSlowWorkers, RenewMachineGroups, PassBarrierWhenComplete: the regular care for the workers of a job.
 //
 // Kind:   functions that change the members of a Job, and send views to those that have to know.
 #pragma once
@@ -12,11 +12,11 @@ struct Worker;
 
 // Gives all slots to the present workers. The caller sends views.
 void DealSlots(Job* job, Outbox* out);
-// Sends views to workers whose slots have changed; the others learn the rest with their next Beat.
+// Sends views to workers whose slots have changed. Other workers get theirs as answers to their next Beats.
 void SendNewSlots(Job* job, Outbox* out);
-// Has the slots of slow workers computed by a second worker too.
+// Gives each slow worker's slots to a second worker as well.
 void HelpSlowWorkers(Job* job, Instant now, Outbox* out);
-// Machine groups that have failed or changed are formed again. They come and go independently of generations.
+// Forms machine groups again that have failed, or whose workers or slots have changed.
 void RenewMachineGroups(Job* job, Instant now, Outbox* out);
 // Takes the state of a machine group from a worker's last Beat.
 void NoteMachineGroup(Job* job, const Worker& worker, Instant now, Outbox* out);

@@ -6,7 +6,7 @@
 namespace capstan::server {
 namespace {
 
-constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two looks; loops look ten times a second
+constexpr Instant kPauseLeast = std::chrono::seconds(2);  // between two calls of Look; loops call it ten times a second
 
 std::string Whole(double seconds) { return std::to_string(static_cast<long>(seconds)) + " s"; }
 

@@ -30,7 +30,7 @@ class CoordinatorWatch {
     back_ = back_ || said_;
     said_ = false;
   }
-  // The line to log now; empty: none is due.
+  // Returns the line to log now; empty if none is due.
   Result<std::string> Look(Instant now);
 
  private:

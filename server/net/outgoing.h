@@ -2,7 +2,7 @@
 //
 // Kind:   owned by a loop's thread.
 // Limits: at most kWaitingMax messages wait; more are dropped, and the protocol repeats them.
-// Fails:  a message that cannot be encoded can never be sent; a notice says so, once.
+// Fails:  a message that cannot be encoded is dropped; a notice says so, once.
 // Why:    queues often fill up while large blocks are sent, and a repetition after a time-out would cost a second each.
 #pragma once
 

@@ -21,11 +21,11 @@ class ShardTimes {
   explicit ShardTimes(monitoring::ShardMetrics* metrics, monitoring::TraceLane* lane = nullptr)
       : metrics_(metrics), lane_(lane) {}
 
-  // A message of the current batch was handled and its answers were sent.
+  // Counts and times a message of the current batch, after it was handled and its answers were sent.
   void Handled(const Message& message, Instant before, Instant after);
-  // The batch's acknowledgements were sent.
+  // Times the batch's pushes, after their acknowledgements were sent.
   void Flushed(Instant now);
-  // `prepared`: whether the shard waits for the verdict on a prepared step.
+  // Times the wait for a verdict. `prepared`: whether the shard waits for the verdict on a prepared step.
   void SeePrepared(bool prepared, Instant now);
 
  private:

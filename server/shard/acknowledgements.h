@@ -1,4 +1,4 @@
-// Acknowledgements: what a shard has taken from workers and has not yet told them.
+// Acknowledgements: the answers to pushes and uploads that a shard has taken and not yet acknowledged.
 //
 // Kind:   owned by the Shard.
 // Limits: one message per peer and step between two calls of Send().
@@ -28,19 +28,20 @@ class Acknowledgements {
   Acknowledgements();
   ~Acknowledgements();
 
-  // The acknowledgement that goes to this peer next, for pushes of this step or sequence number.
+  // Returns the next acknowledgement to this peer, for pushes of this step or sequence number; the caller may add to
+  // it.
   Staged& For(PeerId peer, Step step);
   void AddPush(PeerId peer, Step step, BlockIndex block, Node node);
-  // A block that the peer uploaded: initial weights, or the version that this step makes.
+  // Adds a block that the peer uploaded: initial weights, or the version that this step makes.
   void AddUpload(PeerId peer, Step step, BlockIndex block) { uploads_[{peer, step}].push_back(block); }
 
-  // The peer pushes in the step under way, so it learns when the credit grows.
+  // Notes that the peer pushes in the step under way. OfferCredit tells such peers when the credit grows.
   void NotePusher(PeerId peer) { sent_credit_.try_emplace(peer, 0); }
   void OfferCredit(Step step, std::uint32_t credit);
-  // The shard begins a new step: forgets which peers pushed in the one before.
+  // Forgets which peers pushed in the previous step. Call when the shard begins a new one.
   void BeginStep() { sent_credit_.clear(); }
 
-  // Sends everything. `steps_pass`: acknowledgements of earlier steps say that these are over.
+  // Sends all acknowledgements. `steps_pass`: those of earlier steps say that these steps are over.
   void Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out);
   // Forgets everything; the peers will ask again.
   void Reset();

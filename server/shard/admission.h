@@ -15,7 +15,7 @@ enum class PushAdmission {
   kStage,     // keep the push for the step's sum
   kApply,     // update the block with this one push now
   kPassed,    // already part of the weights: acknowledge and drop
-  kTooEarly,  // the sender is ahead of this shard: it must send again later
+  kTooEarly,  // the push is of a later step than the shard's: the sender must send again later
   kGap,       // an earlier sequence number is missing: the sender must send again from there
 };
 
@@ -37,8 +37,8 @@ enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 inline constexpr std::uint64_t kPullsAheadMax = 64;
 
 // In mode sync a shard answers with exactly the wanted version, in async with the newest version of each block. In
-// bounded it does as in async, but parks the pull while the slowest slot is more than `staleness` pushes behind. In
-// bounded, `wanted` is the asking slot's clock and `published` is the slowest slot's clock.
+// bounded it also answers with the newest version, but parks the pull while the slowest slot is more than `staleness`
+// pushes behind: there, `wanted` is the asking slot's clock and `published` is the slowest slot's clock.
 inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std::uint64_t staleness) {
   if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
   if (mode == Mode::kBounded) {

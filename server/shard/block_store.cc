@@ -80,7 +80,7 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
   ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares, trust);
-  const bool is_last = trust.weights.empty();  // without trust ratios it cannot be the final version
+  const bool is_last = trust.weights.empty();  // if trust ratios must follow, this version is not final
   if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
 }
 

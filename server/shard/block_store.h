@@ -32,14 +32,15 @@ class BlockStore {
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
   std::uint32_t count(std::size_t local) const { return blocks_[local].count; }
-  // Segments of a block, for reports in catalog order.
+  // The number of segments in a block. Prepare writes one sum of squares for each of them, and reports list the sums in
+  // catalog order.
   std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
 
   // Builds the next version of a block from its contributions; writes one sum of squares per segment, and fills
   // `trust`. `rules`: one for each group of the catalog, or one for all.
   void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
                const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
-  // Builds the next version again from the kept sum (clipping, trust ratios).
+  // Builds the next version again from the kept sum, with a clip factor or trust ratios.
   void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
                     const TrustSquares& trust = {});
   // Publishes the next version of every prepared block.
@@ -51,8 +52,8 @@ class BlockStore {
   void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 
-  // Takes an array of the next version from a worker, unless it has that array already. Returns whether all arrays of
-  // the block are there.
+  // Takes an array of a block's next version from a worker, unless that array has arrived already. Returns whether the
+  // block now has all its arrays.
   bool PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values);
 
   // Writes initial weights that a worker sent into version 0, in place. Requires that version 0 has not been read yet.
@@ -74,12 +75,12 @@ class BlockStore {
   std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
   std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
 
-  // XXH3 over weights and state of all blocks.
+  // Computes the XXH3 of all blocks' weights and states.
   std::uint64_t Digest() const;
   BufferPool* pool() { return &pool_; }
   std::uint64_t pool_bytes() const { return pool_.allocated_bytes() + narrow_pool_.allocated_bytes(); }
   std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes() + narrow_pool_.in_use_bytes(); }
-  // Size of the published version.
+  // The size of the published version's weights.
   std::uint64_t parameter_bytes() const;
   std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
 

@@ -39,7 +39,8 @@ void ClockedStep::Restart() {
   backoff_.Restart();
 }
 
-// The shard that was a slot's home then stored the slot's reports and its end.
+// Takes the blocks' sequence numbers from the headers of this shard's blocks. A slot's reports and its end are in the
+// header of the shard that was the slot's home when the snapshot was taken.
 void ClockedStep::Load(const std::vector<const SnapshotHeader::Block*>& blocks,
                        const std::vector<SnapshotHeader>& headers) {
   for (std::size_t local = 0; local < blocks.size(); ++local) {
@@ -109,8 +110,8 @@ void ClockedStep::Handle(PeerId from, const EndSlot& end, Instant, Outbox* out) 
   const SlotIndex slot = end.report.slot;
   std::uint64_t last = ended_[slot];
   if (journal_ != nullptr) last = journal_->NewestEnd(slot).value_or(last);
-  if (end.step.value > last + 1) return;                                         // the one before it comes again
-  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes are applied first
+  if (end.step.value > last + 1) return;                                         // the previous one is sent again first
+  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes must be applied first
   if (end.step.value == last + 1) {
     const EndRecord record{end.step, end.report};
     if (journal_ != nullptr) return journal_->Add(from, record, out);
@@ -223,8 +224,8 @@ Status ClockedStep::Replay(const PushLogRecord& record) {
 
 // ---- clocks and reports --------------------------------------------------------------------------------------------
 
-// Slots may be any number of steps apart, and the coordinator counts steps in order. So the newest report is needed
-// last: when there are too many, it is dropped, and its step is counted without it.
+// Keeps a report for the coordinator. If there are too many, the newest is dropped, because the coordinator counts
+// steps in order and needs that one last; its step is then counted without it. Slots may be any number of steps apart.
 void ClockedStep::KeepReport(Step step, const SlotReport& report) {
   reports_.try_emplace({step.value, report.slot}, report);
   if (reports_.size() <= std::max(shard_.options.reports_max, shard_.home_slot_count())) return;
@@ -232,7 +233,7 @@ void ClockedStep::KeepReport(Step step, const SlotReport& report) {
   shard_.metrics->reports_dropped.Add(1);
 }
 
-// The least sequence number of a slot over all blocks. Without blocks: the greatest possible number.
+// Finds the least sequence number of a slot over all blocks. Without blocks it is the greatest possible number.
 void ClockedStep::CountBlocks(SlotIndex slot) {
   LeastOfBlocks least{UINT64_MAX - kRoundsAheadMax, 0};
   for (const BlockProgress& block : blocks_) {
@@ -268,7 +269,7 @@ void ClockedStep::SetClock(SlotIndex slot) {
 Progress ClockedStep::MakeProgress() const {
   const ShardOptions& options = shard_.options;
   Progress progress{options.shard, options.incarnation, shard_.generation, clocks_.values(), {}};
-  // The clock waits for the oldest reports. All reports of one step always fit.
+  // The oldest reports go first, because the job's clock waits for them. All reports of one step always fit.
   const std::size_t most = std::max(Progress::kReportsMax, shard_.home_slot_count());
   for (const auto& [key, report] : reports_) {
     if (progress.reports.size() == most) break;
@@ -294,7 +295,7 @@ void ClockedStep::Handle(const Rates& rates) {
 
 // ---- what pulls get ------------------------------------------------------------------------------------------------
 
-// A bounded pull waits for the slowest slot's clock.
+// In mode bounded, a pull waits until the slowest slot's clock is near enough to the asking slot's.
 PullAdmission ClockedStep::Admit(const Pull& pull) const {
   return AdmitPull(shard_.options.mode, pull.version, Version{clocks_.least()}, shard_.options.staleness);
 }

@@ -2,10 +2,10 @@
 // slot is.
 //
 // Kind:   owned by the Shard.
-// Limits: reports_max bounds the reports that wait to be counted. An EndSlot is taken at most kRoundsAheadMax steps
-//         before the pushes of all blocks are.
-// Why:    a slot's clock is the least of its sequence numbers over all blocks. Bounded pulls wait for the slowest
-//         slot's, and the coordinator counts steps by them.
+// Limits: reports_max bounds the reports that wait to be counted. An EndSlot may be at most kRoundsAheadMax steps ahead
+//         of the slot's pushes.
+// Why:    a slot's clock is the least of its sequence numbers over all blocks. In mode bounded, pulls wait for the
+//         slowest slot's clock, and the coordinator counts steps by the clocks.
 //
 // With a journal, a push is applied once it is in the log, so all that this object reports of clocks and weights is on
 // disk.

@@ -2,7 +2,7 @@
 // snapshot.
 //
 // Kind:   owned by the Shard.
-// Why:    a shard answers a Reset only after the disk has the new generation, so its next process knows it.
+// Why:    a shard answers a Reset only after the new generation is on disk, so a restarted shard knows that generation.
 #pragma once
 
 #include <vector>
@@ -25,7 +25,7 @@ class DurableIdentity {
   // Whether the identity that the last Begin() made is on disk.
   bool is_stored() const { return stored_; }
 
-  // A generation of this job begins.
+  // Takes the job and its new generation, and requests that they are written to the disk.
   void Begin(const ShardContext& shard, JobId job, std::vector<DiskWork>* work);
   void RaiseNewestKept(SnapshotId kept, std::vector<DiskWork>* work);
   // Returns whether the write succeeded; one that failed is repeated.

@@ -11,7 +11,7 @@
 
 namespace capstan::server {
 
-// out[j] becomes element first_element + j of the tensor, row-major.
+// Computes elements of the tensor: out[j] becomes its element first_element + j, row-major.
 void InitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element, std::span<float> out);
 
 }  // namespace capstan::server

@@ -30,7 +30,7 @@ bool IsFromWorker(const Catalog& catalog, BlockIndex block) {
   return any;
 }
 
-// The payload may be unaligned.
+// Whether `count` floats are all finite; `bytes` may be unaligned.
 bool AllFinite(const std::byte* bytes, std::uint32_t count) {
   for (std::uint32_t i = 0; i < count; ++i) {
     float value = 0.0F;

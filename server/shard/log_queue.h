@@ -3,8 +3,8 @@
 //
 // Kind:   owned by the Shard.
 // Limits: at most `bytes_max` bytes and `records_max` records wait; the caller checks Full() before Add().
-// Why:    one append runs at a time and takes all records that arrived during the previous one. So on a slow disk the
-//         groups grow, and not the wait.
+// Why:    one append runs at a time and takes all records that arrived during the previous one. So on a slow disk more
+//         records go into one append, and the wait does not grow.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,17 @@ class LogQueue {
 
   LogQueue(std::uint64_t bytes_max, std::size_t records_max) : bytes_max_(bytes_max), records_max_(records_max) {}
 
-  // Whether there is no room for a record with this payload. An empty queue has room for any record.
+  // Whether the queue has no room for a record with this payload. An empty queue has room for any record.
   bool Full(std::uint64_t payload_bytes) const;
   void Add(PeerId sender, PushLogRecord record);
-  // The newest sequence number in the queue, for a block and slot, or for the ends of a slot.
+  // The newest sequence number in the queue: of the pushes of a slot to a block, or of the ends of a slot.
   std::optional<std::uint64_t> NewestPush(BlockIndex block, SlotIndex slot) const { return Newest({block, slot}); }
   std::optional<std::uint64_t> NewestEnd(SlotIndex slot) const { return Newest({kEnds, slot}); }
 
-  // Starts an append of all waiting records. Null if there are none, or if the previous append has not ended.
+  // Returns all waiting records, to be appended now. Null if there are none, or if the previous append has not ended.
   std::shared_ptr<const std::vector<PushLogRecord>> BeginAppend();
   bool appending() const { return appending_.records != nullptr; }
-  // The records of BeginAppend are durable: returns them.
+  // Ends an append: returns the records of BeginAppend, which are durable now, and their senders.
   Appended FinishAppend();
   // Drops all records, including those being appended. Returns their senders, one per record.
   std::vector<PeerId> Forget();

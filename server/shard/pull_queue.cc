@@ -26,8 +26,8 @@ std::uint32_t AttemptOf(const ServedStep& served) { return served.last_commit ? 
 // ---- which pulls wait ----------------------------------------------------------------------------------------------
 
 void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, Outbox* out) {
-  // A worker that went back to an earlier step no longer waits for a later version: the blocks it lacks
-  // belong to this one.
+  // A worker that asks for another version than in its parked pull, for example after it went back to an earlier step,
+  // no longer waits for the version of the parked pull.
   if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
     parked_.erase(before);
   }
@@ -41,7 +41,7 @@ void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, 
   }
 }
 
-// One parked pull per peer: a new one replaces the old one.
+// Parks a pull. A peer has one parked pull at most: a new one replaces the old one.
 void PullQueue::Park(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   Parked parked{pull, now, {}};
   if (const auto before = parked_.find(from); before != parked_.end()) {
@@ -136,8 +136,8 @@ void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t local, O
 
 // ---- answers -------------------------------------------------------------------------------------------------------
 
-// Sends only the blocks that were not sent speculatively. If those are void, the worker learns it from Published and
-// asks for them.
+// Sends only the blocks that were not sent speculatively. If the speculative blocks are not those of the version, the
+// worker learns this from Published and asks for them.
 void PullQueue::AnswerParked(PeerId peer, const Parked& parked, Outbox* out) {
   Answered answered{parked.pull.session, parked.sent};
   Pull rest = parked.pull;
@@ -154,7 +154,7 @@ void PullQueue::AnswerAtOnce(PeerId peer, const Pull& pull, Outbox* out) {
   if (pull.follows && answered != answered_.end() && answered->second.session == pull.session) {
     std::vector<BlockIndex>& sent = answered->second.blocks;
     std::erase_if(rest.blocks, [&](BlockIndex block) { return Has(sent, block); });
-    sent.insert(sent.end(), rest.blocks.begin(), rest.blocks.end());  // the next pull may cross these blocks too
+    sent.insert(sent.end(), rest.blocks.begin(), rest.blocks.end());  // the worker's next pull may be in flight already
   }
   Send(peer, rest, out);
 }

@@ -1,4 +1,4 @@
-// PullQueue: the pulls of a shard's peers: those that wait for a version, their answers, and speculative blocks.
+// PullQueue: answers the pulls of a shard's peers, parks those that wait for a version, and sends speculative blocks.
 //
 // Kind:   owned by the Shard.
 // Limits: kWaitingMax parked pulls, one per peer. kSpeculativeInFlightMax speculative blocks in flight to each peer.
@@ -6,9 +6,9 @@
 // Why:    a worker that waits for the next version names blocks that it can buffer. The shard sends each block once per
 //         attempt, as soon as it is prepared, so the blocks travel while the coordinator decides.
 //
-// The worker's next pull names the blocks still missing. Published then names the attempt that became the version;
-// blocks of other attempts are void. A repeated pull that crosses Published gets Published again, but no block twice. A
-// worker asks for lost blocks with a pull that waits for nothing.
+// The worker's next pull names the blocks that it still lacks. Published then names the attempt that became the
+// version; blocks of other attempts are discarded. A repeated pull that crosses Published gets Published again, but no
+// block twice. A worker asks for lost blocks with a pull that does not wait.
 #pragma once
 
 #include <cstddef>
@@ -38,15 +38,16 @@ class PullQueue {
   // Answers the parked pulls that are ready.
   void AnswerReady(Instant now, Outbox* out);
 
-  // A block of the next version is prepared.
+  // Sends a block of the next version, which was just prepared, to workers that named it as one they can buffer.
   void OnPrepared(std::size_t local, Outbox* out);
-  // Another attempt has prepared all blocks; those sent for the old one are void, and are sent again.
+  // Counts speculative blocks as not sent, because another attempt has prepared all blocks, and workers discard the old
+  // ones.
   void OnRedone();
   void SendSpeculative(Outbox* out);
-  // The worker drops its speculative blocks and will ask again.
+  // Forgets what was sent to a worker that drops its speculative blocks and will ask again.
   void DropSpeculative(PeerId peer);
 
-  // Another step is under way.
+  // Forgets which pulls were answered for the previous version. Call when the shard begins a step.
   void BeginStep() { answered_.clear(); }
   // Forgets everything; the peers will ask again.
   void Reset();
@@ -75,8 +76,8 @@ class PullQueue {
   const ShardContext& shard_;
   const StepEngine& engine_;
   std::map<PeerId, Parked> parked_;
-  std::vector<bool> named_;              // by index in the store: a pull parked since parked_ was empty names the block
-  std::map<PeerId, Answered> answered_;  // parked pulls answered for this version: the blocks they got
+  std::vector<bool> named_;              // by index in the store: whether a pull since parked_ was empty names it
+  std::map<PeerId, Answered> answered_;  // by peer that a parked pull of this version was answered for: its blocks
 };
 
 }  // namespace capstan::server

@@ -49,8 +49,8 @@ bool PushJournal::Handle(const LogBegun& result, Outbox* out) {
   return true;
 }
 
-// A snapshot of this timeline records how much of the log it contains. The snapshot that the timeline began with
-// contains none of it.
+// Begins after the records that the snapshot contains. A snapshot of this timeline has their number in its header. The
+// snapshot that the timeline began with contains no record of this log.
 Status PushJournal::BeginReplay(SnapshotId snapshot, const std::vector<SnapshotHeader>& headers) {
   if (shard_.timeline == shard_.generation) return {};
   if (snapshot.generation >= shard_.timeline) {
@@ -104,7 +104,7 @@ void PushJournal::Append(Instant now) {
 
 LogQueue::Appended PushJournal::Handle(const LogAppended& result, Instant now, Outbox* out) {
   const bool ours = result.history == shard_.timeline && result.first == next_record_ && queue_.appending();
-  if (!ours) return {};  // belongs to a timeline that has ended
+  if (!ours) return {};  // the result belongs to a timeline that has ended
   if (!result.status.ok()) {
     TakeFailedAppend(result.status, out);
     return {};

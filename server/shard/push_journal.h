@@ -4,7 +4,7 @@
 // Limits: those of LogQueue: log_bytes_max and log_records_max.
 // Fails:  kBusy: the log is behind, or an append failed; the sender will send again. kInvalid: a snapshot does not say
 //         where the log goes on.
-// Why:    the timeline's log and one snapshot give back every update that was acknowledged.
+// Why:    every update that was acknowledged can be restored from one snapshot and the timeline's log.
 #pragma once
 
 #include <cstdint>
@@ -28,23 +28,25 @@ class PushJournal {
  public:
   explicit PushJournal(const ShardContext& shard);
 
-  // Requests to the log, in this order.
+  // Returns the new requests to the log, in the order in which to carry them out.
   std::vector<LogWork> TakeWork() { return std::exchange(work_, {}); }
   // Whether the log of the timeline has been begun or replayed.
   bool is_ready() const { return ready_; }
-  // Records that the served weights contain.
+  // The number of records that the served weights contain.
   std::uint64_t applied_records() const { return next_record_ - 1; }
 
-  // Forgets what it has, for the context's timeline. One that begins with this generation gets an empty log.
+  // Forgets all records and begins with the context's timeline. A timeline that begins with this generation gets an
+  // empty log.
   void Reset(Instant now);
-  // Reads the records that the loaded blocks lack. `headers`: the snapshot's, in the order of parts.
+  // Requests the records that the loaded blocks lack. `headers`: the snapshot's headers, in the order of parts.
   Status BeginReplay(SnapshotId snapshot, const std::vector<SnapshotHeader>& headers);
-  // Another generation goes on with the timeline; workers ask again.
+  // Forgets who sent the records, because another generation continues the timeline. Workers will ask again.
   void ForgetSenders() { queue_.ForgetSenders(); }
   // Requests again to begin the log, if that failed.
   void Tick(Instant now);
 
-  // The newest sequence number that waits here or is being appended, of a block and slot, or of the ends of a slot.
+  // The newest sequence number that waits here or is being appended: of the pushes of a slot to a block, or of the ends
+  // of a slot.
   std::optional<std::uint64_t> NewestPush(BlockIndex block, SlotIndex slot) const {
     return queue_.NewestPush(block, slot);
   }
@@ -54,7 +56,7 @@ class PushJournal {
   void Add(PeerId from, PushLogRecord record, Outbox* out);
   // Appends what waits, unless an append is under way.
   void Append(Instant now);
-  // The snapshot begins with the served weights, so it contains all records so far.
+  // Writes into the header of a snapshot of the served weights that the snapshot contains all records so far.
   void Mark(SnapshotHeader* header);
   // Drops the records that the newest of these snapshots contains.
   void TrimTo(const std::vector<SnapshotId>& kept);
@@ -64,8 +66,8 @@ class PushJournal {
   // Returns the records to apply and acknowledge now, in order.
   LogQueue::Appended Handle(const LogAppended& result, Instant now, Outbox* out);
   void Handle(const LogTrimmed& result, Outbox* out) const;
-  // Whether these records are the next to replay. When they have been applied, Replayed() returns whether the journal
-  // became ready.
+  // Whether these records are the next to replay. The caller applies them and then calls Replayed(), which returns
+  // whether the journal became ready.
   bool Expects(const LogRead& result) const;
   bool Replayed(const PushLog::Piece& piece, Outbox* out);
 

@@ -22,9 +22,9 @@ class ReplicatedStep final : public SyncStep {
   bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
 
  private:
-  // Blocks arrive only for versions that shards are to have.
+  // Whether all blocks have arrived. Also true for versions that workers do not upload.
   bool AreBlocksComplete() const override;
-  // A skipped step uploads the old version again.
+  // Publishes the uploaded blocks even if the step is skipped: workers have then uploaded the old version again.
   void PublishBlocks(StepAction action) override;
   void AddSamples(std::vector<std::uint64_t>*) const override {}
   Status CheckUpload(const Assign& upload, const Slice& payload) const;

@@ -24,7 +24,8 @@ struct ResetPlan {
 
 Result<ResetPlan> PlanReset(const ShardContext& shard, const Reset& reset, Outbox* out);
 
-// Loads the snapshot that a Reset names into the blocks of the context. `parts`: on this shard's disk.
+// Makes the load of the snapshot that a Reset names, into the blocks of the context. `parts`: those on this shard's
+// disk.
 std::unique_ptr<SnapshotLoad> MakeLoad(const ShardContext& shard, const Reset& reset,
                                        const std::vector<SnapshotPart>& parts);
 

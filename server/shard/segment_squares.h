@@ -16,7 +16,7 @@ namespace capstan::server {
 class SegmentSquares {
  public:
   SegmentSquares() = default;
-  // `with_trust`: also those that the trust ratios depend on.
+  // `with_trust`: whether there are also sums for trust ratios.
   SegmentSquares(const BlockStore& store, bool with_trust) {
     start_.push_back(0);
     for (std::size_t local = 0; local < store.size(); ++local) {
@@ -27,14 +27,14 @@ class SegmentSquares {
     direction_.assign(with_trust ? start_.back() : 0, 0.0);
   }
 
-  // Of one block, in the order of segments.
+  // The gradient's sums of one block, in the order of its segments.
   std::span<double> GradientOf(std::size_t local) { return Part(&gradient_, local); }
-  // Empty if the optimizer has no trust ratio.
+  // The sums for trust ratios of one block; empty if the optimizer has no trust ratio.
   TrustSquares TrustOf(std::size_t local) {
     if (weights_.empty()) return {};
     return {Part(&weights_, local), Part(&direction_, local)};
   }
-  // A block without samples.
+  // Sets the sums of a block that has no samples to 0.
   void Clear(std::size_t local) {
     const TrustSquares trust = TrustOf(local);
     for (const std::span<double> sums : {GradientOf(local), trust.weights, trust.direction}) {

@@ -268,8 +268,8 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   return {};
 }
 
-// Another shard was lost, or the workers form another group: nothing here goes back. Workers repeat the requests of the
-// generation before; the step under way starts again.
+// Keeps what is served in another generation, because another shard was lost or the workers form another group. The
+// step under way starts again, and workers repeat their requests of the previous generation.
 void Shard::GoOn(const Reset& reset) {
   context_.generation = reset.generation;
   going_on_ = true;
@@ -309,7 +309,7 @@ void Shard::FinishReset(Instant now, Outbox* out) {
 void Shard::Resume(Instant now, Outbox* out) {
   out->Send(context_.options.coordinator,
             ResetDone{context_.options.shard, context_.options.incarnation, generation()});
-  engine_->ReportWhenComplete(now, out);  // if no slot ends here, nothing else triggers it
+  engine_->ReportWhenComplete(now, out);  // if no slot ends here, nothing else triggers the report
 }
 
 void Shard::FailReset(const std::string& reason, Outbox* out) {

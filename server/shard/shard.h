@@ -7,8 +7,8 @@
 // Why:    one owner per block makes updates lock-free, and makes a shard's behaviour a function of its messages.
 //
 // Life:   It sends Hello until a coordinator answers. Reset gives the catalog and the version to begin with; the shard
-//         loads that version and then serves it. Its StepEngine makes new versions of it. The loop calls Flush() after a
-//         batch of messages. Other threads execute what TakeDiskWork() and TakeLogWork() return, each in order.
+//         loads that version and then serves it. Its StepEngine makes new versions of it. The loop calls Flush() after
+//         a batch of messages. Other threads execute what TakeDiskWork() and TakeLogWork() return, each in order.
 // Parts:  the Shard checks to whom a message belongs, hands it to the component whose concern it is, and decides what
 //         follows from the result. No component knows the Shard.
 #pragma once
@@ -49,12 +49,13 @@ class Shard {
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Sends the acknowledgements gathered since the last call: one message per peer and batch.
   void Flush(Instant now, Outbox* out);
-  // Repeats what has not been answered. Call at least every 100 ms.
+  // Repeats messages that have not been answered. Call at least every 100 ms.
   void Tick(Instant now, Outbox* out);
-  // Work for the disk thread, in this order, and the result of one piece of work.
+  // TakeDiskWork returns new work for the disk thread, in order. Handle takes the result of one piece of it.
   std::vector<DiskWork> TakeDiskWork() { return std::exchange(disk_work_, {}); }
   void Handle(DiskResult result, Instant now, Outbox* out);
-  // The same for the log, with durable acknowledgements. Flush() must follow Handle().
+  // TakeLogWork returns new work for the log thread, in order; there is none without durable acknowledgements. Handle
+  // takes the result of one piece of it, and Flush() must follow.
   std::vector<LogWork> TakeLogWork() { return journal_ ? journal_->TakeWork() : std::vector<LogWork>{}; }
   void Handle(LogResult result, Instant now, Outbox* out);
 
@@ -68,7 +69,7 @@ class Shard {
   Generation history() const { return context_.timeline; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
-  // Null: what is served contains no commit.
+  // The newest commit that the served version contains; null if it contains none.
   const Commit* last_commit() const { return context_.served.last_commit.get(); }
   // Requires serving().
   const BlockStore& store() const { return *context_.store; }
@@ -102,7 +103,7 @@ class Shard {
   Status Install(const Reset& reset, Instant now, Outbox* out);
   // Begins another generation of the served timeline.
   void GoOn(const Reset& reset);
-  // Once nothing is missing: serves what was loaded, or reports why it cannot.
+  // Serves what was loaded, once nothing is missing, or reports why it cannot be served.
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);
   void Resume(Instant now, Outbox* out);
@@ -120,9 +121,9 @@ class Shard {
   DurableIdentity identity_;
   std::vector<DiskWork> disk_work_;
 
-  std::unique_ptr<SnapshotLoad> load_;  // between Reset and serving
-  bool blocks_loaded_ = false;  // for the Reset under way: the blocks are here, perhaps not yet the log's pushes
-  bool going_on_ = false;       // the Reset under way keeps what is served
+  std::unique_ptr<SnapshotLoad> load_;  // set between Reset and serving
+  bool blocks_loaded_ = false;          // the blocks of the Reset under way are here; the log's pushes may be missing
+  bool going_on_ = false;               // the Reset under way keeps what is served
   bool shut_down_ = false;
   Status refusal_;
   Backoff hello_backoff_;

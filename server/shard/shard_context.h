@@ -1,7 +1,8 @@
-// ShardContext: what the components of a shard have in common: its options, its identity, its blocks, and what it serves.
+// ShardContext: what the components of a shard have in common: its options, its identity, its blocks, and what it
+// serves.
 //
-// Kind:   owned by the Shard; its components have a const reference. Only the Shard changes the identity and the blocks,
-//         and only its StepEngine changes `served`.
+// Kind:   owned by the Shard; its components have a const reference. Only the Shard changes the identity and the
+//         blocks, and only its StepEngine changes `served`.
 // Why:    components share facts through this struct, so they need not know each other or the Shard.
 #pragma once
 
@@ -30,14 +31,14 @@ namespace capstan::server {
 struct ServedStep {
   Version version;
   StepParameters parameters;  // for the step under way
-  struct {                    // what the blocks hold; where workers update, perhaps older than `version`
+  struct {                    // the version in the blocks; in mode allreduce it may be older than `version`
     Version version;
     std::uint64_t updates = 0;
   } blocks;
-  std::unique_ptr<const Commit> last_commit;  // null: what is served contains no commit
+  std::unique_ptr<const Commit> last_commit;  // null: the served version contains no commit
 
   Step step() const { return {version.value}; }
-  // A version is published; `next`: for the step that makes the next one.
+  // Notes that a version is published. `next`: the parameters of the step that makes the next one.
   void Serve(Version published, const StepParameters& next) {
     version = published;
     parameters = next;
@@ -62,7 +63,7 @@ struct ShardContext {
   std::unordered_map<BlockIndex, std::size_t> local_of;  // a block's index in the store
   ServedStep served;
 
-  // Takes other blocks and another timeline: those of a Reset whose blocks are `mine` of `given`.
+  // Takes the timeline, the catalog and the blocks of a Reset. `given`: its catalog; `mine`: this shard's blocks of it.
   void Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine, BlockStore::Begin begin);
 
   Step step() const { return served.step(); }
@@ -70,9 +71,9 @@ struct ShardContext {
   // Whether a slot's reports and its EndSlots belong to this shard.
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
   std::size_t home_slot_count() const;
-  // Whether a snapshot was begun on this timeline.
+  // Whether the snapshot is one of the present timeline.
   bool IsOfTimeline(SnapshotId id) const { return id.generation >= timeline && id.generation <= generation; }
-  // "shard 3"
+  // The shard's name in messages, such as "shard 3".
   std::string name() const { return "shard " + std::to_string(options.shard); }
   // Counts and answers a push or an upload that does not fit.
   void Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const;

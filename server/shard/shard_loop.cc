@@ -57,12 +57,12 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   return loop;
 }
 
-// A new incarnation, on disk before the shard sends anything.
+// Begins a new incarnation, and writes it to disk before the shard sends anything.
 Result<ShardLife> ShardLoop::BeginLife() {
   ShardLife life = options_.store->life();
   life.shard = options_.shard.shard;
-  // Above every incarnation that this directory remembers. A new directory remembers none: the wall clock then gives
-  // one above those of other directories.
+  // The new incarnation is above every one that this directory remembers. A new directory remembers none; its first
+  // one, from the wall clock, is above those of other directories.
   life.incarnation = std::max(life.incarnation.Next(), options_.shard.incarnation);
   CAPSTAN_RETURN_IF_ERROR(options_.store->Remember(life));
   return life;
@@ -138,7 +138,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   times_->SeePrepared(core_->engine().prepared(), after);
 }
 
-// Messages found in one poll of the sockets were waiting together.
+// Counts the messages and bytes that one poll of the sockets found waiting.
 void ShardLoop::CountBatch(int messages) {
   const std::uint64_t bytes = counters_.header_bytes_in + counters_.payload_bytes_in;
   metrics_->queue_messages.Set(messages);
@@ -206,7 +206,7 @@ PeerId ShardLoop::ConnectTo(const std::string& endpoint) {
   return *peer;
 }
 
-// An open connection costs sockets, even to a process that is gone.
+// Closes the connections to other shards: an open one costs sockets, even if its process is gone.
 void ShardLoop::LeaveNeighbours() {
   for (const auto& [endpoint, peer] : neighbours_) transport_->Disconnect(peer);
   neighbours_.clear();

@@ -55,13 +55,13 @@ class ShardLoop {
   ShardLoop(const ShardLoop&) = delete;
   ShardLoop& operator=(const ShardLoop&) = delete;
 
-  // tcp://host:port where others reach this shard.
+  // The address at which other processes reach this shard, as tcp://host:port.
   const std::string& endpoint() const { return endpoint_; }
   void RequestStop();
-  // State of the shard as a JSON object for the status page; any thread.
+  // Returns the state of the shard as a JSON object for the status page. Any thread may call it.
   std::string StatusJson() const;
   bool ended() const { return ended_.load(std::memory_order_acquire); }
-  // Why it ended; ok after RequestStop or the coordinator's Shutdown. Requires ended().
+  // Why the loop ended; ok after RequestStop or the coordinator's Shutdown. Requires ended().
   const Status& outcome() const { return outcome_; }
 
  private:

@@ -8,7 +8,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::uint32_t kAsyncBlocksMax = 1024;  // for all workers together; each worker may have at least one
+constexpr std::uint32_t kAsyncBlocksMax = 1024;  // unanswered, of all workers together; each may have at least one
 
 }  // namespace
 

@@ -22,11 +22,11 @@ struct ShardMemory {
   std::string ToString() const;
 };
 
-// Without global steps: how many pushes of one worker may be unanswered. In the worst case every slot belongs to
-// another worker and all their pushes are here at once, so the credit falls as slots grow.
+// Returns how many pushes of one worker may be unanswered, in modes without global steps. In the worst case every slot
+// has its own worker and the pushes of all are here at once, so more slots mean a smaller credit.
 std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots);
 
-// For a shard that owns `elements` parameters, in a job with `slots` slots.
+// Computes the account of a shard that owns `elements` parameters, in a job with `slots` slots.
 ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots);
 
 }  // namespace capstan::server

@@ -49,7 +49,7 @@ SnapshotDone SnapshotKeeper::Failed(SnapshotId id, std::string why) const {
 bool SnapshotKeeper::Pin(SnapshotId id, Instant now, Outbox* out) {
   if (writing_ && IsSame(writing_->id, id)) return false;
   if (done_ && IsSame(IdOf(*done_), id)) {
-    SendDone(now, out);  // the first one may have been lost
+    SendDone(now, out);  // an earlier report may have been lost
     return false;
   }
   if (id.version < shard_.served.version || (done_ && id < IdOf(*done_))) {
@@ -113,8 +113,8 @@ void SnapshotKeeper::Tick(Instant now, Outbox* out) {
   if (done_ && !settled_ && backoff_.Due(now)) SendDone(now, out);
 }
 
-// The newest snapshot that this shard can go back to. It stays even if a coordinator with an older log
-// does not list it.
+// Returns the newest snapshot that this shard can go back to. It stays even if a coordinator with an older log does not
+// list it.
 SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_kept) const {
   SnapshotId newest;
   for (const SnapshotPart& part : parts_) {

@@ -1,5 +1,4 @@
-// SnapshotKeeper: a shard's parts of snapshots: the one that is being written, the ones on disk, and their blocks for
-// other shards.
+// SnapshotKeeper: has a shard's parts of snapshots written and deleted, and sends their blocks to other shards.
 //
 // Kind:   owned by the Shard.
 // Limits: one snapshot is written at a time. kPeerReadsMax reads for other shards are under way.
@@ -35,24 +34,25 @@ class SnapshotKeeper {
 
   explicit SnapshotKeeper(const ShardContext& shard);
 
-  // On this shard's disk.
+  // The parts on this shard's disk.
   const std::vector<SnapshotPart>& parts() const { return parts_; }
   bool is_writing() const { return writing_.has_value(); }
-  // Whether a snapshot with this one's content was begun.
+  // Whether a snapshot with the content of `id` is being written, or was the last one written.
   bool HasBegun(SnapshotId id) const;
 
-  // The coordinator wants the served version as this snapshot. Returns whether it must be written now: call Write().
+  // Answers the coordinator's request for this snapshot if it is written, being written or impossible. Returns true if
+  // it must be written now; then call Write().
   bool Pin(SnapshotId id, Instant now, Outbox* out);
-  // The served blocks, without what a step engine and a journal add to the header.
+  // Makes the part from the served blocks. A step engine and a journal have yet to add to its header.
   SnapshotImage MakeImage(SnapshotId id, JobId job) const;
   void Write(SnapshotImage image, std::vector<DiskWork>* work);
   // Gives up the snapshot that is being written, and forgets the result of the last one.
   void Abandon();
 
-  // Deletes the parts that neither the coordinator retains nor this shard may go back to.
+  // Deletes old parts. Keeps those that the coordinator retains and the newest one that this shard may go back to.
   void Handle(const SnapshotsKept& kept, SnapshotId newest_kept, std::vector<DiskWork>* work);
   void Handle(PeerId from, const Fetch& fetch, std::vector<DiskWork>* work, Outbox* out);
-  // Returns whether somebody waits for the result.
+  // Reports the result to the coordinator and returns true, unless the snapshot was given up meanwhile.
   bool Handle(SnapshotWritten result, Instant now, Outbox* out);
   void Handle(PeerRead result, Outbox* out);
   void Handle(const PartsRemoved& result, Outbox* out) const;
@@ -65,7 +65,7 @@ class SnapshotKeeper {
     std::shared_ptr<std::atomic<bool>> cancelled;
   };
 
-  // Whether `begun` is of the served timeline, where each version number has one content, and of the asked version.
+  // Whether `begun` has the same content as `asked`: the same version of the served timeline.
   bool IsSame(SnapshotId begun, SnapshotId asked) const;
   SnapshotDone Failed(SnapshotId id, std::string why) const;
   void Finish(SnapshotDone done, Instant now, Outbox* out);
@@ -75,7 +75,7 @@ class SnapshotKeeper {
   const ShardContext& shard_;
   std::vector<SnapshotPart> parts_;
   std::optional<Writing> writing_;
-  std::optional<SnapshotDone> done_;  // the newest snapshot of this timeline
+  std::optional<SnapshotDone> done_;  // the report on the newest snapshot of this timeline
   bool settled_ = false;              // the coordinator knows the result in done_
   Backoff backoff_;
   std::size_t peer_reads_ = 0;  // reads for other shards that are under way

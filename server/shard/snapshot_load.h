@@ -41,7 +41,7 @@ class SnapshotLoad {
   };
   explicit SnapshotLoad(Options options);
 
-  // The request to this shard's disk; none if it has no part of the snapshot.
+  // Returns the request to this shard's disk; nothing if the disk has no part of the snapshot.
   std::optional<LoadSnapshot> TakeWork();
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
@@ -52,13 +52,15 @@ class SnapshotLoad {
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
   bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
-  // Requires done(). `target`: position in the targets. Null in version 0.
+  // Returns a target block's entry in the headers; null in version 0. `target`: position in the targets. Requires
+  // done().
   const SnapshotHeader::Block* entry(std::size_t target) const;
-  // The entries of all targets; none in version 0.
+  // Returns the entries of all targets; all are null in version 0.
   std::vector<const SnapshotHeader::Block*> entries() const;
   // The headers of all parts, in the order of parts.
   const std::vector<SnapshotHeader>& headers() const { return headers_; }
-  // "block 7 from tcp://10.0.0.7:29601": what it waits for; empty if nothing from other shards.
+  // Names what the load waits for, such as "its disk" or "block 7 from tcp://10.0.0.7:29601"; empty if it waits for
+  // nothing.
   std::string WaitingFor() const;
 
  private:
@@ -89,7 +91,7 @@ class SnapshotLoad {
 
   Options options_;
   Status failure_;
-  std::vector<SnapshotHeader> headers_;                           // by part; part_count 0 until it is here
+  std::vector<SnapshotHeader> headers_;                           // by part; its part_count is 0 until it has arrived
   std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // by part; empty: not received yet
   std::vector<Part> parts_;
   std::size_t headers_left_ = 0;  // headers missing from other shards

@@ -34,7 +34,7 @@ class StagedBlock {
   std::vector<StagedInput> Inputs() const;
   std::vector<Node> nodes() const;
 
-  // After the sum was computed: drops the payloads and keeps the coverage.
+  // Drops the payloads, once the sum is computed, but remembers which nodes were staged.
   void ReleasePayloads();
   // Forgets everything, for the next step. Keeps its memory.
   void Clear();

@@ -58,12 +58,13 @@ class StepEngine {
   // ---- its beginning
   // Begins with the context's blocks; forgets everything else.
   virtual void Reset() = 0;
-  // Takes the numbers that the snapshot has with the blocks. `blocks`: by index in the store; null: none.
+  // Takes updates, sequence numbers and reports from a snapshot's headers. `blocks`: the entries of blocks, by index in
+  // the store; null where there is none.
   virtual void Load(const std::vector<const SnapshotHeader::Block*>&, const std::vector<SnapshotHeader>&) {}
   // Adds to a snapshot's header what Load() takes; the header has an entry for each block.
   virtual void Describe(SnapshotHeader*) const {}
   virtual void Describe(Hello*) const {}
-  // Another generation goes on with what is served: the step under way begins again.
+  // Begins the step under way again, because another generation continues with what is served.
   virtual void Restart() = 0;
   // Whether another generation can go on with what is served, without a log of pushes.
   virtual bool CanGoOn() const { return false; }
@@ -75,18 +76,18 @@ class StepEngine {
                                             Outbox* out) = 0;
   // Takes the end of a home slot.
   virtual void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) = 0;
-  // Acknowledges all that is here. Returns whether the worker's speculative blocks are void.
+  // Acknowledges all pushes and ends of slots that are here. Returns whether the worker drops its speculative blocks.
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
   // Whether this push is staged or applied.
   virtual bool Holds(std::size_t local, Step step, Node node) const = 0;
   // Takes a block of the version that workers compute. Returns false if workers compute none.
   virtual bool Handle(PeerId, const Assign&, const Slice&, Instant, Outbox*) { return false; }
-  // Sends what was acknowledged since the last call.
+  // Sends the acknowledgements that were made since the last call.
   virtual void Acknowledge(Outbox* out) = 0;
 
   // ---- records that are in the log
   virtual void Apply(const LogQueue::Appended&) {}
-  // Skips a record that is already applied.
+  // Applies a record, unless it is already applied.
   virtual Status Replay(const PushLogRecord&) { return Invalid("a job with global steps has no log of pushes"); }
 
   // ---- the coordinator's decisions, for the present generation
@@ -118,12 +119,13 @@ class StepEngine {
   virtual std::uint32_t attempt() const { return 0; }
   virtual std::uint64_t hash_mismatches() const { return 0; }
   virtual std::uint64_t staged_bytes() const { return 0; }
-  // Without global steps: how many pushes have changed a block; and per slot, the newest one applied to it.
+  // For modes without global steps: how many pushes have changed a block, and the newest one of each slot that was
+  // applied to it.
   virtual std::uint64_t updates(std::size_t) const { return 0; }
   virtual std::span<const std::uint64_t> sequence_numbers(std::size_t) const { return {}; }
 };
 
-// The engine of the options' mode. `served`: the context's. `journal`: null unless acknowledgements are durable.
+// Makes the engine for the options' mode. `served`: the context's. `journal`: null unless acknowledgements are durable.
 std::unique_ptr<StepEngine> CreateStepEngine(const ShardContext& shard, ServedStep* served,
                                              Acknowledgements* acknowledgements, PushJournal* journal);
 

@@ -19,11 +19,11 @@ namespace capstan::server {
 
 class StepHyperParameters {
  public:
-  // Takes the checked set of a push of `node`. Empty: the job file sets the hyper-parameters.
+  // Takes the set of a checked push of `node`. `groups` is empty if the job file sets the hyper-parameters.
   Status Take(Step step, Node node, const std::vector<HyperParameters>& groups);
-  // Empty if there were none.
+  // The step's set; empty if no push brought one.
   const std::vector<HyperParameters>& groups() const { return groups_; }
-  // 0 if there were none.
+  // The hash of the step's set; 0 if no push brought one.
   std::uint64_t hash() const { return hash_; }
   // Forgets the set, for the next step.
   void Clear();

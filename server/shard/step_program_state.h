@@ -20,9 +20,9 @@ class StepProgramState {
   Status Check(Step step, SlotIndex slot, const std::string& state) const;
   // Takes the state of a slot that has ended for the first time. Requires that Check returned ok.
   void Take(SlotIndex slot, const std::string& state);
-  // Empty if there was none.
+  // The step's state; empty if no EndSlot brought one.
   const std::string& state() const { return state_; }
-  // The lowest slot that brought it.
+  // The lowest slot that brought the state.
   SlotIndex slot() const { return slot_; }
 
  private:

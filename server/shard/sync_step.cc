@@ -86,7 +86,7 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   const std::size_t position = blocks_.size() - 1 - local;
   if (position >= credit()) {
     shard_.metrics->pushes_busy.Add(1);
-    acknowledgements_->For(from, push.step);  // carries the credit; it is sent again when the window moves
+    acknowledgements_->For(from, push.step);  // acknowledges nothing but tells the credit; OfferCredit tells it again
     return false;
   }
   const float loss_scale = served_->parameters.loss_scale;
@@ -129,7 +129,7 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
   if (end.step == shard_.step()) ReportWhenComplete(now, out);
 }
 
-// For a step that has passed, true: the acknowledgement's step covers all its pushes.
+// Returns true for every push of a step that has passed: the acknowledgement says that the whole step has passed.
 bool SyncStep::Holds(std::size_t local, Step step, Node node) const {
   if (step != shard_.step()) return step < shard_.step();
   const std::vector<Node> staged = blocks_[local].staged.nodes();
@@ -145,7 +145,7 @@ bool SyncStep::Handle(PeerId from, const CoverageQuery& query, Outbox* out) {
   ack.full = true;
   ack.held.clear();
   ack.ended.clear();
-  if (query.step < shard_.step()) return true;  // `passed` covers all of them
+  if (query.step < shard_.step()) return true;  // `passed` acknowledges all of that step
   for (std::size_t local = 0; local < blocks_.size(); ++local) {
     for (Node node : blocks_[local].staged.nodes()) ack.held.push_back({shard_.store->blocks()[local], node});
   }
@@ -252,7 +252,8 @@ StepEngine::CommitOutcome SyncStep::Handle(const Commit& commit) {
     return CommitOutcome::kIgnored;  // impossible: a Commit needs all shards to have prepared the step
   }
   if (commit.step < shard_.step()) return CommitOutcome::kRepeated;
-  // If this is not the prepared attempt, our Prepared is repeated, and so is the Commit.
+  // If the Commit is for another attempt than the prepared one, it is ignored: Prepared is repeated, and so is the
+  // Commit.
   if (!prepared_ || commit.attempt != attempt_.number) return CommitOutcome::kIgnored;
   Publish(commit);
   return CommitOutcome::kPublished;
@@ -306,7 +307,8 @@ StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
   return {served_->blocks.version, served_->blocks.updates};
 }
 
-// None where a Redo is certain or likely: a job that clipped the last step's gradient probably clips this one too.
+// Returns nothing where a Redo is certain or likely: a job that clipped the last step's gradient probably clips this
+// step's too.
 std::optional<StepEngine::Speculation> SyncStep::speculation() const {
   const bool likely = TakesTrustRatio(shard_.options.optimizer.kind)
                           ? !attempt_.trust_ratios.empty()

@@ -5,8 +5,8 @@
 // Limits: pushes beyond the credit window are not staged.
 // Why:    every attempt at a step makes the same bits, so a Commit names only the step and the attempt.
 //
-// Life:   pushes and EndSlots come in, in any order. Once every block and every home slot is there, Prepared goes out. A
-//         Redo prepares the blocks again with other factors. A Commit publishes the prepared blocks, or drops them.
+// Life:   pushes and EndSlots come in, in any order. Once every block and every home slot is there, Prepared goes out.
+//         A Redo prepares the blocks again with other factors. A Commit publishes the prepared blocks, or drops them.
 #pragma once
 
 #include <map>
@@ -61,7 +61,7 @@ class SyncStep : public StepEngine {
   std::uint64_t staged_bytes() const override;
 
  protected:
-  // What a ReplicatedStep does in another way.
+  // A ReplicatedStep overrides these three functions.
   virtual bool AreBlocksComplete() const { return complete_blocks_ == blocks_.size(); }
   virtual void PublishBlocks(StepAction action);
   virtual void AddSamples(std::vector<std::uint64_t>* samples) const;
@@ -69,11 +69,11 @@ class SyncStep : public StepEngine {
   const ShardContext& shard() const { return shard_; }
   Acknowledgements* acknowledgements() { return acknowledgements_; }
   bool is_prepared(std::size_t local) const { return blocks_[local].prepared; }
-  // The block's next version is there.
+  // Notes that the block's next version is prepared.
   void MarkPrepared(std::size_t local);
 
  private:
-  struct Contributions {  // to one block
+  struct Contributions {  // what the step has for one block
     StagedBlock staged;
     bool prepared = false;
   };
@@ -82,7 +82,7 @@ class SyncStep : public StepEngine {
     float clip = 1.0F;
     std::vector<float> trust_ratios;  // by tensor; empty: all 1
   };
-  struct Reports {  // of the slots that have ended
+  struct Reports {  // reports of the slots that have ended
     std::map<SlotIndex, SlotReport> slots;
     StepProgramState program_state;
   };
@@ -102,7 +102,7 @@ class SyncStep : public StepEngine {
   Acknowledgements* const acknowledgements_;
 
   std::vector<Contributions> blocks_;  // by index in the store
-  std::size_t complete_blocks_ = 0;    // prepared blocks in push order: that of the backward pass, last block first
+  std::size_t complete_blocks_ = 0;    // how many blocks are prepared in push order, without a gap
   StepHyperParameters hyper_parameters_;
   SegmentSquares squares_;
   Reports reports_, next_reports_;  // for this step and for the next one

@@ -1,4 +1,4 @@
-// The most arrays that a block has.
+// kBlockArraysMax: the most arrays that a block has.
 #pragma once
 
 #include <cstddef>

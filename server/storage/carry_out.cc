@@ -112,7 +112,7 @@ DiskResult Do(ReadForPeer work, SnapshotStore* store) {
   return result;
 }
 
-// A part that is not there counts as removed.
+// Removes parts. A part that is not there counts as removed.
 DiskResult Do(RemoveParts work, SnapshotStore* store) {
   PartsRemoved result;
   for (const SnapshotPart& part : work.parts) {

@@ -21,7 +21,7 @@ struct JobRecord {
   JobId job;
   std::string job_file;  // in canonical form; a resumed job must have the same settings wherever they affect a weight
 };
-// Declared by the first worker; every other worker must match it.
+// What the first worker declares. Every other worker must declare the same.
 struct CatalogRecord {
   std::vector<TensorSpec> tensors;
   std::string numeric_class;
@@ -65,7 +65,7 @@ class CoordinatorLog {
   virtual const std::vector<LogRecord>& records() const = 0;
 };
 
-// Kept in memory, and lost with its owner: for simulations, and for jobs that end with their coordinator.
+// A log in memory, which is lost with its owner: for simulations, and for jobs that end with their coordinator.
 class MemoryCoordinatorLog : public CoordinatorLog {
  public:
   Status Append(LogRecord record) override {

@@ -18,7 +18,7 @@ namespace capstan::server {
 
 namespace {
 
-// After such a failure, nothing that was written can be relied on.
+// Describes a failure after which nothing that was written can be relied on.
 Status DiskFailed(const std::string& path, const char* what) {
   return Unreachable(path + ": " + what + " failed: " + std::strerror(errno));
 }
@@ -156,7 +156,7 @@ Status FileCoordinatorLog::Replace(std::vector<LogRecord> records) {
   return {};
 }
 
-// A log that cannot be compacted now goes on growing, so a full disk does not end the job.
+// Compacts a log that has grown enough. If that fails, the log goes on growing, so a full disk does not end the job.
 void FileCoordinatorLog::CompactIfLarge() {
   if (!compaction_ || bytes_ < compact_at_ || !failure_.ok()) return;
   const Status replaced = Replace(RecordsInForce(records_, compaction_->keep));

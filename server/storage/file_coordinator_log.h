@@ -1,7 +1,7 @@
 // FileCoordinatorLog: the coordinator's records in a file, one sealed line of JSON each (sealed_text.h).
 //
 // Kind:   owned by the coordinator's thread. The file is locked: one process at a time uses it.
-// Limits: with a Compaction, the file's size stays within a multiple of the records that are in force.
+// Limits: with a Compaction, the file's size stays within a multiple of what the records in force take.
 // Fails:  Open: kRefused, another coordinator has the file; kCorrupt, the file is damaged before its end; kUnsupported,
 //         a newer build wrote it; kUnreachable, the disk fails. Append: kInvalid; kBusy, the disk is full, the log is
 //         unchanged and the same call may succeed later; kUnreachable, also from every later Append.
@@ -25,8 +25,8 @@ namespace capstan::server {
 
 class FileCoordinatorLog : public CoordinatorLog {
  public:
-  // Once the file has `bytes_min` bytes, and kGrowth times its size after the last replacement, it is replaced by the
-  // records that are in force (manifests.h).
+  // When the file is replaced by the records that are in force (manifests.h): once it has at least `bytes_min` bytes,
+  // and kGrowth times its size after the last replacement.
   struct Compaction {
     std::uint32_t keep;  // number of snapshots that are kept
     std::uint64_t bytes_min = std::uint64_t{1} << 20;
@@ -37,8 +37,8 @@ class FileCoordinatorLog : public CoordinatorLog {
   static Result<std::unique_ptr<FileCoordinatorLog>> Open(const std::string& path, double wait_seconds,
                                                           std::optional<Compaction> compaction = std::nullopt);
 
-  // The file's present records. Takes no lock and changes nothing, so another process may be writing; an incomplete
-  // last line is left out.
+  // Reads the file's present records. Takes no lock and changes nothing, so another process may be writing; an
+  // incomplete last line is left out.
   static Result<std::vector<LogRecord>> Look(const std::string& path);
   // Replaces the log's records by these, atomically.
   Status Replace(std::vector<LogRecord> records);

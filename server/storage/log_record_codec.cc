@@ -79,7 +79,7 @@ Json ToJson(const DoneRecord&) { return Begin("done").Take(); }
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// 5 entries: the format before groups; 6: before kinds.
+// Reads a tensor. An older format has 6 entries, without the kind, or 5, without the group too.
 bool ReadTensor(const Json* json, TensorSpec* tensor) {
   unsigned init = 0, kind = 0;
   const std::size_t entries = ElementCount(*json);
@@ -106,7 +106,7 @@ bool Read(const Json& json, CatalogRecord* record) {
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
 bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
-// In logs without timelines (`history`), each generation is its own timeline.
+// In a log from before timelines (`history`), each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
   const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
                     ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
@@ -184,7 +184,7 @@ Result<LogRecord> DecodeLogRecord(std::string_view json) {
   }
 }
 
-// Encoding reads the text back, so it cannot exceed a bound of the reader.
+// The text is decoded again before it is returned, so that no record is written which the decoder would refuse.
 Result<std::string> EncodeLogRecord(const LogRecord& record) {
   try {
     std::string text = std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);

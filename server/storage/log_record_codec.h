@@ -13,7 +13,7 @@
 
 namespace capstan::server {
 
-// The first line of a log.
+// Returns the first line of a log, which states the format.
 std::string EncodeLogHeader();
 Status CheckLogHeader(std::string_view json);
 

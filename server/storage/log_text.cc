@@ -21,7 +21,7 @@ bool HasRecord(std::string_view text) {
   }
 }
 
-// Whether the line begins with a whole record: then the end of the line is damaged.
+// Whether the line begins with a whole record. If so, the end of the line is damaged.
 bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
   for (std::size_t end = line.find('}'); end != std::string_view::npos; end = line.find('}', end + 1)) {
     if (end + 1 < line.size() && Unseal(previous, line.substr(0, end + 1))) return true;

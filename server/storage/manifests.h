@@ -15,15 +15,15 @@ namespace capstan::server {
 // Keeps only the newest `keep` manifests, at least two.
 void DropOldManifests(std::uint32_t keep, std::vector<ManifestRecord>* manifests);
 
-// Oldest first.
+// Returns the manifests of the snapshots that exist, oldest first.
 std::vector<ManifestRecord> ManifestsOf(const std::vector<LogRecord>& records, std::uint32_t keep);
 
-// The records that still matter to a coordinator, without superseded ones. Their number does not depend on how long the
-// job has run.
+// Returns the records that still matter to a coordinator, without superseded ones. Their number does not depend on how
+// long the job has run.
 std::vector<LogRecord> RecordsInForce(const std::vector<LogRecord>& records, std::uint32_t keep);
 
-// Returns RecordsInForce without the records of the snapshots in `gone`, whose files no longer exist. The result lists no
-// shard as running, so the next coordinator begins a generation. If the newest snapshot is in `gone`, the result no
+// Returns RecordsInForce without the records of the snapshots in `gone`, whose files no longer exist. The result lists
+// no shard as running, so the next coordinator begins a generation. If the newest snapshot is in `gone`, the result no
 // longer has the job as done.
 std::vector<LogRecord> WithoutSnapshots(const std::vector<LogRecord>& records, std::uint32_t keep,
                                         const std::vector<SnapshotId>& gone);

@@ -38,7 +38,7 @@ class MemorySnapshotStore : public SnapshotStore {
   using Key = std::pair<SnapshotId, ShardIndex>;
   struct Part {
     SnapshotHeader header;
-    std::vector<std::vector<std::byte>> arrays;  // of each block, concatenated
+    std::vector<std::vector<std::byte>> arrays;  // the arrays of one block after the other
   };
 
   Result<const Part*> Find(SnapshotId id, ShardIndex part) const;

@@ -17,7 +17,7 @@ Slice SliceOwnedBy(std::unique_ptr<Owner> owner, std::byte* data, std::size_t si
       data, size, [](void* context) { delete static_cast<Owner*>(context); }, owner.release()));
 }
 
-// Aligned for numbers. The caller writes its bytes through slice.owner->data().
+// Returns new memory that is aligned for numbers. The caller writes its bytes through slice.owner->data().
 inline Slice NewSlice(std::size_t size) {
   struct Bytes {
     explicit Bytes(std::size_t count) : data(new std::byte[count]) {}

@@ -61,16 +61,17 @@ class PushLog {
 
   // Makes an empty log of this timeline. When it returns, every other log is deleted, even a damaged one.
   virtual Status Begin(LogHistory history) = 0;
-  // Durable when it returns. Replaces any records from number `first` on, which an append that failed may have left.
+  // Appends records, durably when it returns. Replaces any records from number `first` on, which a failed append may
+  // have left.
   virtual Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) = 0;
-  // Records from number `from` on, about `bytes_max` bytes. A tail that was cut off when a process died is not an
-  // error; any other missing record is kCorrupt.
+  // Returns records from number `from` on, about `bytes_max` bytes. A tail that was cut off when a process died is not
+  // an error; any other missing record is kCorrupt.
   virtual Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) = 0;
-  // Drops records before `number`; some of them may stay.
+  // Drops records before `number`, perhaps not all of them.
   virtual Status Trim(std::uint64_t number) = 0;
 };
 
-// Whether a log of timeline `here` can be used for timeline `wanted`; if not, the reason.
+// Returns ok if a log of timeline `here` can be used for timeline `wanted`, and otherwise why not.
 Status CheckHistory(LogHistory wanted, LogHistory here);
 
 // ---- requests of a Shard to its log, and their results ------------------------------------------------------------

@@ -22,7 +22,7 @@ class PushLogThread {
   static constexpr std::size_t kWaitingMax = 64;
 
   // `wake` is called on the log's thread whenever there is a result to take. The log must outlive this object, and no
-  // other code may use it meanwhile. Requests that wait at the end are dropped: none of them was acknowledged.
+  // other code may use it meanwhile. The destructor drops requests that still wait: none of them was acknowledged.
   PushLogThread(ShardIndex shard, PushLog* log, std::function<void()> wake)
       : thread_(
             "log-" + std::to_string(shard), kWaitingMax,

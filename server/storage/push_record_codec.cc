@@ -37,7 +37,7 @@ bool ReadGroup(const Json* json, HyperParameters* group) {
          ReadDouble(Element(*json, 5), &group->weight_decay) && ReadBool(Element(*json, 6), &group->nesterov);
 }
 
-// The groups come last, and are left out if there are none.
+// Writes a push's fields. The hyper-parameters come last, and are left out if there are none.
 Json ToJson(const PushRecord& push) {
   JsonList json;
   json.Number(push.block)

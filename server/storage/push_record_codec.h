@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Limits: a payload of kPayloadBytesMax.
-// Fails:  Decode: kCorrupt; bytes that do not match their hash. kUnsupported: a newer format.
+// Fails:  Decode: kCorrupt: bytes that do not match their hash; kUnsupported: a newer format.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace capstan::server {
 
-// The record without its payload, which follows it. The hash includes the number, so a misplaced record is found.
+// Returns the record without its payload, which the caller writes behind it. The hash includes the number, so a
+// misplaced record is found.
 std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record);
 // `bytes` include the payload.
 Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes);

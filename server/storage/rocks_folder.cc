@@ -59,7 +59,7 @@ Status MakeFolder(const std::string& path) {
   return DiskFailure("make the folder", path, errno);
 }
 
-// If CURRENT is missing, RocksDB would make a new database over the old files.
+// Fails if CURRENT is missing but tables exist: RocksDB would make a new database over the old files.
 Status CheckNotBeheaded(const std::string& path) {
   std::error_code ignored;
   if (files::exists(path + "/CURRENT")) return {};
@@ -282,7 +282,7 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
   return SnapshotStore::Written{.digest = digest, .bytes = bytes};
 }
 
-// Adds all files to a new family, or none.
+// Makes a new family from all files; adds none of them if it fails.
 Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& paths, SnapshotHeader header) {
   const Result<const Family*> old = Find(header.id);
   Family family{.id = header.id,
@@ -322,7 +322,7 @@ Status RocksFolder::Remove(SnapshotId id) {
   return Drop(static_cast<std::size_t>(family - families_.data()));
 }
 
-// RocksDB deletes the files with the last handle.
+// Drops a family. RocksDB deletes its files with the last handle.
 Status RocksFolder::Drop(std::size_t index) {
   CAPSTAN_RETURN_IF_ERROR(Note(database_->DropColumnFamily(families_[index].handle)));
   (void)database_->DestroyColumnFamilyHandle(families_[index].handle);
@@ -347,8 +347,8 @@ Status RocksFolder::Note(const rocksdb::Status& status) {
   return FromRocks(status, path_);
 }
 
-// After a failed write the database is opened again from disk before the next write. If it cannot be opened for
-// writing, it is opened for reading.
+// Opens the database again from disk if a write has failed. If it cannot be opened for writing, it is opened for
+// reading.
 Status RocksFolder::ReopenIfBroken() {
   if (!broken_) return {};
   Close();

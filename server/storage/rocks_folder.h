@@ -4,7 +4,7 @@
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails, or another process has the folder; kCorrupt; kInvalid:
 //         not found.
 // Why:    a part's arrays and its header are ingested in one atomic step. So a family without a header was left by a
-//         process that ended before that.
+//         process that ended before that step.
 //
 // A family's name is g<generation>-v<version>, with -r<n> appended if the same snapshot was written again. The new
 // family is complete before the old one is dropped.
@@ -50,7 +50,7 @@ class RocksFolder {
   Result<SnapshotHeader> ReadHeader(SnapshotId id) const;
   Status ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const;
   Status Remove(SnapshotId id);
-  // The time at which its newest file was written, in seconds since 1970.
+  // Returns when the snapshot's newest file was written, in seconds since 1970.
   Result<std::int64_t> WrittenAt(SnapshotId id) const;
 
  private:
@@ -87,7 +87,7 @@ class RocksFolder {
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<rocksdb::DB> database_;
   rocksdb::ColumnFamilyHandle* life_family_ = nullptr;
-  std::vector<Family> families_;  // ascending
+  std::vector<Family> families_;  // in ascending order of snapshots
   bool broken_ = false;           // a write has failed: the database is opened again before the next write
 };
 

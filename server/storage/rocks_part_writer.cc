@@ -22,7 +22,7 @@ rocksdb::Slice View(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// More writers were no faster and slowed the steps down.
+// The number of writer threads. More were no faster, and slowed the steps down.
 constexpr std::size_t kWriters = 2;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // size of one direct write
 
@@ -100,8 +100,8 @@ class BlockRangeWriter {
   std::atomic<bool>* failed_;
 };
 
-// The beginning of each writer's range, and the end of the last one. Ranges have about equal numbers of bytes, and none
-// is empty.
+// Returns the beginning of each writer's range of blocks, and the end of the last range. Ranges have about equal
+// numbers of bytes, and none is empty.
 std::vector<std::size_t> Cut(const SnapshotImage& image, std::uint64_t bytes) {
   std::vector<std::size_t> begins;
   std::uint64_t before = 0;

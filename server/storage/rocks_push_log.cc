@@ -51,7 +51,7 @@ class Log : public PushLog {
   Log& operator=(const Log&) = delete;
   ~Log() override { Close(); }
 
-  // A damaged log opens too; `damage_` is what Read returns.
+  // Opens the database. A damaged one counts as open too: Read then returns `damage_`.
   Status Open() {
     Status opened = OpenDatabase();
     if (opened.code() == Code::kCorrupt) damage_ = std::exchange(opened, {});
@@ -98,7 +98,7 @@ class Log : public PushLog {
   std::unique_ptr<rocksdb::DB> database_;
   rocksdb::ColumnFamilyHandle* default_family_ = nullptr;
   LogHistory history_;
-  std::vector<Segment> segments_;   // ascending
+  std::vector<Segment> segments_;   // in ascending order of records
   std::uint64_t newest_bytes_ = 0;  // written to the newest segment by this process
   bool broken_ = false;             // a write has failed: the database is opened again before the next write
   bool may_have_more_ = false;      // an append has failed and may have left records
@@ -161,7 +161,7 @@ Status Log::Note(const rocksdb::Status& status) {
   return FromRocks(status, path_);
 }
 
-// After a failed write the database is opened again from disk before the next write.
+// Opens the database again from disk if a write has failed.
 Status Log::ReopenIfBroken() {
   if (!damage_.ok()) return damage_;
   if (!broken_ && database_ != nullptr) return {};
@@ -188,7 +188,7 @@ Status Log::BeginHistory(LogHistory history) {
   rocksdb::WriteOptions durable;
   durable.sync = true;
   CAPSTAN_RETURN_IF_ERROR(Note(database_->Put(durable, default_family_, kHistoryKey, EncodeLogHistory(history))));
-  // Otherwise these few bytes would keep RocksDB's whole write-ahead log alive.
+  // Without this flush, these few bytes would keep RocksDB's whole write-ahead log alive.
   CAPSTAN_RETURN_IF_ERROR(Note(database_->Flush(rocksdb::FlushOptions(), default_family_)));
   history_ = history;
   may_have_more_ = false;
@@ -251,7 +251,8 @@ Status Log::Write(Generation history, std::uint64_t first, const std::vector<Pus
   return {};
 }
 
-// The newest segment stays, so that the log always knows its last number.
+// Drops segments whose records are all before `number`. The newest segment stays, so that the log always knows its last
+// number.
 Status Log::DropSegments(std::uint64_t number) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   while (segments_.size() > 1 && segments_[1].begin <= number) CAPSTAN_RETURN_IF_ERROR(Drop(0));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kSnapshotsName[] = "the snapshots";
 
-// A running server replaces and deletes files while the folder is being opened, so opening is tried this often.
+// How often opening a folder is tried: a running server may replace and delete its files meanwhile.
 constexpr int kLooksMax = 8;
 
 Result<std::unique_ptr<RocksFolder>> OpenForReading(const std::string& path, ShardIndex shard) {

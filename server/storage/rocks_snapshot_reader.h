@@ -3,8 +3,8 @@
 // Kind:   owned by one thread. Takes no lock and writes nothing, so it does not disturb the servers of a running job.
 // Fails:  reading a part: the failure to open its shard's directory; kInvalid, not found; kCorrupt; kUnreachable, also
 //         if the running job has deleted the part meanwhile.
-// Why:    it sees the parts that were there when it was opened. Each part is in the directory of the shard that wrote
-//         it. So these directories have every part on this machine, whatever the number of shards is now.
+// Why:    a reader sees the parts that were there when it was opened. Each part is in the directory of the shard that
+//         wrote it. So these directories have every part on this machine, whatever the number of shards is now.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class RocksSnapshotReader : public SnapshotReader {
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override;
-  // The time at which the part was written, in seconds since 1970.
+  // Returns when the part was written, in seconds since 1970.
   Result<std::int64_t> WrittenAt(SnapshotId id, ShardIndex part) const;
 
  private:

@@ -92,7 +92,7 @@ class Store : public SnapshotStore {
     return nullptr;
   }
 
-  // An orphan is open only for reading, so removing a part opens it for writing.
+  // Removes a part from an orphan's directory, which is open only for reading, so it is opened for writing first.
   Status RemoveFromOrphan(std::size_t index, SnapshotId id) {
     CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader known, orphans_[index]->ReadHeader(id));
     const std::string path = orphans_[index]->path();

@@ -26,7 +26,7 @@ class RocksSnapshotStore {
 
 std::string FolderOfShard(const std::string& folder, ShardIndex shard);
 
-// Directories of shards that a job of `shard_count` shards does not have, ascending.
+// Lists the shards, in ascending order, that have a directory here but do not exist in a job of `shard_count` shards.
 std::vector<ShardIndex> FindOrphans(const std::string& folder, ShardIndex shard_count);
 
 }  // namespace capstan::server

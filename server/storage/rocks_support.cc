@@ -39,8 +39,8 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
   }
 };
 
-// Failures are returned as statuses, so a log is not needed. And RocksDB would end the process if its log file met a
-// full disk.
+// A logger that drops everything. RocksDB returns failures as statuses, so no log is needed, and it would end the
+// process if its log file met a full disk.
 class NoLogger : public rocksdb::Logger {
  public:
   NoLogger() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}

@@ -1,4 +1,4 @@
-// RocksDB options, keys and errors that the rocks_* files share. Only they include it.
+// RocksDB options, keys and errors that the rocks_* files share. Only those files include this header.
 //
 // Kind:   pure functions and values.
 #pragma once
@@ -18,22 +18,23 @@
 
 namespace capstan::server {
 
-// The system's files, readable and writable by their owner only.
+// Returns the system's Env, with files that only their owner can read and write.
 std::unique_ptr<rocksdb::Env> CreatePrivateEnv();
 
-// All checks on and small buffers, because snapshots bypass RocksDB's memory.
+// Returns options with all checks on, and with small buffers because snapshots bypass RocksDB's memory.
 rocksdb::Options StrictOptions(rocksdb::Env* env);
-// Options of a snapshot's family and of the files that are ingested into it.
+// Returns the options of a snapshot's family and of the files that are ingested into it.
 rocksdb::Options SnapshotOptions(rocksdb::Env* env);
 
 // Keys sort in the order of blocks, and the header's key comes last.
 std::string ArrayKey(BlockIndex block, std::uint32_t array);
 std::string HeaderKey();
 
-// kBusy (no room on the disk), kCorrupt, kInvalid (not found), or kUnreachable; the message begins with `where`.
+// Translates a status: kBusy (no room on the disk), kCorrupt, kInvalid (not found), or kUnreachable. The message begins
+// with `where`.
 Status FromRocks(const rocksdb::Status& status, const std::string& where);
 
-// What `body` returns, a Status or a Result; kUnreachable if a library throws.
+// Returns what `body` returns, a Status or a Result; kUnreachable if a library throws.
 template <class Body>
 std::invoke_result_t<Body> Guarded(const char* where, Body body) {
   try {

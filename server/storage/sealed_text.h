@@ -14,15 +14,15 @@ namespace capstan::server {
 
 inline constexpr std::size_t kSealBytes = 17;  // bytes in front of the text
 
-// XXH3-64 of `previous` and the text.
+// Computes the XXH3-64 of `previous` and the text.
 std::uint64_t SealHash(std::uint64_t previous, std::string_view text);
 
 std::string Seal(std::uint64_t previous, std::string_view text);
 
-// The hash that a seal states; nothing if the text does not begin with a seal.
+// Returns the hash that a seal states; nothing if the text does not begin with a seal.
 std::optional<std::uint64_t> StatedHash(std::string_view sealed);
 
-// The text without its seal; nothing if it is not what was sealed after `previous`.
+// Returns the text without its seal; nothing if it is not what was sealed with `previous`.
 std::optional<std::string_view> Unseal(std::uint64_t previous, std::string_view sealed);
 
 }  // namespace capstan::server

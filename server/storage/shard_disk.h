@@ -106,16 +106,16 @@ using DiskResult = std::variant<LifeRemembered, SnapshotWritten, SnapshotLoaded,
 
 DiskResult CarryOut(DiskWork work, SnapshotStore* store);
 
-// A header as bytes, for disks and other shards. Decoding trusts nothing: sizes are bounded and lists must fit
-// together. Encoding returns kInvalid for a header that decoding would refuse.
+// Encode and decode a header as bytes, for disks and other shards. Decoding trusts nothing: sizes are bounded and lists
+// must fit together. Encoding returns kInvalid for a header that decoding would refuse.
 Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header);
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 
 // A Fetch of this block number requests the part's header. It comes in pieces of kHeaderPieceBytes, because frames are
 // bounded and headers of many slots are large.
 inline constexpr BlockIndex kFetchHeader = UINT32_MAX;
-// A block number that no part has. Answers keep their order, so a block that was requested before and has not come by
-// then is lost.
+// A Fetch of this block number, which no part has, asks for a refusal. Answers keep their order, so a block that was
+// requested before, and has not arrived before the refusal, is lost.
 inline constexpr BlockIndex kFetchQuestion = kFetchHeader - 1;
 inline constexpr std::size_t kHeaderPieceBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kPartHeaderBytesMax = std::size_t{256} << 20;

@@ -27,8 +27,8 @@ struct SnapshotHeader {
   std::uint32_t array_count = 0;  // arrays of every block
   StepParameters parameters;      // parameters of the step that begins with this version
   SlotIndex slot_count = 0;
-  // Modes without global steps: per slot, the newest sequence number that has ended on this shard; and the reports that
-  // the coordinator had not counted yet.
+  // For modes without global steps: per slot, the newest sequence number that has ended on this shard; and the reports
+  // that the coordinator had not counted yet.
   std::vector<std::uint64_t> ended;
   std::vector<StepReport> reports;
   std::uint64_t log_begin = 0;  // first record of the shard's log that is not in the part; 0: there is no log
@@ -41,9 +41,9 @@ struct SnapshotHeader {
   };
   std::vector<Block> blocks;  // in catalog order
 
-  // XXH3-64 over everything above.
+  // Computes the XXH3-64 of all fields.
   std::uint64_t Digest() const;
-  // Null if this part does not have the block.
+  // Returns the block's entry; null if this part does not have the block.
   const Block* Find(BlockIndex block) const;
 };
 

@@ -115,7 +115,7 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
 
 }  // namespace
 
-// Encoding reads the bytes back, so they cannot exceed a bound of the reader.
+// The bytes are decoded again before they are returned, so that no header is written which the decoder would refuse.
 Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
   std::string bytes = Seal(0, TextOf(ToJson(header)));
   const Result<SnapshotHeader> back = DecodeSnapshotHeader(bytes);

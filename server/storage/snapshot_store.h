@@ -2,8 +2,8 @@
 //
 // Kind:   opened by the process, then used by one thread (the shard's disk thread). Every call blocks.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: damaged; kInvalid: not found.
-// Why:    the core decides what is kept and a thread carries it out; the simulated cluster has disks that
-//         fail on request.
+// Why:    an interface, so that the simulated cluster can have disks that fail on request. The core decides what is
+//         kept, and a thread carries it out.
 #pragma once
 
 #include <atomic>
@@ -30,11 +30,11 @@ class SnapshotReader {
  public:
   virtual ~SnapshotReader() = default;
 
-  // The complete parts here: this shard's own, and those of shards that the job no longer has. Their blocks have not
-  // been checked.
+  // Lists the complete parts here: this shard's own, and those of shards that the job no longer has. Their blocks have
+  // not been checked.
   virtual std::vector<SnapshotPart> List() const = 0;
   virtual Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
-  // Array `array` of a block: exactly out.size() bytes. The caller checks them against the header's hash.
+  // Reads array `array` of a block, exactly out.size() bytes. The caller checks them against the header's hash.
   virtual Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                            std::span<std::byte> out) const = 0;
 };
@@ -48,7 +48,7 @@ class SnapshotStore : public SnapshotReader {
 
   // The life that was remembered last, perhaps by an earlier process.
   virtual const ShardLife& life() const = 0;
-  // Durable when it returns.
+  // Writes the life to the directory, durably when it returns.
   virtual Status Remember(const ShardLife& life) = 0;
 
   // Writes all or nothing, durably. Releases each block's buffers once they are written. Stops and leaves nothing when

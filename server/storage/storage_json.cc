@@ -10,7 +10,7 @@ namespace capstan::server {
 
 namespace {
 
-// Bytes as hex digits, because they need not be text.
+// Writes bytes as hex digits, because they need not be text.
 std::string HexOf(std::string_view bytes) {
   constexpr std::string_view kHexDigits = "0123456789abcdef";
   std::string hex;
@@ -22,7 +22,7 @@ std::string HexOf(std::string_view bytes) {
   return hex;
 }
 
-// Reads at most `bytes_max` bytes.
+// Returns false if the text is not hexadecimal, or stands for more than `bytes_max` bytes.
 bool ReadHex(const Json* json, std::string* bytes, std::size_t bytes_max) {
   std::string hex;
   if (!ReadText(json, &hex) || hex.size() % 2 != 0 || hex.size() > 2 * bytes_max) return false;

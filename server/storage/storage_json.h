@@ -69,10 +69,10 @@ std::string TextOf(const Json& json);
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// The result is discarded (has no type) if the text is not JSON.
+// Parses a text. If it is not JSON, the result has no type, and every reader refuses it.
 Json ParseJson(std::string_view text);
 
-// Null if there is none.
+// Return a member, or an element; null if there is none.
 const Json* Member(const Json& object, const char* key);
 const Json* Element(const Json& array, std::size_t index);
 // The number of elements of a list; 0 for any other value.
@@ -98,7 +98,7 @@ bool ReadNumber(const Json* json, Number<Tag>* out) {
 }
 
 bool IsList(const Json* json, std::size_t count_max);
-// Reads each element with `read(const Json*, T*)`.
+// Reads a list of at most `count_max` elements, each with `read(const Json*, T*)`.
 template <class T, class Read>
 bool ReadList(const Json* json, std::vector<T>* out, std::size_t count_max, Read read) {
   if (!IsList(json, count_max)) return false;

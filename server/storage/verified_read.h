@@ -13,10 +13,10 @@
 
 namespace capstan::server {
 
-// "snapshot g1-v40, part 2"
+// Names a part in messages, such as "snapshot g1-v40, part 2".
 std::string NameOfPart(SnapshotId id, ShardIndex part);
 
-// `digest`: the manifest's.
+// Reads a part's header and verifies it. `digest`: the part's digest in the manifest.
 Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, SnapshotId id, ShardIndex part,
                                           std::uint64_t digest);
 

@@ -22,8 +22,8 @@ namespace capstan::server {
 template <class Work, class Done>
 class WorkThread {
  public:
-  // Called on the thread for each piece. Once `stopping` is set the owner waits for the thread's end, and the task may
-  // drop work by returning nothing.
+  // Carries out one piece of work, on the thread. Once `stopping` is set the owner waits for the thread's end, and the
+  // task may drop work by returning nothing.
   using Task = std::function<std::optional<Done>(Work&& work, const std::atomic<bool>& stopping)>;
 
   // `name`: at most 15 bytes. `wake` is called on the thread whenever there is a result to take.
@@ -33,7 +33,7 @@ class WorkThread {
   }
   WorkThread(const WorkThread&) = delete;
   WorkThread& operator=(const WorkThread&) = delete;
-  // The task still receives the waiting work, and decides what to drop.
+  // Waits for the thread's end. The task still receives the waiting work, and decides what to drop.
   ~WorkThread() {
     stopping_.store(true);
     work_.Close();
