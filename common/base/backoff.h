@@ -22,13 +22,13 @@ class Backoff {
 
   bool Due(Instant now) const { return now >= next_; }
   Instant next() const { return next_; }
-  // The request was just sent.
+  // Call when the request was sent: sets when it is due again.
   void Sent(Instant now) {
     const auto jitter = static_cast<std::int64_t>(random_.Below(static_cast<std::uint64_t>(wait_.count() / 4) + 1));
     next_ = now + wait_ + Instant(jitter);
     wait_ = std::min(wait_ * 2, std::max(kLongest, first_));
   }
-  // There was progress: the next request is due at once, and waits start small again.
+  // Call after progress: the next request is due at once, and waits start small again.
   void Restart() {
     next_ = Instant::min();
     wait_ = first_;

@@ -22,8 +22,8 @@ struct FreeSlab {
 };
 using Slab = std::unique_ptr<std::byte, FreeSlab>;
 
-// Memory for several buffers; throws std::bad_alloc if there is none. Large slabs ask for huge pages: passes over them
-// are bound by memory, and page lookups took a tenth of their time.
+// Allocates memory for several buffers; throws std::bad_alloc if there is none. Large slabs ask for huge pages: passes
+// over them are bound by memory, and page lookups took a tenth of their time.
 Slab AllocateSlab(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment, rounded = RoundUp(bytes, alignment);
@@ -34,8 +34,8 @@ Slab AllocateSlab(std::size_t bytes) {
 
 }  // namespace
 
-// Owns the buffers' memory and the lock-free list of returned buffers. It outlives the pool for as long as a buffer is in
-// use.
+// Owns the buffers' memory and the lock-free list of returned buffers. It outlives the pool for as long as a buffer is
+// in use.
 class BufferRecycler {
  public:
   ~BufferRecycler() { DeleteAll(returned_.load(std::memory_order_acquire)); }
@@ -75,8 +75,8 @@ BufferPool::BufferPool(std::size_t buffer_bytes)
 
 BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 
-// Each slab holds as many buffers as there are already, up to a limit: a pool is at most about twice as large as its
-// peak use.
+// Adds a slab with as many buffers as the pool already has, up to a limit. So a pool is at most about twice as large as
+// its peak use.
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));

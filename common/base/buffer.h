@@ -21,8 +21,8 @@ class Buffer {
  public:
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // References alive now. Other threads can drop theirs at any time, so only the owner may rely on the count. Once all
-  // remaining references are its own, no other thread can make one, and the owner may write.
+  // The number of references that exist now. Other threads can drop theirs at any time, so only the owner may rely on
+  // the number. Once all that remain are the owner's, no other thread can make one, and the owner may write.
   std::uint32_t reference_count() const { return references_.load(std::memory_order_acquire); }
 
  private:
@@ -54,7 +54,7 @@ class BufferRef {
   }
   ~BufferRef() { Drop(); }
 
-  // The reference as a bare pointer, for a C callback's context; Adopt takes it back, exactly once.
+  // Turns the reference into a bare pointer, for a C callback's context. Adopt turns that back, exactly once.
   Buffer* Detach() && { return std::exchange(buffer_, nullptr); }
   static BufferRef Adopt(Buffer* detached) {
     BufferRef reference;
@@ -65,7 +65,7 @@ class BufferRef {
   explicit operator bool() const { return buffer_ != nullptr; }
   Buffer* get() const { return buffer_; }
   Buffer* operator->() const { return buffer_; }
-  // Elements of the buffer. Its start is at least 64-byte aligned for pool buffers, not for foreign ones.
+  // The buffer as elements of type T. A pool's buffer is at least 64-byte aligned, a foreign one may not be.
   template <class T>
   T* As() const {
     return reinterpret_cast<T*>(buffer_->data());
@@ -102,7 +102,8 @@ inline Slice WholeBuffer(BufferRef buffer) {
 // Wraps memory that the caller owns; `done(context)` runs once, on any thread, when the last reference is dropped.
 BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), void* context);
 
-// Buffers of one size. Take() on the owner's thread only; references may be dropped on any thread, also after the pool.
+// A pool of buffers of one size. Only the owner's thread calls Take(); any thread may drop references, even after the
+// pool is destroyed.
 class BufferPool {
  public:
   explicit BufferPool(std::size_t buffer_bytes);
@@ -110,7 +111,7 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // A buffer of the pool's size with unspecified contents; allocates only when none has come back.
+  // Returns a buffer of the pool's size with unspecified contents; allocates only if no buffer has come back.
   BufferRef Take();
 
   std::size_t buffer_bytes() const { return buffer_bytes_; }

@@ -13,12 +13,12 @@
 
 namespace capstan {
 
-// The Status of a call on `path` that failed with `error` (an errno): "cannot WHAT PATH: ...".
+// Returns the Status of a call on `path` that failed with `error` (an errno): "cannot WHAT PATH: ...".
 Status DiskFailure(const char* what, const std::string& path, int error);
 
 // The folder that `path` is in.
 std::string FolderOf(const std::string& path);
-// Free bytes on the disk of `path`, or of its folder; 0 if unknown.
+// Returns the free bytes on the disk of `path`, or of its folder if there is no such file; 0 if unknown.
 std::uint64_t FreeBytes(const std::string& path);
 
 // Makes the names in a folder durable.

@@ -18,10 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The kernel reports that a file was closed shortly before it releases the file's lock.
+// The longest wait before the lock is tried again: the kernel reports that a file was closed shortly before it releases
+// the file's lock.
 constexpr int kLookAgainMilliseconds = 20;
 
-// Waits until a process has closed the file, and only for a short time in any case.
+// Waits until a process closes the file, but for a short time at most.
 class CloseWatch {
  public:
   explicit CloseWatch(const std::string& path) : descriptor_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -65,7 +66,7 @@ Result<FileLock> FileLock::Acquire(const std::string& path, double wait_seconds)
   }
 }
 
-// The former holder may have replaced the file: then the lock is on a file that has no name any more.
+// Whether the locked file still has this name. If the former holder has replaced the file, the lock is on the old one.
 bool FileLock::IsStillAt(const std::string& path) const {
   struct stat locked {};
   struct stat there {};

@@ -24,7 +24,7 @@ class FileLock {
   }
   ~FileLock();
 
-  // Open for reading and writing.
+  // The descriptor of the file, which is open for reading and writing.
   int descriptor() const { return descriptor_; }
 
  private:

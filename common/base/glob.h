@@ -10,7 +10,8 @@
 
 namespace capstan {
 
-// `*` is any text, `?` any one character, `[0-9]` one of a set, all else itself. The whole text must match.
+// Whether the whole text matches. In a pattern, `*` stands for any text, `?` for any one character, `[0-9]` for one of
+// a set, and everything else for itself.
 inline bool GlobMatches(const std::string& pattern, const std::string& text) {
   return fnmatch(pattern.c_str(), text.c_str(), FNM_NOESCAPE) == 0;
 }

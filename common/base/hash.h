@@ -16,7 +16,7 @@ std::uint64_t Hash64(std::span<const std::byte> bytes);
 // Each seed gives a different hash function.
 std::uint64_t Hash64(std::span<const std::byte> bytes, std::uint64_t seed);
 
-// The hash of everything added, concatenated: before a value of variable length, add its length.
+// Hashes all that is added as one sequence of bytes. So add the length before a value of variable length.
 class Hasher {
  public:
   Hasher();
@@ -26,9 +26,9 @@ class Hasher {
 
   void Add(std::span<const std::byte> bytes);
   void Add(std::string_view text) { Add(std::as_bytes(std::span(text))); }
-  // Eight bytes, little endian.
+  // Adds the number as eight bytes, little endian.
   void Add(std::uint64_t number);
-  // The hash of everything added so far; more may be added later.
+  // Returns the hash of everything added so far; more may be added later.
   std::uint64_t Digest() const;
 
  private:

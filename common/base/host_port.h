@@ -14,14 +14,15 @@ namespace capstan {
 
 inline constexpr std::size_t kHostBytesMax = 253;  // longest host name
 
-// HOST is a name, an IPv4 address, or an IPv6 address in brackets; PORT is a number from 1 to 65535.
+// Whether the text is HOST:PORT. HOST is a name, an IPv4 address, or an IPv6 address in brackets; PORT is a number from
+// 1 to 65535.
 bool IsHostPort(std::string_view text);
-// kInvalid with an example of a valid address. `what`: the flag or argument that holds it.
+// Returns ok if IsHostPort(address), and otherwise kInvalid with an example. `what`: the address's flag or argument.
 Status CheckHostPort(const std::string& what, const std::string& address);
 
-// The text before the last colon; the whole text if there is none.
+// Returns the text before the last colon; the whole text if there is none.
 std::string HostOf(const std::string& address);
-// `host` with the port of `address`. Adds brackets to an IPv6 address that has none.
+// Returns `host` with the port of `address`. Adds brackets to an IPv6 address that has none.
 std::string WithHost(const std::string& host, const std::string& address);
 // Whether only this machine can reach the host: 127.0.0.0/8, ::1, localhost.
 bool IsLoopback(const std::string& host);

@@ -39,7 +39,7 @@ class Mailbox {
     return {};
   }
 
-  // The oldest value, or nothing if the mailbox is empty.
+  // Takes out the oldest value; returns nothing if the mailbox is empty.
   std::optional<T> TryPop() {
     const std::lock_guard lock(mutex_);
     return TakeFirst();
@@ -97,10 +97,10 @@ class Guarded {
   template <class F>
   auto Change(F&& f) {
     const std::lock_guard lock(mutex_);
-    changed_.notify_all();  // they take the mutex after f has returned
+    changed_.notify_all();  // woken threads get the mutex after f has returned
     return f(value_);
   }
-  // Waits until condition(value); false when the deadline passed before.
+  // Waits until condition(value) is true. Returns false if the deadline passes first.
   template <class Condition>
   bool AwaitUntil(Deadline deadline, Condition&& condition) {
     std::unique_lock lock(mutex_);

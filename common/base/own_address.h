@@ -11,10 +11,11 @@
 
 namespace capstan {
 
-// `endpoint`: "host:port". The result is numeric; an IPv6 address has no brackets.
+// Returns the address of this machine on its route to `endpoint`, a "host:port". The result is numeric; an IPv6 address
+// has no brackets.
 Result<std::string> OwnAddress(const std::string& endpoint);
 
-// `host`: a name or an address, without a port.
+// Returns ok if `host`, a name or an address without a port, is this machine.
 Status CheckOwnAddress(const std::string& host);
 
 }  // namespace capstan

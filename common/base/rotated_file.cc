@@ -21,7 +21,7 @@ std::string NameOf(const fs::path& path, std::uint64_t number) {
   return path.stem().string() + "." + std::to_string(number) + path.extension().string();
 }
 
-// The number in the name of an older piece of the file at `path`; 0 for another file.
+// Returns the number in the name of an older piece of the file at `path`; 0 if `name` is not such a piece.
 std::uint64_t NumberOf(const fs::path& path, const std::string& name) {
   const std::string stem = path.stem().string() + ".";
   std::uint64_t number = 0;

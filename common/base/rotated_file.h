@@ -13,10 +13,11 @@
 
 namespace capstan {
 
-// The older pieces of the file at `path`, oldest first.
+// Lists the older pieces of the file at `path`, oldest first.
 std::vector<std::string> FormerFiles(const std::string& path);
 
-// Renames the file at `path` to the newest of the older pieces and deletes all but `most` of them. Durable.
+// Renames the file at `path`, which becomes the newest of the older pieces, and deletes all but the newest `most` of
+// them. The change is durable when it returns.
 Status RotateFile(const std::string& path, std::size_t most);
 
 }  // namespace capstan

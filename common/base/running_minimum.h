@@ -28,7 +28,7 @@ class RunningMinimum {
       if (before == least_ && --at_least_ == 0) Count();
     }
   }
-  // UINT64_MAX if there are no numbers.
+  // The minimum; UINT64_MAX if there are no numbers.
   std::uint64_t least() const { return least_; }
   std::uint64_t operator[](std::size_t index) const { return values_[index]; }
   const std::vector<std::uint64_t>& values() const { return values_; }
@@ -42,7 +42,7 @@ class RunningMinimum {
 
   std::vector<std::uint64_t> values_;
   std::uint64_t least_ = UINT64_MAX;
-  std::size_t at_least_ = 0;  // numbers that equal least_
+  std::size_t at_least_ = 0;  // how many numbers equal least_
 };
 
 }  // namespace capstan::server

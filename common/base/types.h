@@ -1,5 +1,5 @@
-// Strong names for the numbers of the protocol. Those that name a life (term, generation, incarnation, session) are never
-// used twice within a job; steps and versions come again after a rollback, in another generation.
+// Strong names for the numbers of the protocol. Those that name a life (term, generation, incarnation, session) are
+// never used twice within a job; steps and versions come again after a rollback, in another generation.
 //
 // Kind:   values.
 // Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it
@@ -22,11 +22,11 @@ struct Number {
 };
 
 using Term = Number<struct TermTag>;                // one start of the coordinator
-using Generation = Number<struct GenerationTag>;    // the time between two recoveries
+using Generation = Number<struct GenerationTag>;    // the time between two recoveries or regroupings
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
 using SessionId = Number<struct SessionTag>;        // one start of a worker; 0 is none
 using Step = Number<struct StepTag>;                // global batch in sync, sequence number of a slot in async
-using Version = Number<struct VersionTag>;  // weights that step `value` computes with; version k+1 is built by step k
+using Version = Number<struct VersionTag>;          // weights that step `value` computes with; step k makes version k+1
 
 // 128 random bits that name a job, made at its creation and kept in every directory and Join.
 struct JobId {

@@ -6,7 +6,7 @@ namespace capstan {
 
 namespace {
 
-// Length of the character that `text` starts with; 0 if it starts with an invalid or zero byte.
+// Returns the length of the character that `text` starts with; 0 if it starts with an invalid or zero byte.
 std::size_t CharacterLength(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const auto continues = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
@@ -48,7 +48,7 @@ std::string CleanUtf8(std::string_view text, std::size_t bytes_max) {
 
 namespace {
 
-// C0, DEL, and C1, whose 32 characters take two bytes.
+// Whether the character is a control character: of C0, DEL, or of C1, whose 32 characters take two bytes.
 bool IsControl(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   return first < 0x20 || first == 0x7F || (first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);

@@ -11,13 +11,13 @@ namespace capstan {
 
 bool IsUtf8(std::string_view text);
 
-// `text` with '?' in place of every invalid byte, cut between characters to at most `bytes_max` bytes.
+// Returns `text` with '?' in place of every invalid byte, cut between characters to at most `bytes_max` bytes.
 std::string CleanUtf8(std::string_view text, std::size_t bytes_max);
 
-// `text` made safe for a terminal: control bytes and bytes that are not UTF-8 are written like \x1B. Line ends and tabs
-// are kept, because messages may have several lines.
+// Makes `text` safe for a terminal: control bytes and bytes that are not UTF-8 are written like \x1B. Line ends and
+// tabs are kept, because messages may have several lines.
 std::string Printable(std::string_view text);
-// The same for part of one line: line ends and tabs are written as \x0A and \x09, too.
+// Makes part of one line safe for a terminal, like Printable, but writes line ends and tabs as \x0A and \x09, too.
 std::string PrintableLine(std::string_view text);
 
 }  // namespace capstan

@@ -88,7 +88,7 @@ bool IsEndpoint(std::string_view text) {
   return number <= 65535;
 }
 
-// All names of the job file, for suggestions across sections.
+// Collects all names of the job file, for suggestions across sections.
 class NameCollector {
  public:
   struct Name {
@@ -251,7 +251,7 @@ class KeyReader {
              "unknown word " + what + ": one of " + ListOf(words.built) + DidYouMean(text, known));
   }
 
-  // "cuda", "cuda:1": a kind, and which of the machine's devices of that kind.
+  // Reads a device, such as "cuda" or "cuda:1": its kind, and which of the machine's devices of that kind it is.
   void Place(Key key, Device& field, Words<DeviceKind> words) {
     const TomlValue* value = Find(key);
     std::string text;
@@ -371,7 +371,7 @@ class KeyReader {
   std::vector<std::string_view> known_, later_;  // keys of the section being read
 };
 
-// The place of a key, else of its section, else of the file.
+// Returns the place of a key; if the key is absent, that of its section; if that is absent too, no place.
 TomlPlace PlaceOf(const TomlDocument& document, std::string_view section_name, std::string_view key) {
   if (const TomlEntry* entry = document.Find(section_name, key)) return entry->value.place;
   const TomlSection* section = document.FindSection(section_name);

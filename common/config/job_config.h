@@ -80,39 +80,40 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
-// Number of slots of a job whose file names none. It depends only on the batch, so the number of workers
+// Returns the number of slots of a job whose file names none. It depends only on the batch, so the number of workers
 // changes no bit.
 std::uint32_t DefaultSlots(std::uint64_t global_batch);
 
 bool ReducesLocally(const JobConfig& config);
 
-// Encoding of the job's weights and gradients on the wire; fp32 for workers of [model] kind = "client".
+// Returns the encoding of the job's weights and gradients on the wire; fp32 for workers of [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);
 
-// An override is "section.key=value", the value in TOML or a bare string; of several overrides of one key, the
-// last one counts.
+// Read a job file. An override is "section.key=value", with a value in TOML or a bare string. Of several overrides of
+// one key, the last one counts.
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
 
-// "section.key" of every key that a job file can have.
+// Lists every key that a job file can have, as "section.key".
 std::vector<std::string> JobFileKeys();
 
-// Canonical TOML of the effective values; ParseJobConfig of it gives the same JobConfig.
+// Prints the effective values as canonical TOML. ParseJobConfig of that text gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 
-// XXH3 of the settings that the bits of the weights depend on and that all members must share. Not included:
-// cluster.workers, min_workers and addresses, worker.threads, recompute and the device's number, snapshot, limits,
-// metrics, allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
+// Returns the XXH3 of the settings that the bits of the weights depend on and that all members must share. Not
+// included: cluster.workers, min_workers and addresses, worker.threads, recompute and the device's number, snapshot,
+// limits, metrics, allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
 std::uint64_t HashJobConfig(const JobConfig& config);
 
-// "[job]: it was begun with seed = 1, now seed = 2: the samples of every step follow from it": the first difference
-// with which a run cannot be continued, and the reason; empty if there is none. These may change: the number of steps,
-// the learning rate, its schedule, clipping, evaluation and on_nonfinite, from the next step on; members, limits and
-// snapshots; the path of the data. sync and allreduce may replace each other, because both have the same data on disk.
+// Describes the first difference with which a run cannot be continued, and the reason, such as "[job]: it was begun
+// with seed = 1, now seed = 2: the samples of every step follow from it"; empty if there is none. These may change: the
+// number of steps, the learning rate, its schedule, clipping, evaluation and on_nonfinite, from the next step on;
+// members, limits and snapshots; the path of the data. sync and allreduce may replace each other, because both have the
+// same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
-// "job.steps = 1000 (it was 600)": each key of [job], [optimizer] and [schedule] that differs.
+// Lists each key of [job], [optimizer] and [schedule] that differs, such as "job.steps = 1000 (it was 600)".
 std::vector<std::string> DescribeChanges(const JobConfig& begun, const JobConfig& now);
 
 }  // namespace capstan

@@ -18,7 +18,7 @@ constexpr double kMemoryGiBMax = 64;  // limit for one item in one process, far 
 constexpr double kRowNumbersMax = 1 << 20;
 constexpr std::uint32_t kGroupMembersMax = 256;
 
-// The name becomes part of paths.
+// Finds a job name that cannot be part of a path.
 std::optional<Problem> FindNameProblem(const JobConfig& c) {
   const std::string& name = c.job.name;
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char x) {
@@ -66,7 +66,7 @@ std::optional<Problem> FindImageProblem(const JobConfig& c) {
                      "row's numbers, or use data kind \"idx\" or \"cifar10\""};
 }
 
-// A preset fixes its sizes. Only the context may be shorter: the same model with fewer positions.
+// Finds sizes that contradict the preset. Only the context may be shorter: the same model with fewer positions.
 std::optional<Problem> FindPresetProblem(const JobConfig& c) {
   if (c.model.preset == ModelPreset::kNone) return std::nullopt;
   const GptSizes sizes = SizesOf(c.model.preset);
@@ -207,7 +207,7 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
-// `numbers`: count of 4-byte numbers that one process holds at once.
+// Finds sizes that need too much memory. `numbers`: count of 4-byte numbers that one process holds at once.
 std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   const double gib = numbers * 4 / kGiB;
   if (gib <= kMemoryGiBMax) return std::nullopt;
@@ -236,13 +236,14 @@ Convolved Convolve(const JobConfig& c) {
   return made;
 }
 
-// An estimate of the weights of all stages; the last stage has more than three quarters of them.
+// Estimates the number of weights of all stages; the last stage has more than three quarters of them.
 double ResnetWeights(const ModelSection& model) {
   const double at_width_64 = model.depth < 50 ? 11e6 * model.depth / 18 : 23e6 * model.depth / 50;
   return at_width_64 * (model.width / 64.0) * (model.width / 64.0);
 }
 
-// Features and classes of data files are not known yet, so layers that depend on them count as 0.
+// Estimates the number of the model's weights. Features and classes of data files are not known yet, so layers that
+// depend on them count as 0.
 double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
   if (c.model.kind == ModelKind::kGpt) {
     const double width = c.model.width;

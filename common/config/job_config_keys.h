@@ -22,7 +22,7 @@ namespace capstan::job_config {
 // Whether a key or a section applies to the job's kinds.
 struct When {
   bool applies = true;
-  std::string_view condition;  // kind = "gpt"
+  std::string_view condition;  // such as: kind = "gpt"
 };
 
 enum class Need : std::uint8_t { kOptional, kRequired };
@@ -53,7 +53,7 @@ struct Word {
   Value value;
 };
 
-// The words of an enumeration, and planned words that this build does not have yet.
+// The words for the values of an enumeration, and planned words that this build does not have yet.
 template <class Value>
 struct Words {
   std::span<const Word<Value>> built;
@@ -106,7 +106,7 @@ inline constexpr std::int64_t kMembersMax = 4096;
 inline constexpr NumberRange kBeta{0, 1, Bound::kIncluded, Bound::kExcluded};
 inline constexpr NumberRange kSeconds{0, 1e9, Bound::kExcluded};
 
-// Sizes of a gpt whose job file sets none.
+// The sizes of a gpt whose job file sets none.
 struct GptSizes {
   std::uint32_t layers = 4, heads = 4, width = 128, context = 128, vocabulary = 64;
 };

@@ -39,7 +39,7 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
-// The shortest text that reads back as the same double and that TOML takes for a float.
+// Returns the shortest text that reads back as the same double and that TOML takes for a float.
 std::string Shortest(double number) {
   std::array<char, 64> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -117,7 +117,7 @@ std::string PrintJobConfig(const JobConfig& config) {
 
 namespace {
 
-// The settings that the bits of the weights depend on; all others get fixed values.
+// Keeps the settings that the bits of the weights depend on, and gives all others fixed values.
 EditableJobConfig TrainingPart(EditableJobConfig config) {
   config.cluster = {};
   config.worker.device.index.reset();
@@ -163,7 +163,7 @@ void ForgetFreeSettings(EditableJobConfig* config) {
   config->schedule = {};
 }
 
-// Why a key must not change when a run is resumed.
+// Explains why a key must not change when a run is resumed.
 std::string_view ReasonOf(std::string_view section, std::string_view key) {
   struct Fixed {
     std::string_view section, key, reason;  // an empty key: all other keys of the section
@@ -189,7 +189,7 @@ std::string_view ReasonOf(std::string_view section, std::string_view key) {
 
 std::string_view KeyOf(std::string_view line) { return line.substr(0, line.find(" = ")); }
 
-// Keys and values of the sections that control how training continues.
+// Lists keys and values of the sections that control how training continues.
 std::vector<std::pair<std::string, std::string>> TrainingSettings(const JobConfig& config) {
   std::vector<std::pair<std::string, std::string>> settings;
   const std::string text = PrintJobConfig(config);

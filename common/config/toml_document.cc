@@ -55,7 +55,7 @@ TomlValue Convert(const toml::node& node) {
   return value;
 }
 
-// toml++ sorts tables by key, but users expect complaints in the order of the file.
+// Sorts entries by their places: toml++ sorts tables by key, but users expect complaints in the order of the file.
 void SortByPlace(std::vector<TomlEntry>* entries) {
   std::stable_sort(entries->begin(), entries->end(), [](const TomlEntry& a, const TomlEntry& b) {
     return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
@@ -83,7 +83,7 @@ std::vector<std::string> SplitLines(std::string_view text) {
   return lines;
 }
 
-// The value of an override: parsed as TOML if possible, else the text itself.
+// Reads the value of an override as TOML if possible; else the value is the text itself.
 TomlValue ParseBare(std::string_view text) {
   TomlValue value;
   value.data = std::string(text);
@@ -106,7 +106,7 @@ void SetPlace(const TomlPlace& place, TomlValue* value) {
 
 bool ContinuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }
 
-// Bytes of a line up to character `column` (from 1).
+// Counts the bytes of a line before character `column` (from 1).
 std::size_t BytesBefore(std::string_view line, std::uint32_t column) {
   std::size_t bytes = 0;
   for (std::uint32_t i = 1; i < column && bytes < line.size(); ++i) {
@@ -131,7 +131,7 @@ ShownLine Show(std::string_view line, std::size_t at) {
           front + std::string(line.substr(begin, at - begin))};
 }
 
-// White space that is as wide as `text` on a terminal (nearly always).
+// Returns white space that is as wide as `text` on a terminal (nearly always).
 std::string BlankCopy(std::string_view text) {
   std::string blank;
   for (char c : text) {
@@ -170,7 +170,8 @@ Result<TomlDocument> TomlDocument::Parse(std::string_view text, std::string_view
   return document;
 }
 
-// toml++ bounds the nesting of values, but not the number of dots in a key, and it destroys nested tables by recursion.
+// Refuses lines with many dots: toml++ bounds the nesting of values, but not the number of dots in a key, and it
+// destroys nested tables by recursion.
 Status TomlDocument::CheckDepth() const {
   const auto deep = std::find_if(lines_.begin(), lines_.end(), HasTooManyDots);
   if (deep == lines_.end()) return {};

@@ -54,7 +54,7 @@ class TomlDocument {
   const TomlSection* FindSection(std::string_view name) const;
   const TomlEntry* Find(std::string_view section, std::string_view key) const;
 
-  // "job.toml:3:1: <text>", then the line, or a piece of a long one, with a caret under the place.
+  // Returns "job.toml:3:1: <text>", followed by the line, or a piece of a long one, with a caret under the place.
   std::string Message(const TomlPlace& place, std::string_view text) const;
 
  private:

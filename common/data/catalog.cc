@@ -148,7 +148,7 @@ std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::ve
 
 std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count) {
   CAPSTAN_CHECK(shard_count > 0);
-  using Load = std::pair<std::uint64_t, ShardIndex>;  // of equal loads, the lowest shard is the lightest
+  using Load = std::pair<std::uint64_t, ShardIndex>;  // bytes and shard: of equal loads, the lowest shard comes first
   std::vector<Load> loads;
   for (ShardIndex shard = 0; shard < shard_count; ++shard) loads.emplace_back(0, shard);
   std::priority_queue<Load, std::vector<Load>, std::greater<>> lightest(std::greater<>(), std::move(loads));

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;
 
 inline constexpr std::uint32_t kGroupsMax = 1024;
 
-// kGiven: one worker sends the initial weights before the first step.
+// How a tensor gets its initial weights. kGiven: one worker sends them before the first step.
 enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
 // How version 0 of a tensor is computed from (seed, tensor name, element).
@@ -69,7 +69,7 @@ struct Block {
   std::uint32_t segment_count = 0;
   TensorKind kind = TensorKind::kParameter;  // all tensors of the block are of this kind
 
-  // Encoding of its weights, and of gradients of leaves, on the wire in a job of encoding `job`.
+  // Returns the encoding on the wire of the block's weights, and of gradients of leaves, in a job of encoding `job`.
   Encoding EncodingIn(Encoding job) const { return kind == TensorKind::kStatistic ? Encoding::kFp32 : job; }
 };
 
@@ -81,7 +81,7 @@ class Catalog {
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<Segment>& segments() const { return segments_; }  // in catalog order, grouped by block
   std::uint64_t element_count() const { return element_count_; }
-  // Groups whose hyper-parameters come with each push; 0: the job file sets all hyper-parameters.
+  // How many groups get hyper-parameters from each push; 0: the job file sets all hyper-parameters.
   std::uint32_t group_count() const { return group_count_; }
   // Whether a worker sends the initial weights of any tensor.
   bool is_given() const { return is_given_; }
@@ -90,7 +90,7 @@ class Catalog {
   // The blocks that the tensor's elements are in: [first, last].
   BlockIndex first_block(TensorIndex tensor) const { return first_blocks_[tensor]; }
   BlockIndex last_block(TensorIndex tensor) const { return last_blocks_[tensor]; }
-  // XXH3 of names, shapes, inits, groups, kinds and the block size.
+  // The XXH3 of names, shapes, inits, groups, kinds and the block size.
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -109,12 +109,13 @@ class Catalog {
   std::uint64_t hash_ = 0;
 };
 
-// "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...": the first tensor that differs, or ""
-// if none does.
+// Describes the first tensor that differs, such as "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...";
+// "" if none does.
 std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::vector<TensorSpec>& theirs);
 
-// The shard of every block: a pure function of (catalog, number of shards). In catalog order each block goes to the
-// shard with the fewest bytes so far. Shards are balanced, and a pull in forward order keeps every shard's link busy.
+// Returns the shard of every block, a pure function of (catalog, number of shards). In catalog order each block goes to
+// the shard with the fewest bytes so far. So shards are balanced, and a pull in forward order keeps every shard's link
+// busy.
 std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count);
 
 }  // namespace capstan

@@ -9,7 +9,7 @@ namespace capstan {
 
 namespace {
 
-constexpr std::size_t kTile = 512;  // numbers; stays in the first-level cache
+constexpr std::size_t kTile = 512;  // numbers in a tile, which stays in the first-level cache
 
 template <class T>
 void DecodeAs(const std::byte* from, std::size_t count, float* to) {

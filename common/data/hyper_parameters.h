@@ -15,7 +15,8 @@
 
 namespace capstan {
 
-// `group_count`: the catalog's; 0: the job file sets the hyper-parameters, and `groups` must be empty.
+// Checks a push's sets. `group_count`: the catalog's; 0: the job file sets the hyper-parameters, and `groups` must be
+// empty.
 Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uint32_t group_count);
 
 // The first field that differs between two sets of equal length.
@@ -26,7 +27,7 @@ struct HyperDifference {
 };
 HyperDifference FindDifference(const std::vector<HyperParameters>& kept, const std::vector<HyperParameters>& other);
 
-// XXH3 over the bits of all fields.
+// Computes the XXH3 of the bits of all fields.
 std::uint64_t HashOf(const std::vector<HyperParameters>& groups);
 
 }  // namespace capstan

@@ -18,9 +18,9 @@ struct LossScale {
   float scale = kFirstLossScale;
   std::uint32_t good_steps = 0;  // good steps since the scale last changed
 
-  // Counts a step whose gradient was finite, or was not.
+  // Counts a step and adapts the scale. `finite`: whether the step's gradient was finite.
   void Count(bool finite, std::uint32_t good_steps_to_grow = kGoodStepsToGrow) {
-    // Any number of steps may be skipped, and a scale of 0 could never grow again.
+    // The scale has a lower bound: any number of steps may be skipped, and a scale of 0 could never grow again.
     if (!finite) scale = std::max(scale * 0.5F, kLeastLossScale);
     good_steps = finite ? good_steps + 1 : 0;
     if (good_steps < good_steps_to_grow) return;

@@ -8,7 +8,7 @@ namespace capstan {
 
 namespace {
 
-// isalnum would depend on the locale.
+// Whether a name may have this byte. isalnum would depend on the locale.
 bool IsNameByte(char c) {
   return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
          c == '/' || c == '-';

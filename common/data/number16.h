@@ -33,7 +33,7 @@ float Widen(Half x);
 inline float Widen(float x) { return x; }
 inline double Widen(double x) { return x; }
 
-// Narrow<T>(x): x as a T.
+// Narrow<T>(x) converts x to a T.
 template <class T>
 T Narrow(Wide<T> x) {
   static_assert(!kIs16Bit<T>);

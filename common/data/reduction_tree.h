@@ -24,18 +24,18 @@ struct Node {
   bool Overlaps(Node other) const { return begin < other.end && other.begin < end; }
 };
 
-// First slot of the right child. Requires a node of two or more slots.
+// Returns the first slot of the right child. Requires a node of two or more slots.
 SlotIndex SplitPoint(Node node);
 
 // Whether `node` is a node of the tree over slots [0, slot_count).
 bool IsTreeNode(Node node, SlotIndex slot_count);
 
-// The node whose child `node` is. Requires a tree node that is not the root.
+// Returns the node whose child `node` is. Requires a tree node that is not the root.
 Node ParentOf(Node node, SlotIndex slot_count);
-// The other child of ParentOf(node).
+// Returns the other child of ParentOf(node).
 Node SiblingOf(Node node, SlotIndex slot_count);
 
-// The fewest disjoint tree nodes that cover exactly the given sorted, distinct slots, from left to right.
+// Returns the fewest disjoint tree nodes that cover exactly the given sorted, distinct slots, from left to right.
 std::vector<Node> CoverSlots(const std::vector<SlotIndex>& slots, SlotIndex slot_count);
 
 }  // namespace capstan

@@ -36,13 +36,14 @@ struct SafetensorsFile {
   std::vector<std::byte> data;
 };
 
-// The free text fields of a file's header.
+// The text fields that a file's header may have, by name.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// The length and the header, padded to a multiple of 8 bytes; tensors in the order given, back to back.
+// Returns the beginning of a file: the header's length, then the header, padded to a multiple of 8 bytes. It places the
+// tensors in the order given, back to back.
 std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata = {});
 
-// `header`: the header's text without its length. `data_bytes`: the number of bytes after it in the file.
+// Reads a header. `header`: its text without its length. `data_bytes`: the number of bytes after it in the file.
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 

@@ -18,7 +18,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// Takes the header's values one by one, and refuses all that the format does not have, deeper nesting for one.
+// Takes the header's values one by one. Refuses all that the format does not have, such as deeper nesting.
 class SafetensorsReader final : public nlohmann::json_sax<Json> {
  public:
   explicit SafetensorsReader(SafetensorsFile* file) : file_(file) {}
@@ -75,7 +75,7 @@ class SafetensorsReader final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  static constexpr int kDepthMax = 2;  // objects: the header, and an entry in it
+  static constexpr int kDepthMax = 2;  // of objects: the header, and an entry in it
 
   bool BeginEntry(std::string name) {
     name_ = std::move(name);
@@ -172,12 +172,12 @@ std::string LengthBytes(std::uint64_t length) {
   return bytes;
 }
 
-// Throws nothing: bytes that are not UTF-8 are replaced.
+// Prints JSON without spaces. Throws nothing: bytes that are not UTF-8 are replaced.
 std::string Compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace
 
-// Only the outer object is put together here: an object of the library compares each new name with all before it.
+// Puts the outer object together by hand: an object of the library compares each new name with all before it.
 std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata) {
   Json about = {{"format", "pt"}};
   for (const auto& [key, value] : metadata) about[key] = value;

@@ -1,4 +1,4 @@
-// Outbox: an actor's answers: messages and log lines. Cores take a message and the time and return messages; they own
+// Outbox: what a core answers: messages and log lines. Cores take a message and the time and return messages; they own
 // no thread, socket, clock or disk, so that production and the simulated cluster run the same code.
 //
 // Kind:   value.

@@ -19,13 +19,13 @@ struct Text {  // UTF-8
   std::size_t bytes_max = kTextBytesMax;
 };
 struct UserText {};  // a text for users: it is cut and cleaned to fit, never refused
-struct Bytes {       // any bytes; none take no room
+struct Bytes {       // any bytes; an empty value takes no room
   std::size_t bytes_max;
 };
 struct List {
   std::size_t entries_max = kListEntriesMax;
 };
-struct OptionalList {  // an empty one takes no room
+struct OptionalList {  // an empty list takes no room
   std::size_t entries_max = kListEntriesMax;
 };
 struct Nodes {};    // as StagedRuns
@@ -40,7 +40,7 @@ using Use = std::integral_constant<Accessor, kAccessor>;
 // The name of a field in the schema; Access calls the accessors of that name in a reader or builder of Cap'n Proto.
 template <class Access>
 struct FieldName {
-  const char* title;  // LossScale
+  const char* title;  // such as LossScale
   Access access;
 
   auto Get(auto in) const { return access(Use<Accessor::kGet>(), in); }
@@ -65,7 +65,7 @@ FieldName<Access> NameField(const char* title, Access access) {
     if constexpr (use() == Accessor::kInit) return at.init##Title(values...); \
   })
 
-// M: Struct, or const Struct.
+// Whether M is Struct or const Struct.
 template <class M, class Struct>
 concept MaybeConst = std::is_same_v<std::remove_const_t<M>, Struct>;
 

@@ -19,7 +19,7 @@ namespace capstan {
 // Appends XXH3-64 of the header, little endian. The seed is the size of the payload.
 void SealHeader(std::size_t payload_bytes, std::vector<std::byte>* header);
 
-// The header without its seal.
+// Checks the seal. Returns the header without it.
 Result<std::span<const std::byte>> OpenHeader(std::span<const std::byte> sealed, std::size_t payload_bytes);
 
 }  // namespace capstan

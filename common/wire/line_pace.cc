@@ -16,7 +16,7 @@ void LinePace::Dropped(const Sent& sent) {
   bytes_ -= sent.bytes;
 }
 
-// Mean and deviation are estimated as TCP does (RFC 6298).
+// Estimates mean and deviation as TCP does (RFC 6298), and adapts the window.
 void LinePace::Answered(const Sent& sent, Instant now) {
   Dropped(sent);
   const Instant took = std::max(now - sent.at, Instant(1));
@@ -32,7 +32,7 @@ void LinePace::Answered(const Sent& sent, Instant now) {
   const Instant allowed = shortest_ + kQueue;
   if (took <= allowed) {
     window_ += full_once_ ? sent.bytes * sent.bytes / window_ : sent.bytes;
-  } else {  // what the line carries in the allowed time
+  } else {  // shrinks it to what the line carries in the allowed time
     full_once_ = true;
     window_ = static_cast<std::uint64_t>(static_cast<double>(sent.ahead) * static_cast<double>(allowed.count()) /
                                          static_cast<double>(took.count()));

@@ -50,23 +50,23 @@ class LinePace {
   std::size_t count() const { return count_; }
   std::uint64_t window() const { return window_; }
   Sent Send(std::uint64_t number, std::uint64_t bytes, Instant now);
-  // The message was answered: measures the line and restarts the wait.
+  // Call when the message was answered. Measures the line and restarts the wait.
   void Answered(const Sent& sent, Instant now);
-  // The message was lost, or its answer is no longer needed. Measures nothing.
+  // Call when the message was lost, or its answer is no longer needed. Measures nothing.
   void Dropped(const Sent& sent);
 
-  // Starts waiting for an answer, unless a wait is running. Send does this too.
+  // Starts waiting for an answer, unless a wait is running. Send also does this.
   void Await(Instant now);
   // Whether an answer is overdue.
   bool Due(Instant now) const { return due_ && now >= *due_; }
-  // A question about the overdue answer was sent: the next wait is twice as long, up to the longest.
+  // Call after a question about the overdue answer was sent. The next wait is twice as long, up to the longest.
   void Asked(Instant now);
-  // A message arrived that shows progress: restarts the wait.
+  // Call when a message arrived that shows progress. Restarts the wait.
   void News(Instant now);
   // Stops waiting for an answer.
   void Rest() { due_.reset(); }
   Instant wait() const;  // how long to wait for an answer before a question is sent
-  // Mean answer time; 0 before the first measurement.
+  // The mean answer time; 0 before the first measurement.
   Instant usual() const { return mean_.value_or(Instant{}); }
 
  private:

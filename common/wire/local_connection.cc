@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-constexpr std::string_view kUnpaced = "reno";  // in every kernel, and allowed without privileges
+constexpr std::string_view kUnpaced = "reno";  // every kernel has it, and any process may choose it
 
 bool SameAddress(const sockaddr_storage& a, const sockaddr_storage& b) {
   if (a.ss_family != b.ss_family) return false;

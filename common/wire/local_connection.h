@@ -7,7 +7,7 @@
 
 namespace capstan {
 
-// `descriptor`: any socket; a socket that is not such a connection is left unchanged.
+// Tunes the socket `descriptor` if it is a TCP connection within this machine; leaves any other socket unchanged.
 void TuneLocalConnection(int descriptor);
 
 }  // namespace capstan

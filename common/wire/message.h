@@ -1,8 +1,9 @@
 // Header, Message, Envelope: any message of the protocol, for code that only passes it on.
 //
 // Kind:   values. A moved-from Header holds no message; any() and Get() must not be called on it.
-// Why:    code that reads or writes a message includes that message's header in common/wire/messages/, and common/wire/messages.h
-//         includes them all. This header names no message, so a new message rebuilds few sources.
+// Why:    code that reads or writes a message includes that message's header in common/wire/messages/, and
+//         common/wire/messages.h includes them all. This header names no message, so a new message rebuilds few
+//         sources.
 #pragma once
 
 #include <memory>
@@ -27,7 +28,7 @@ class Header {
   Header& operator=(Header&& other) noexcept;
   ~Header();
 
-  // Null if it is another message.
+  // Returns the message if it is a T, and null otherwise.
   template <class T>
   const T* As() const {
     return Find<T>();
@@ -40,7 +41,7 @@ class Header {
   bool Is() const {
     return As<T>() != nullptr;
   }
-  // Requires that it holds a T.
+  // Returns the message. Requires that it is a T.
   template <class T>
   const T& Get() const {
     CAPSTAN_CHECK(Is<T>());
@@ -62,12 +63,12 @@ class Header {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);
   }
 
-  // The variant of all messages; needs the include of common/wire/messages.h.
+  // The variant of all messages. Code that uses it includes common/wire/messages.h.
   const AnyMessage& any() const { return *message_; }
   AnyMessage& any() { return *message_; }
 
  private:
-  // Null if it is another message.
+  // Returns the message if it is a T, and null otherwise.
   template <class T>
   T* Find() const;
 

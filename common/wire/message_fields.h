@@ -433,7 +433,7 @@ void Fields(Visitor& v, M& m) {
 
 // ---- the schema's Header -------------------------------------------------------------------------------------------
 
-// The name that each message has there.
+// Returns the name of a message in the schema's Header.
 inline auto HeaderField(const Ping*) { return CAPSTAN_FIELD(Ping); }
 inline auto HeaderField(const Reset*) { return CAPSTAN_FIELD(Reset); }
 inline auto HeaderField(const Commit*) { return CAPSTAN_FIELD(Commit); }

@@ -1,7 +1,7 @@
 // Every message of the protocol, as plain structs that the cores exchange, whatever the transport.
 //
 // Kind:   values.
-// Limits: every list and text has one, in message_fields.h and part_fields.h.
+// Limits: message_fields.h and part_fields.h have a limit for every list and text.
 // Why:    a push is identified by (generation, step, node, block), never by its sender. A shard's message carries its
 //         incarnation and a coordinator's message its term, so a message from an earlier life of the sender is
 //         recognised and dropped. docs/design/protocol.md has the rules.

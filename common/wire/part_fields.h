@@ -1,4 +1,4 @@
-// Fields(visitor, part): the fields of every struct that messages have in common, each listed once. See message_fields.h.
+// Fields(visitor, part): the fields of every struct that messages share, each listed once. See message_fields.h.
 //
 // Kind:   templates.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace capstan {
 
-// The last value of each enumeration; they all begin at 0.
+// Returns the last value of an enumeration. All enumerations begin at 0.
 constexpr Encoding LastOf(Encoding) { return Encoding::kFp16; }
 constexpr InitKind LastOf(InitKind) { return InitKind::kGiven; }
 constexpr TensorKind LastOf(TensorKind) { return TensorKind::kStatistic; }

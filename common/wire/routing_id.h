@@ -1,4 +1,4 @@
-// RoutingId: libzmq's name of a connection, and the PeerId that is made from it.
+// RoutingId: libzmq's name for a connection, and the PeerId that is made from it.
 //
 // Kind:   values.
 #pragma once
@@ -40,7 +40,7 @@ inline RoutingId RoutingIdOf(PeerId peer) {
   return id;
 }
 
-// The null PeerId if none of our peers would have that routing id.
+// Returns the peer with this routing id; the null PeerId if no peer of ours would have such an id.
 inline PeerId PeerOf(std::span<const std::byte> id) {
   std::uint64_t value = 0;
   for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))

@@ -17,7 +17,7 @@ namespace capstan {
 inline constexpr std::size_t kStagedRunsMax = 65536;
 inline constexpr std::size_t kStagedNodesMax = std::size_t{1} << 20;
 
-// `more` + 1 blocks that have `node`: `block`, `block` + `stride`, ... modulo 2^32.
+// `more` + 1 blocks that have `node` staged: `block`, `block` + `stride`, ... modulo 2^32.
 struct StagedRun {
   BlockIndex block = 0;
   Node node;

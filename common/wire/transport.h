@@ -44,10 +44,10 @@ class Transport {
 
 struct TransportOptions {
   std::size_t frame_bytes_max = kFrameBytesMax;  // larger frames are refused by the socket
-  int queue_messages_max = 1024;                 // per peer and direction
+  int queue_messages_max = 1024;                 // limit for each peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::microseconds spin{20};  // Poll polls this long before it sleeps: waking up costs as much
+  std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
 };
 
 // Adds "tcp://" to "host:port"; an address that names its protocol ("ipc://path") is unchanged.

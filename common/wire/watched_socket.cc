@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // after a loss, if libzmq tries again at all
+constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // of a loss, if libzmq connects again at all
 constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED;
 
 }  // namespace
@@ -53,7 +53,7 @@ void WatchedSocket::TakeEvents() {
   while (ReceiveNow(events_, &frame)) {
     std::uint16_t kind = 0;
     std::int32_t descriptor = -1;
-    if (!frame.more() || frame.size() != sizeof kind + sizeof descriptor) continue;  // an address
+    if (!frame.more() || frame.size() != sizeof kind + sizeof descriptor) continue;  // this frame is an address
     std::memcpy(&kind, frame.data(), sizeof kind);
     std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
     lost_.reset();

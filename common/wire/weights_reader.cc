@@ -31,7 +31,8 @@ void WeightsReader::Tick(Instant now, Outbox* out) {
   for (std::size_t shard = 0; shard < fetches_.size(); ++shard) Tend(shard, now, out);
 }
 
-// When an answer is overdue, it sends a cheap question; the answer says whether anything was lost.
+// Requests more blocks of a shard. If an answer is overdue, sends a cheap question; the reply says whether anything was
+// lost.
 void WeightsReader::Tend(std::size_t shard, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (fetch.missing() == 0) return;
@@ -82,7 +83,8 @@ void WeightsReader::Lost(Fetch* fetch, BlockIndex block) {
   fetch->wanted.insert(block);
 }
 
-// The shard answers a question after everything that was asked before it.
+// Requests lost blocks again: a shard answers a question after everything that was requested before it, so blocks that
+// have not arrived by then are lost.
 void WeightsReader::On(std::size_t shard, const Staged& answer, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (answer.generation != generation_ || answer.incarnation != sources_[shard].address.incarnation) return;
@@ -128,7 +130,7 @@ void WeightsReader::On(std::size_t shard, const Error& error, Instant now) {
 void WeightsReader::On(std::size_t shard, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
   if (weights.generation != generation_ || weights.incarnation != sources_[shard].address.incarnation) return;
   Fetch& fetch = fetches_[shard];
-  if (weights.asked != version_ || weights.array != fetch.array) return;  // an answer to another question
+  if (weights.asked != version_ || weights.array != fetch.array) return;  // an answer to another pull
   const bool missing = fetch.asked.contains(weights.block) || fetch.wanted.contains(weights.block);
   if (!missing || !status_.ok()) return;  // a duplicate
   status_ = Take(shard, weights, payload, now);

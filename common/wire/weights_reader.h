@@ -34,7 +34,7 @@ struct Weights;
 class WeightsReader {
  public:
   static constexpr std::size_t kWindow = 16;
-  static constexpr unsigned kDamagedMax = 8;  // a bad line's damage passes TCP's checksum once in 2^16
+  static constexpr unsigned kDamagedMax = 8;  // TCP's checksum lets one in 2^16 damaged segments pass
 
   struct Source {
     PeerId peer;
@@ -64,13 +64,14 @@ class WeightsReader {
   Version version() const { return version_; }
   // The step of a shard that no longer has the version. If set, this reading can never complete.
   const std::optional<Step>& passed() const { return passed_; }
-  // Whether a shard has another incarnation or generation than was asked for: then this reading can never complete.
+  // Whether a shard has another incarnation or generation than was asked for. If so, this reading can never complete.
   bool outdated() const { return outdated_; }
   // Whether a shard marked the received weights as the job's last version.
   bool stop() const { return stop_; }
-  // The smallest number of updates of a received block; with global steps all blocks have the same.
+  // The smallest number of updates in a received block; with global steps all blocks have the same number.
   std::uint64_t updates() const { return updates_.value_or(0); }
-  // "shard 1 at tcp://10.0.0.7:29601 (3 of 12 blocks of version 8 are here)"; empty when done.
+  // Names the shards that the reading waits for, such as "shard 1 at tcp://10.0.0.7:29601 (3 of 12 blocks of version 8
+  // are here)"; empty when done.
   std::string WaitingFor() const;
 
  private:

@@ -59,7 +59,7 @@ class Faults {
   }
 
  private:
-  // The field's name, as in the schema.
+  // Returns the field's name, as in the schema.
   static std::string Quoted(std::string_view title) {
     std::string name(title);
     name[0] = static_cast<char>(name[0] - 'A' + 'a');
@@ -73,7 +73,7 @@ class Faults {
   std::string first_;
 };
 
-// A member that is one number, flag or word in the schema.
+// A member that is one number, flag or enumerant in the schema.
 template <class T>
 concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
@@ -167,7 +167,7 @@ std::string_view ToView(capnp::Data::Reader bytes) {
   return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
 }
 
-// Reads the fields of a struct, which has its default values.
+// Reads the fields of a struct, whose members hold their default values before.
 template <class Reader>
 class FieldReader {
  public:
@@ -291,7 +291,7 @@ Status BadHeader(const std::string& why) { return Corrupt("not a header of this 
 
 Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   capnp::ReaderOptions options;
-  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // each word once, and spare ones
+  options.traversalLimitInWords = 2 * segment.size() + kScratchWords;  // reading each word once needs less than this
   options.nestingLimit = kNestingMax;
   const kj::ArrayPtr<const capnp::word> segments[] = {segment};
   capnp::SegmentArrayMessageReader message(segments, options);

@@ -8,8 +8,8 @@
 
 namespace capstan {
 
-// Runs `call`, again where a signal interrupts it. `call` returns false if the socket is not ready. Returns 0, EAGAIN for
-// a socket that is not ready, or the error of the exception.
+// Runs `call`, again if a signal interrupts it. `call` returns false if the socket is not ready. CallZmq returns 0,
+// EAGAIN for a socket that is not ready, or the error of the exception.
 template <class Call>
 int CallZmq(Call call) {
   for (;;) {
@@ -21,7 +21,7 @@ int CallZmq(Call call) {
   }
 }
 
-// Receives a frame if there is one.
+// Receives a frame if one is there. Returns whether it did.
 inline bool ReceiveNow(zmq::socket_ref socket, zmq::message_t* frame) {
   return CallZmq([&] { return socket.recv(*frame, zmq::recv_flags::dontwait).has_value(); }) == 0;
 }

@@ -30,14 +30,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq's receive buffer has this size; a smaller frame is a part
                                                    // of it, and would keep the whole buffer alive
-constexpr std::size_t kSendCopiedBelow = 1024;     // cheaper than the bookkeeping of a shared frame
+constexpr std::size_t kSendCopiedBelow = 1024;     // below this, copying is cheaper than sharing a frame
 constexpr int kMessagesPerSocketMax = 32;          // in one pass over all sockets
 constexpr int kLingerMs = 250;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
-// An answer to a heartbeat waits behind the frame before it; on a slow line (40 KB/s) a frame of 1 MiB takes 26 s. A
-// dead peer is noticed sooner, by bytes that it does not acknowledge.
+// Many heartbeats may go unanswered: an answer waits behind the frame before it, and on a slow line (40 KB/s) a frame
+// of 1 MiB takes 26 s. A dead peer is noticed sooner, by bytes that it does not acknowledge.
 constexpr int kHeartbeatsMissed = 20;  // missed heartbeats before a connection is given up
 constexpr int kUntakenMs = 15'000;     // longest time for sent bytes without the other machine's acknowledgement
 // Heartbeat intervals without an answer after which the connecting side connects again: the handshake, which carries
@@ -47,15 +47,16 @@ constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
-// Sockets of a context: three for each of 4,096 connections plus some (the socket and both ends of its monitor).
+// Sockets of a context: three for each connection (its own and both ends of its monitor), for 4,096 connections and
+// some to spare.
 constexpr int kSocketsMax = 3 * (4096 + 64);
 // A ready descriptor is named by its dealer's PeerId, which is below 2^32, or by one of these numbers.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
-constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // set: the descriptor of the socket's monitor
+constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
 
 // ---- endpoints -----------------------------------------------------------------------------------------------------
 
-// libzmq would read port 99999 as 34463.
+// Whether the text is a port. libzmq would read port 99999 as 34463.
 bool IsPort(std::string_view text) {
   if (text == "*") return true;
   unsigned port = 0;
@@ -97,7 +98,7 @@ Slice Whole(BufferRef owner, std::size_t size) {
   return {std::move(owner), start, size};
 }
 
-// The frame's contents as a payload. Large contents are not copied; they outlive the frame and its socket.
+// Returns the frame's contents as a payload. Large contents are not copied; they outlive the frame and its socket.
 Slice TakePayload(zmq::message_t* frame) {
   const std::size_t size = frame->size();
   if (size == 0) return {};
@@ -114,8 +115,8 @@ Slice TakePayload(zmq::message_t* frame) {
 
 void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
 
-// Returns 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first frame of a message can be
-// refused.
+// Returns 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first frame of a message can
+// be refused.
 int SendFrame(zmq::socket_ref socket, std::span<const std::byte> bytes, zmq::send_flags flags) {
   return CallZmq([&] {
     return socket.send(zmq::buffer(bytes.data(), bytes.size()), flags | zmq::send_flags::dontwait).has_value();
@@ -143,7 +144,7 @@ Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payl
   return DecodeHeader(header);
 }
 
-// Becomes readable when the socket may have something to receive.
+// Returns a descriptor that becomes readable when the socket may have something to receive.
 int DescriptorOf(zmq::socket_ref socket) {
   int descriptor = -1;
   CAPSTAN_CHECK(CallZmq([&] { return descriptor = socket.get(zmq::sockopt::fd), true; }) == 0);
@@ -185,7 +186,7 @@ class ZmqTransport final : public Transport {
     WatchedSocket socket;
     std::string endpoint;
     std::optional<Clock::time_point> unanswered_since;
-    bool due = false;  // it is in due_
+    bool due = false;  // whether it is in due_
   };
 
   Result<WatchedSocket> Open(zmq::socket_type type);
@@ -196,7 +197,8 @@ class ZmqTransport final : public Transport {
   void Watch(int descriptor, std::uint64_t what);
   void Watch(WatchedSocket* socket, std::uint64_t what);
   void Unwatch(WatchedSocket* socket);
-  // Any libzmq call may clear the readiness of the socket's descriptor, so the socket must be read in the next pass.
+  // Has the dealer's socket read in the next pass. Call after any libzmq call on it, which may clear the readiness of
+  // its descriptor.
   void MakeDue(std::uint64_t peer, Dealer* dealer);
   // Waits for descriptors, marks their sockets due, and takes connection events.
   void AwaitReady(std::chrono::nanoseconds timeout);
@@ -213,7 +215,7 @@ class ZmqTransport final : public Transport {
   TransportCounters own_counters_;
   TransportCounters* const counters_;
 
-  // Used by Wake, from any thread. The flag saves a system call when no thread has called Wake.
+  // Wake uses these from any thread. The flag saves a system call when no thread has called Wake.
   const int wake_fd_;
   const int ready_fd_;  // the owner thread's epoll of all descriptors
   std::atomic<bool> wake_pending_{false};
@@ -387,7 +389,7 @@ int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_mes
 }
 
 int ZmqTransport::Drain(const OnMessage& on_message) {
-  CAPSTAN_CHECK(!draining_);  // Poll from within on_message
+  CAPSTAN_CHECK(!draining_);  // fails if on_message calls Poll
   draining_ = true;
   int delivered = 0;
   if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
@@ -486,7 +488,7 @@ void ZmqTransport::Watch(WatchedSocket* socket, std::uint64_t what) {
   if (socket->events()) Watch(DescriptorOf(socket->events()), what | kEventsReady);
 }
 
-// libzmq closes the descriptors later, so epoll must forget them now.
+// Makes epoll forget the socket's descriptors. libzmq closes them later, at a time of its own.
 void ZmqTransport::Unwatch(WatchedSocket* socket) {
   epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->get()), nullptr);
   if (socket->events()) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->events()), nullptr);
@@ -502,7 +504,7 @@ void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
   const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, due_.empty() ? static_cast<int>(timeout_ms) : 0);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t what = ready[i].data.u64;
-    if (what == kWakeReady) {  // Wake may have written after TakeWake had already seen its flag
+    if (what == kWakeReady) {  // Wake wrote after TakeWake had seen its flag: TakeWake reads it now
       wake_pending_.store(true, std::memory_order_release);
     } else if (what == (kRouterReady | kEventsReady)) {
       router_.TakeEvents();

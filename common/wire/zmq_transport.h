@@ -1,6 +1,6 @@
 // CreateZmqTransport: messages over ZeroMQ, between machines (tcp) and on one (ipc).
 //
-// Kind:   owned by one thread (Wake from any); libzmq's own threads do the input and output.
+// Kind:   owned by one thread (any thread may call Wake); libzmq's own threads do the input and output.
 // Limits: those of TransportOptions. A peer that connects to us costs no state here: its PeerId is its routing id.
 //         libzmq has a queue per connection. Only file descriptors limit the number of connections, and only the
 //         process's memory limits a message of endless frames.
@@ -26,7 +26,7 @@ inline constexpr int kErrorRepliesPerSecond = 20;
 // Written only by the transport's thread.
 struct TransportCounters {
   std::uint64_t messages_in = 0, messages_out = 0;                  // delivered; handed to libzmq
-  std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // of these, with a payload
+  std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // messages with a payload, of the above
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full

@@ -14,7 +14,7 @@ struct ClusterSection {
   std::uint32_t servers = 1;
   std::uint32_t shards_per_server = 1;
   std::uint32_t workers = 1;
-  std::uint32_t min_workers = 0;  // the job starts with these after half of limits.join; 0 in the file: all workers
+  std::uint32_t min_workers = 0;  // from half of limits.join on, so many are enough to start; 0 in the file: all
   std::string coordinator = "127.0.0.1:0";
   std::string listen = "auto:0";  // address of shards; shard j of a server takes port + j unless it is 0
   std::string advertise;          // host name that other processes use for this one; empty: the host of `listen`

@@ -28,7 +28,7 @@ struct DataSection {
   std::int64_t label_column = -1;  // from 0; negative: from the end
   std::uint32_t header_lines = 0;  // lines to skip at the top
   // idx, csv
-  double scale = 1.0;  // inputs are divided by it; default 255 for idx, 1 for csv
+  double scale = 1.0;  // divisor of the inputs; default 255 for idx, 1 for csv
   // cifar10: random changes of training images
   bool crop = true;
   bool flip = true;
@@ -38,11 +38,11 @@ struct DataSection {
   std::uint64_t samples = 4096;
   std::uint32_t features = 32;  // numbers in a row that is not an image
   std::uint32_t classes = 10;   // classes of rows
-  // synthetic (gpt), tokens: token ids are below it
-  std::uint32_t vocabulary = 64;  // default: the preset's; without a preset, required for tokens
+  // synthetic (gpt), tokens
+  std::uint32_t vocabulary = 64;  // token ids are below it; default: the preset's; tokens without a preset need it
   bool operator==(const DataSection&) const = default;
 
-  // synthetic: numbers in a row.
+  // For synthetic: how many numbers a row has.
   std::uint32_t row_features() const { return image.empty() ? features : image[0] * image[1] * image[2]; }
 };
 

@@ -12,7 +12,7 @@ enum class DeviceKind : std::uint8_t { kCpu, kCuda, kEmulated };
 // kFp16: gradients are scaled; in sync the coordinator chooses the scale of each step.
 enum class Precision : std::uint8_t { kFp32, kFp16, kBf16 };
 
-// "cuda": the worker takes a device by its position among the workers of its machine. "cuda:1": device number 1.
+// "cuda": the worker's position among the workers of its machine picks the device. "cuda:1": device number 1.
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
   std::optional<std::uint32_t> index = {};

@@ -15,7 +15,7 @@ enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, k
 
 struct ModelSection {
   ModelKind kind = ModelKind::kMlp;  // required
-  // gpt; a preset fixes the sizes; only the context may be smaller
+  // gpt: a preset fixes the sizes, and only the context may be smaller
   ModelPreset preset = ModelPreset::kNone;
   std::uint32_t layers = 4;
   std::uint32_t heads = 4;
@@ -24,7 +24,7 @@ struct ModelSection {
   // resnet
   std::uint32_t depth = 18;  // 18, 34, 50, 101 or 152
   // convnet
-  std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; a halving follows each one
+  std::vector<std::uint32_t> channels = {32, 64};  // filters of each convolution; the image is halved after each
   // mlp, convnet
   std::vector<std::uint32_t> hidden = {128};
   // gpt, mlp, convnet

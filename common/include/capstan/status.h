@@ -18,9 +18,9 @@ enum class Code : int {
   kOk = 0,
   kInvalid = 1,      // fix the call, the file or the flag
   kBusy = 2,         // the same call may succeed later
-  kStale = 3,        // refresh the view and do it again
+  kStale = 3,        // the call was for a past state of the job: get the new state and call again
   kTimeout = 4,      // the deadline passed
-  kUnreachable = 5,  // no answer from there
+  kUnreachable = 5,  // the other side does not answer, or the disk fails
   kCorrupt = 6,      // bytes do not match their checksum or format
   kUnsupported = 7,  // known, but not in this build
   kRefused = 8,      // the other side refused; do not retry
@@ -36,7 +36,7 @@ class [[nodiscard, gnu::visibility("default")]] Status {
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  // "kInvalid: job.toml:3: ..."
+  // The code's name and the message, such as "kInvalid: job.toml:3: ...".
   std::string ToString() const;
 
  private:

@@ -10,9 +10,9 @@
 
 namespace capstan {
 
-// Payload: one array of a block: either initial weights, for a block with tensors of kGiven; or, in allreduce, an array
-// of the version that `step` makes. The shard answers with Assigned when it has all arrays of the block. Of several
-// Assigns of one array, the first counts.
+// The payload is one array of a block: the initial weights of a block with tensors of kGiven or, in allreduce, an array
+// of the version that `step` makes. The shard answers with Assigned when it has all arrays of the block. If one array
+// is sent several times, the first copy counts.
 struct Assign {
   Generation generation;
   Incarnation incarnation;

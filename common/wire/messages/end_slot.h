@@ -24,8 +24,8 @@ struct EndSlot {
 };
 
 // Asks what the shard has staged of `step`. With `question` 0 the answer lists everything (Staged{full = true}). With
-// another number it says what became of the sender's earlier messages. These arrive in order, so nodes that the answer
-// reports as missing were lost.
+// another number the answer says what became of the sender's earlier messages. Messages arrive in order, so nodes that
+// the answer reports as missing were lost.
 struct CoverageQuery {
   Generation generation;
   Incarnation incarnation;

@@ -15,7 +15,7 @@ struct Error {
   Generation generation;
   Incarnation incarnation;
   Step step;  // the sender's present step
-  Step last;  // kInvalid because of a gap in sequence numbers: the last one that was applied
+  Step last;  // for kInvalid because of a gap in sequence numbers: the last number applied
   BlockIndex block = 0;
   std::string message;
 };

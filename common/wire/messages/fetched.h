@@ -12,7 +12,8 @@
 
 namespace capstan {
 
-// Payload: one array of the block (its weights or one of the optimizer's states), or one piece of the part's header.
+// The payload is one array of the block (its weights or one of the optimizer's states), or one piece of the part's
+// header.
 struct Fetched {
   SnapshotId snapshot;
   ShardIndex part = 0;

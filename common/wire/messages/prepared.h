@@ -20,12 +20,12 @@ struct PrepareReport {
   std::vector<SlotReport> slots;             // reports of the slots whose home is this shard
   std::vector<std::uint64_t> block_samples;  // samples in the sum of each block of this shard
   std::uint64_t hyper_hash = 0;              // hash of the hyper-parameters in the pushes; 0: there were none
-  double learning_rate = 0.0;                // learning rate of their first group; no meaning if there were none
+  double learning_rate = 0.0;                // learning rate of group 1 in the pushes; meaningless if there were none
   // For optimizers with trust ratios, else empty: squares per segment of the weights, and of the update's direction
   // with this attempt's clip factor.
   std::vector<double> weight_squares, direction_squares;
   std::string program_state;   // state from EndSlots of slots whose home is this shard; empty: none brought one
-  SlotIndex program_slot = 0;  // the slot that brought it
+  SlotIndex program_slot = 0;  // the lowest slot that brought that state
   bool operator==(const PrepareReport&) const = default;
 };
 

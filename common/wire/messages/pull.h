@@ -19,8 +19,8 @@ struct Pull {
   std::uint32_t array = 0;  // 0: weights; then the optimizer's states
   // Encoding of the weights: kFp32 or the job's own. States and blocks of statistics always come as fp32.
   Encoding encoding = Encoding::kFp32;
-  // sync: blocks that the shard may send as tentative weights before the version is published, a few at a time. Each is
-  // sent once; a lost one is pulled again after publication.
+  // sync: blocks that the shard may send speculatively, before the version is published, a few at a time. Each is sent
+  // once; the worker pulls a lost one again after publication.
   std::vector<BlockIndex> ahead;
   bool follows = false;  // whether Published is sent, before the blocks, when the version is published
 };

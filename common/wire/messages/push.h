@@ -13,8 +13,8 @@
 
 namespace capstan {
 
-// Payload: the block's gradient. A leaf carries the slot's mean gradient; its value is samples * mean. A node above it
-// carries the sum of its leaves' values (a leaf carries a mean; its value is samples * mean). With samples = 0 there is no payload, and the node adds nothing.
+// The payload is the block's gradient. A leaf carries its slot's mean gradient; the leaf's value is samples * mean. A
+// node above carries the sum of its leaves' values. With samples = 0 there is no payload, and the node adds nothing.
 struct Push {
   Generation generation;
   Incarnation incarnation;  // the receiving shard's

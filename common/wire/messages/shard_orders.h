@@ -17,16 +17,16 @@ struct Ping {  // announces the coordinator's term; the shard answers with Hello
   Generation generation;
 };
 
-// Takes a snapshot of the published version, as flag `snapshot` of a Commit does. For times without commits, and for
-// modes without global steps.
+// Asks for a snapshot of the published version, as the flag `snapshot` of a Commit does. It serves modes without global
+// steps, and times without commits.
 struct Pin {
   Term term;
   Generation generation;
   Version version;  // sync: the published version; else the slowest slot's clock
 };
 
-// The snapshots that exist, oldest first. A shard deletes every other snapshot of an older generation, or not newer
-// than `settled`.
+// Lists the snapshots that exist, oldest first. A shard deletes other snapshots: those of older timelines, and those
+// that are not newer than `settled`.
 struct SnapshotsKept {
   Term term;
   Generation generation;
@@ -43,7 +43,7 @@ struct Redo {  // prepares `step` again, as attempt `attempt`, from the kept sum
   std::vector<float> trust_ratios;  // one per tensor of the catalog; empty: all are 1
 };
 
-struct Rates {  // modes without global steps: new parameters; `step` is the slowest slot's clock
+struct Rates {  // for modes without global steps: the parameters that follow from the job's clock, which is `step`
   Term term;
   Generation generation;
   Step step;

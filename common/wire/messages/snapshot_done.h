@@ -11,8 +11,8 @@
 
 namespace capstan {
 
-// The shard's part of a snapshot is on disk, or could not be written. Repeated until a SnapshotsKept
-// settles the snapshot.
+// Reports that the shard's part of a snapshot is on disk, or could not be written. The shard repeats the report until a
+// SnapshotsKept settles the snapshot.
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;

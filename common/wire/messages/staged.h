@@ -33,7 +33,7 @@ struct Staged {
   // have this many unanswered pushes.
   std::uint32_t credit = 0;
   Step present;                // this shard's current step
-  std::uint64_t answers = 0;   // the `question` of the CoverageQuery that this answers; 0: none
+  std::uint64_t answers = 0;   // the number of the question that this answers; 0: none
   std::vector<Entry> missing;  // nodes of the query that must be pushed again: neither staged nor in the log's queue
   bool pull_waits = false;     // the peer's pull is parked here until its version exists: it is not lost
 };

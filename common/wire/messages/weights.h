@@ -11,15 +11,15 @@
 
 namespace capstan {
 
-// The version exists. If the action is kApply, the tentative weights of `attempt` are the version's; the worker must
-// discard all other tentative weights.
+// Says that the version exists. If the action is kApply, the speculative weights of `attempt` are the version's; the
+// worker must discard all other speculative weights.
 struct Published {
   Generation generation;
   Incarnation incarnation;
   Version version;
   std::uint32_t attempt = 0;
   StepAction action = StepAction::kApply;  // kSkip: the version has the previous version's blocks
-  bool stop = false;                       // this field to `program_state`: as in Weights
+  bool stop = false;                       // this and the fields up to `program_state` are as in Weights
   float loss_scale = 1.0F;
   std::uint64_t updates = 0;
   std::string program_state;  // only from the shard that has block 0
@@ -29,7 +29,7 @@ struct Published {
   Generation made_in;  // the generation that committed the previous step; 0: this timeline has no committed step
 };
 
-// Payload: one array of the block: its weights or one of the optimizer's states.
+// The payload is one array of the block: its weights or one of the optimizer's states.
 struct Weights {
   Generation generation;
   Incarnation incarnation;
