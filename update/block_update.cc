@@ -13,14 +13,14 @@ namespace capstan {
 
 namespace {
 
-// The compiler's vectors, independent of the instruction set. The same expressions run on V8 and on float.
+// The compiler's vector types do not depend on the instruction set. The same expressions run on V8 and on float.
 using V8 = float __attribute__((vector_size(32)));
 using D4 = double __attribute__((vector_size(32)));
 
 constexpr std::size_t kLanes = 16;           // lanes of a sum of squares, by element index within the segment
 constexpr std::size_t kTileElements = 2048;  // a multiple of kLanes; its buffers stay in the first-level cache
 
-constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: above 90 MiB streaming wins, below it loses a tenth
+constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: streaming wins above 90 MiB, and loses a tenth below
 
 template <class V>
 V Load(const void* values, std::size_t index) {
@@ -53,7 +53,7 @@ V8 Sqrt(V8 x) {
   return root;
 }
 
-// base^exponent by squaring, in double: libm's pow differs between versions in its last bit.
+// Returns base^exponent by squaring, in double: libm's pow differs between versions in its last bit.
 double IntegerPower(double base, std::uint64_t exponent) {
   double power = 1.0;
   for (; exponent > 0; exponent >>= 1) {
@@ -63,8 +63,9 @@ double IntegerPower(double base, std::uint64_t exponent) {
   return power;
 }
 
-// ---- Optimizers: one element or eight, the formulas of torch.optim. `decay` is 0 for a segment without weight decay.
-// Optimizers with a trust ratio return the direction, whose norm the ratio needs.
+// ---- Optimizers. Each updates one element or eight, by the formulas of torch.optim. `decay` is 0 for a segment
+// without weight decay. An optimizer with a trust ratio returns its direction, because the ratio needs the direction's
+// norm.
 
 struct SgdUpdate {
   static constexpr int kStates = 0;
@@ -114,7 +115,7 @@ struct Moments {
   }
 };
 
-// Kingma and Ba, "Adam", 2015; Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
+// Adam: Kingma and Ba, 2015. AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
 template <bool kDecoupled>
 struct AdamUpdate {
   static constexpr int kStates = 2;
@@ -138,7 +139,7 @@ struct AdamUpdate {
   }
 };
 
-// Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
+// Adagrad: Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
 struct AdagradUpdate {
   static constexpr int kStates = 1;
   float lr, decay, eps;
@@ -150,7 +151,8 @@ struct AdagradUpdate {
   }
 };
 
-// No optimizer: the kept value moves towards the step's observed value. The block's states, if any, do not change.
+// Statistics have no optimizer: the kept value moves towards the step's observed value. The block's states, if any, do
+// not change.
 template <int kStatesOfBlock>
 struct StatisticUpdate {
   static constexpr int kStates = kStatesOfBlock;
@@ -160,8 +162,8 @@ struct StatisticUpdate {
   }
 };
 
-// You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017: the momentum sums whole steps, each
-// with the rate and the ratio that it had.
+// LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017. The momentum sums whole steps,
+// each with the rate and the ratio that it had.
 struct LarsUpdate {
   static constexpr int kStates = 1;
   static constexpr bool kTakesRatio = true;
@@ -234,8 +236,8 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
   }
 }
 
-// The processor's own prefetch stops at the end of each page, so the pass prefetches this far ahead. Prefetching beyond
-// the end of an array is harmless.
+// How far ahead the pass prefetches, because the processor's own prefetch stops at the end of each page. Prefetching
+// beyond the end of an array is harmless.
 constexpr std::size_t kPrefetchElements = 512;
 
 // ---- Where an element of the tree sum comes from.
@@ -273,7 +275,7 @@ void CopySum(const Source& source, std::size_t begin, std::size_t count, float* 
   for (; i < count; ++i) Store(out, i, source.template At<float>(begin + i));
 }
 
-// Sums of squares of a segment so far; element e of the segment belongs to lane e mod kLanes.
+// The sum of squares of a segment so far, in lanes: element e of the segment belongs to lane e mod kLanes.
 struct SquareLanes {
   D4 quads[kLanes / 4] = {};
 
@@ -332,7 +334,7 @@ struct Arrays {
     for (int s = 0; s < states; ++s) __builtin_prefetch(state_in[s] + i + kPrefetchElements);
   }
 
-  // In an update in place the lines are in the cache already. An unaligned segment is small.
+  // Whether to stream. In place, the lines are in the cache already. Unaligned arrays cannot, but are small segments.
   bool CanStream() const {
     const auto any_bit = reinterpret_cast<std::uintptr_t>(weights_out) | reinterpret_cast<std::uintptr_t>(sum_out) |
                          reinterpret_cast<std::uintptr_t>(state_out[0]) |
@@ -351,7 +353,8 @@ struct Updated {
   V weights_before, direction;  // only for optimizers with a trust ratio
 };
 
-// Always inlined: otherwise every factor would be loaded from memory twice per 16 elements.
+// Computes the update at element `i`. It is always inlined, because otherwise every factor would be loaded from memory
+// twice per 16 elements.
 template <class V, class Source, class Update>
 [[gnu::always_inline]] inline Updated<V> UpdateAt(std::size_t i, const Source& source, const Update& update,
                                                   const GradientFactors& factors, const Arrays& at) {
@@ -438,7 +441,8 @@ void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const Segm
   }
 }
 
-// The sum of squares that is reported for a segment.
+// The sum of squares that is reported for a segment. A segment of statistics reports 0, because statistics do not count
+// in the gradient's norm; but if its sum is not finite, it reports the sum, so that the bad value is noticed.
 double SquaresOf(const SegmentRange& segment, const SegmentSquares& lanes) {
   const double squares = lanes.gradient.Fold();
   return segment.kind == TensorKind::kStatistic && std::isfinite(squares) ? 0.0 : squares;
@@ -480,7 +484,7 @@ TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
   return {Advance(source.left, offset), Advance(source.right, offset)};
 }
 
-// For one or two inputs: reads the payloads directly.
+// Updates a segment from one or two inputs, whose payloads it reads directly.
 template <class Source>
 SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
                              const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
@@ -492,7 +496,7 @@ SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalar
   return squares;
 }
 
-// For more inputs, or 16-bit values: tile by tile, first the tree's sum.
+// Updates a segment from more inputs, or from 16-bit values: for each tile it first computes the tree's sum.
 SegmentSquares UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars,
                                     std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
                                     const BlockIn& in, const BlockOut& out) {
@@ -554,7 +558,7 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
   CheckSizes(trust, segments.size());
   std::array<const StagedInput*, 2> live{};
   std::size_t live_count = 0;
-  bool narrow = false;  // some values have 16 bits
+  bool narrow = false;  // whether some values have 16 bits
   for (const StagedInput& input : cover) {
     if (input.samples == 0) continue;
     narrow = narrow || input.encoding != Encoding::kFp32;

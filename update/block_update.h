@@ -24,7 +24,7 @@ namespace capstan {
 
 inline constexpr int kStatesMax = 2;
 
-// Numbers that change with every update.
+// The factors of one update; they change with every update.
 struct UpdateScalars {
   std::uint64_t step = 1;                    // number of this update, from 1; skipped steps do not count
   float mean_scale = 1.0F;                   // float(1 / (samples * loss scale)), computed once in double
@@ -44,27 +44,27 @@ struct StagedInput {
 
 // One tensor's part of a block.
 struct SegmentRange {
-  std::uint32_t offset = 0;  // within the block
+  std::uint32_t offset = 0;  // first element within the block
   std::uint32_t count = 0;
   bool decay = true;        // whether weight decay applies
-  std::uint32_t group = 0;  // index of its rule
+  std::uint32_t group = 0;  // index of the segment's rule
   TensorKind kind = TensorKind::kParameter;
-  std::uint32_t tensor = 0;  // its tensor in the catalog, which has its trust ratio
+  std::uint32_t tensor = 0;  // the segment's tensor in the catalog, whose trust ratio applies
 };
 
-// State arrays beyond StateCount(kind) are not read.
+// The arrays that an update reads; no state arrays beyond StateCount(kind).
 struct BlockIn {
   const float* weights = nullptr;
   const float* state[kStatesMax] = {};
 };
 
-// How results are written. Streaming avoids that the cache reads each line before writing it; it is faster when a
-// step's arrays do not stay in the caches until the next step. It changes no bit.
+// How results are written. With kStreaming the cache need not read each line before it is written, which is faster if a
+// step's arrays do not stay in the caches until the next step. The path changes no bit.
 enum class WritePath { kCached, kStreaming };
-// The faster path for a shard whose update touches this many bytes, all arrays of all blocks together.
+// Returns the faster path for a shard whose update touches this many bytes, all arrays of all blocks together.
 WritePath WritePathFor(std::uint64_t bytes_per_update);
 
-// For an update in place, the arrays may be BlockIn's. They must not overlap them in any other way.
+// The arrays that an update writes. For an update in place they may be BlockIn's; otherwise the two must not overlap.
 struct BlockOut {
   float* weights = nullptr;
   float* state[kStatesMax] = {};
@@ -72,22 +72,22 @@ struct BlockOut {
   WritePath path = WritePath::kCached;
 };
 
-// Sums of squares per segment that lars and lamb need: of the weights before the update, and of the update's direction
-// before rate, ratio and momentum. The direction depends on the clipped gradient, the weights and the states, not on a
-// ratio. Statistics have 0. Empty spans are not filled, and other optimizers write nothing.
+// The sums of squares that lars and lamb need of each segment: of the weights before the update, and of the update's
+// direction before rate, ratio and momentum. The direction depends on the clipped gradient, the weights and the states,
+// not on a ratio. Statistics have 0. Empty spans are not filled, and other optimizers write nothing.
 struct TrustSquares {
   std::span<double> weights;
   std::span<double> direction;
 };
 
-// The sum of two siblings, as their parent's value. If one side has samples 0, the result is the other side's value; if
-// both have, nothing is written. `out` may be one of the inputs.
+// Adds two siblings; the sum is their parent's value. If one side has samples 0, the result is the other side's value.
+// If both have, nothing is written. `out` may be one of the inputs.
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
 
-// `cover`: disjoint nodes that cover the tree over [0, slots), from left to right; at least one has samples.
-// `rules`: all of one kind, one for each group that a segment names.
-// segment_squares[i]: sum of squares of the averaged, unclipped gradient of segments[i]; 0 for statistics; not finite
-// if a value is not.
+// Adds the nodes of `cover` and updates the block. `cover`: disjoint nodes that cover the tree over [0, slots), from
+// left to right; at least one has samples. `rules`: all of one kind, one for each group that a segment names.
+// segment_squares[i] receives the sum of squares of the averaged, unclipped gradient of segments[i]: 0 for statistics,
+// not finite if a value is not.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares, const TrustSquares& trust = {});

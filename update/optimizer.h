@@ -26,7 +26,7 @@ struct OptimizerRule {
   double weight_decay = 0.0;  // kAdamW, kLamb: decoupled from the gradient; the others: L2, added to it
 };
 
-// Number of fp32 state arrays of an optimizer: 0, 1 or 2. They start as zeros.
+// Returns the number of fp32 state arrays of an optimizer: 0, 1 or 2. They start as zeros.
 int StateCount(OptimizerKind kind);
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section);
@@ -37,8 +37,8 @@ struct GroupRule {
   double learning_rate = 0.0;
 };
 
-// If `hyper` is empty: one rule with the job file's constants and the schedule's rate. Else one rule for each entry,
-// all with the job file's optimizer.
+// Returns one rule for each entry of `hyper`, all with the job file's optimizer. If `hyper` is empty, returns one rule,
+// with the job file's constants and the schedule's rate.
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);
 

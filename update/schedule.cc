@@ -7,7 +7,7 @@ namespace capstan {
 
 namespace {
 
-// The rate's position between min_lr (0) and base_lr (1).
+// Returns the rate's position between min_lr (0) and base_lr (1).
 double Height(const ScheduleRule& rule, std::uint64_t updates, std::uint64_t total_steps) {
   if (updates < rule.warmup_steps) return static_cast<double>(updates) / static_cast<double>(rule.warmup_steps);
   if (rule.kind == ScheduleKind::kConstant) return 1.0;

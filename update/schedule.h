@@ -20,8 +20,9 @@ struct ScheduleRule {
 
 ScheduleRule MakeScheduleRule(const ScheduleSection& section);
 
-// `updates`: updates applied so far; 0 before the first. The rate rises linearly from min_lr to base_lr during
-// warmup_steps updates; then it stays (constant), or falls to min_lr at total_steps along half a cosine or a line.
+// Returns the rate of the next update. `updates`: updates applied so far; 0 before the first. The rate rises linearly
+// from min_lr to base_lr during warmup_steps updates; then it stays (constant), or falls to min_lr at total_steps along
+// half a cosine or a line.
 float LearningRate(const ScheduleRule& rule, double base_lr, std::uint64_t updates, std::uint64_t total_steps);
 
 }  // namespace capstan

@@ -83,7 +83,7 @@ struct GradientNorm {
   std::string non_finite_tensor;  // the first such tensor in catalog order; empty in mode allreduce
 };
 
-// The norm that the workers report, which is the same on all of them.
+// Returns the norm that the workers report, which is the same on all of them.
 GradientNorm NormOfReplicas(const std::vector<SlotReport>& reports) {
   return {reports.empty() ? 0.0 : std::sqrt(reports.front().gradient_squares), {}};
 }
@@ -154,7 +154,7 @@ std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// The program's state after the step; a step without a new state keeps the old one.
+// Returns the program's state after the step; a step without a new state keeps the old one.
 const std::string& ProgramStateOf(const std::vector<const Prepared*>& prepared, const StepParameters& parameters) {
   for (const Prepared* one : prepared) {
     if (!one->report.program_state.empty()) return one->report.program_state;
@@ -206,7 +206,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const GradientNorm gradient = replicas ? of_replicas : NormOf(catalog, order, prepared);
   record.gradient_norm = gradient.norm;
   const bool finite = gradient.non_finite_tensor.empty() && std::isfinite(gradient.norm);
-  const bool scaled = config.worker.precision == Precision::kFp16;  // then the loss scale may be too large
+  const bool scaled = config.worker.precision == Precision::kFp16;  // if so, the loss scale may be too large
   const bool can_shrink = scaled && parameters.loss_scale > kLeastLossScale;
   if (!finite && !can_shrink && config.job.on_nonfinite == NonFinitePolicy::kStop) {
     verdict.kind = Verdict::Kind::kStop;

@@ -3,7 +3,7 @@
 // Kind:   pure functions of the shards' reports.
 // Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
 //         verdict does not depend on the number of shards or the order of their answers. A restarted coordinator
-//         reaches the same one.
+//         reaches the same verdict.
 // Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
 #pragma once
 
@@ -68,20 +68,22 @@ class SegmentOrder {
   std::vector<std::size_t> counts_;
 };
 
-// Parameters of step `step` after `updates` applied updates.
+// Returns the parameters of step `step`, before which `updates` updates were applied.
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
+// Reaches the verdict on `attempt`. A step's attempts are decided in turn: attempt 0; if the norm is above the limit,
+// one with the clip factor; if the optimizer uses trust ratios, one with these.
+//
+// `prepared`: one report per shard, all of `attempt` or later. Reports of later attempts differ only in the squares of
+// the direction. These change only with the clip factor, and are read only once the factor is final. So every
+// coordinator reaches the same verdict, however late.
+//
 // If workers run the optimizer, each worker has already called this function for its own replica, as for a job of mode
 // sync with one shard. The slots' reports then carry the results, which must be the same on all workers.
-//
-// Attempts are decided in turn: 0; if the norm is above the limit, one with the clip factor; if the optimizer uses
-// trust ratios, one with these. `prepared`: one report per shard, all of `attempt` or later. Reports of later attempts
-// differ only in the squares of the direction. These change only with the clip factor, and are read only once that is
-// final. So every coordinator reaches the same verdict, however late.
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 
-// Sums of slot reports in slot order: loss, samples, validation figures and metrics of a step's record.
+// Adds up slot reports, in slot order, into a step's record: loss, samples, validation figures and metrics.
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
 
 }  // namespace capstan
