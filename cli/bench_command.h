@@ -14,7 +14,7 @@ struct BenchArguments {
   std::string only, python;      // see bench::Parts
 };
 
-// Returns the exit code.
+// Runs the benchmark and returns the exit code.
 int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benches);
 
 }  // namespace capstan::cli

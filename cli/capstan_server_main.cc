@@ -54,7 +54,8 @@ int Fail(const std::string& message, int code = kExitUsage) {
   return code;
 }
 
-// With --join, asks the coordinator for the job file. Its address is then the one given here, whatever the file names.
+// Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
+// --join, whatever the file names.
 Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join HOST:PORT");

@@ -68,7 +68,8 @@ std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const ch
   return std::to_string(most.rlim_cur / unit) + unit_name;
 }
 
-// Three limits restrict threads, and the system does not report which one was reached.
+// Explains why no thread could be made. Three limits restrict threads, and the system does not report which one was
+// reached, so the text names all three.
 std::string NoThread(const std::system_error& error) {
   return std::string("the system gave this worker no thread, or no memory for one (") + error.what() +
          "): its address space (ulimit -v) has the limit " + LimitText(RLIMIT_AS, 1 << 20, " MiB") +

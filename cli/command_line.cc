@@ -73,7 +73,7 @@ std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
   Result<std::vector<std::string>> spread = SpreadSettings(words);
   if (!spread.ok()) return Complain(spread.status().message());
   try {
-    std::reverse(spread->begin(), spread->end());  // the order that CLI11 expects
+    std::reverse(spread->begin(), spread->end());  // CLI11 expects this order
     app_->parse(std::move(*spread));
   } catch (const CLI::Success& done) {
     app_->exit(done, std::cout, std::cerr);

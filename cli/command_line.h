@@ -38,25 +38,26 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  // Parsing sets `value`, which outlives it; its value before is the default. T is std::string, int, unsigned,
-  // std::uint64_t in a std::optional, double, or a list of texts. For a list the option is repeated.
+  // Adds an option. Parsing sets `value`, which must outlive the parsing and holds the default before. T is
+  // std::string, int, unsigned, std::uint64_t in a std::optional, double, or a list of texts; for a list the option is
+  // repeated.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
-  // If several of these flags are given, the one that goes furthest counts.
+  // Adds a flag that sets `value` to `begin`. If several such flags are given, the one that goes furthest counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
-  // Text below the help.
+  // Adds text below the help.
   void Footer(const std::string& text);
   void AddVersion(const std::string& line);
 
   Command AddCommand(const std::string& name, const std::string& help);
-  // A group of options of which at most one may be given.
+  // Adds a group of options of which at most one may be given.
   Command AddChoice(const std::string& name);
   void AllowOneCommand();
 
   bool parsed() const;
   bool chose(const std::string& command) const;
-  // The help, with the name `program`; empty: the command's own name.
+  // Returns the help for a program of this name; empty: the command's own name.
   std::string Help(const std::string& program = "") const;
 
  private:
@@ -69,9 +70,11 @@ class CommandLine {
   ~CommandLine();
 
   Command root() const { return Command(app_.get()); }
-  // Nothing: continue. Otherwise the exit code: 0 after --help or --version, 2 after a message about wrong use.
+  // Returns nothing if the program is to continue. Otherwise returns the exit code: 0 after --help or --version, 2
+  // after a message about wrong use.
   std::optional<int> Parse(int argc, char** argv) { return Parse({argv + 1, argv + argc}); }
-  // Without the program's name.
+  // Parses the words of a call, without the program's name. Returns nothing if the program is to continue, and
+  // otherwise the exit code.
   std::optional<int> Parse(const std::vector<std::string>& words);
 
  private:
@@ -81,7 +84,7 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
 };
 
-// `who` begins the help of each option. Parsing sets `begin`, which outlives it.
+// Adds the options that continue a run. `who` begins the help of each. Parsing sets `begin`, which must outlive it.
 void DescribeResume(Command command, const std::string& who, RunBegin* begin);
 
 }  // namespace capstan::cli

@@ -33,9 +33,9 @@ namespace capstan::cli {
 namespace {
 
 constexpr std::chrono::seconds kProgressEvery{5};
-constexpr double kLogWaitSeconds = 10;  // until an earlier coordinator of this run directory ends
+constexpr double kLogWaitSeconds = 10;  // longest wait for an earlier coordinator of this run directory to end
 
-// A job's progress for a log: each validation, and the job's position while it changes.
+// Writes a job's progress into a log: each validation, and the job's position while that changes.
 class LoggedProgress {
  public:
   LoggedProgress(std::string metrics_file, std::uint64_t steps) : progress_(std::move(metrics_file), steps) {}
@@ -145,7 +145,8 @@ class CoordinatorProcess {
     return {};
   }
 
-  // For port 0 without a launcher: the port of the previous start, or one that stays free for the next.
+  // Returns the address to listen on. Without a launcher, port 0 becomes the port of the previous start, or one that
+  // stays free for the next start.
   std::string PortToTake() const {
     const std::string& wanted = options_.config.cluster.coordinator;
     if (events_.launched() || PortOf(wanted) != 0) return wanted;
@@ -165,7 +166,7 @@ class CoordinatorProcess {
     return {};
   }
 
-  // The address is on disk before any process learns it.
+  // Writes the address to disk before any process learns it, then logs it.
   Status Announce() {
     const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
     if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
@@ -234,13 +235,13 @@ class CoordinatorProcess {
   FormerRun former_ = FormerRun::kNone;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;
-  std::optional<LoggedProgress> progress_;  // without a launcher; otherwise the launcher shows it
+  std::optional<LoggedProgress> progress_;  // null with a launcher, which shows the progress itself
   std::string run_dir_;
   std::string listen_, metrics_listen_, address_;  // host:port
   JobAddresses addresses_;
   Mailbox<server::Roster> members_{64};
   ReachCheck reach_;
-  std::optional<std::string> failure_;  // belongs to the loop's thread until that has ended
+  std::optional<std::string> failure_;  // only the loop's thread uses it until that thread has ended
   std::unique_ptr<server::CoordinatorLoop> loop_;
   std::unique_ptr<monitoring::Exporter> exporter_;
 };

@@ -5,7 +5,7 @@
 
 namespace capstan::cli {
 
-// Returns the exit code.
+// Runs the job and returns the exit code.
 int RunLaunch(const LaunchArguments& arguments);
 
 }  // namespace capstan::cli

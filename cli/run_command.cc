@@ -51,7 +51,7 @@ std::string LossText(const json& loss) {
   return text.data();
 }
 
-// A text such as "step 120 of 600, loss 2.13, workers: 2, running".
+// Asks a coordinator for its job's state. Returns a text such as "step 120 of 600, loss 2.13, workers: 2, running".
 Result<std::string> StateOf(const std::string& address) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status"));
   const json status = json::parse(body, nullptr, false);
@@ -65,7 +65,7 @@ Result<std::string> StateOf(const std::string& address) {
   return line + TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
 }
 
-// The state of a run that no job uses.
+// Describes the state of a run that no job uses.
 std::string StateAtRest(const std::string& run) {
   const Result<JobConfig> config = LoadJobConfig(run + "/job.toml");
   if (!config.ok()) return "not running";
@@ -74,7 +74,7 @@ std::string StateAtRest(const std::string& run) {
   return "not running; " + HowToGoOn(run);
 }
 
-// Waits until the process that holds the run has ended.
+// Waits until the process that holds the run has ended. Returns false if it does not end in time.
 bool AwaitEnd(const std::string& run, int holder) {
   for (int waited = 0; waited < kStopSeconds; waited += kSayEverySeconds) {
     if (FileLock::Acquire(run + "/lock", kSayEverySeconds).ok()) return true;

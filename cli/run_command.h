@@ -8,7 +8,8 @@
 
 namespace capstan::cli {
 
-// Both return the exit code. An empty `run_dir` means the run of a running job, or else the newest under runs/.
+// Prints the state of a run. Both functions return the exit code. An empty `run_dir` means the run of a running job, or
+// else the newest under runs/.
 int RunStatus(const std::string& run_dir);
 // Does what Ctrl-C does in the run's own terminal: the job takes a last snapshot. Returns when the run has ended.
 int RunStop(const std::string& run_dir);

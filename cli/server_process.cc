@@ -29,9 +29,9 @@ namespace capstan::cli {
 namespace {
 
 constexpr int kLookMs = 1000;             // between two checks of its log and of a disk that was full
-constexpr double kStoreWaitSeconds = 10;  // until an earlier process of this server ends
+constexpr double kStoreWaitSeconds = 10;  // longest wait for an earlier process of this server to end
 
-// Rises from one start to the next, as long as the clock does.
+// Returns the time of day, so incarnations rise from one start to the next as long as the clock does.
 Incarnation NewIncarnation() {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count())};
@@ -84,8 +84,8 @@ class ServerProcess {
     shards_stand_.store(true, std::memory_order_release);
     Announce();
     const Status status = WaitForEnd();
-    exporter_.reset();  // its status page reads the shards
-    shards_.clear();    // their threads have ended
+    exporter_.reset();  // first, because its status page reads the shards
+    shards_.clear();    // their threads end here
     WriteTrace(trace_.get());
     if (status.ok() || status.code() == Code::kTimeout || events_.launched()) return status;
     return {status.code(), status.message() + " (run directory here: " + run_dir_ + ")"};
@@ -143,13 +143,13 @@ class ServerProcess {
     return {};
   }
 
-  // The same folder for every start of this server, so that it finds its earlier files.
+  // Makes the server's folder, which is the same at every start, so that the server finds its earlier files.
   Status MakeRunFolder() {
     run_dir_ = options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
     return MakeFolders(run_dir_);
   }
 
-  // The shard's store locks this folder for this process; the shard's log is in it too.
+  // The folder of a shard's store and log. The store locks it for this process.
   std::string ShardFolder(ShardIndex shard) const { return server::FolderOfShard(run_dir_ + "/snapshots", shard); }
 
   // Opens the store of the shard's snapshots.
@@ -174,7 +174,7 @@ class ServerProcess {
     return {};
   }
 
-  // kBusy: the disk is full. A restarted server may find it so, and the job waits for it.
+  // Starts a shard. Returns kBusy if the disk is full: a restarted server may find it full, and the job waits for room.
   Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
@@ -208,7 +208,7 @@ class ServerProcess {
     events_.Ready(std::move(addresses), metrics_);
   }
 
-  // If one shard fails, the others are stopped.
+  // Waits until all shards have ended. If one fails, stops the others.
   Status WaitForEnd() {
     Status failure;
     while (true) {
@@ -231,7 +231,7 @@ class ServerProcess {
   const EventWriter& events_;
   StopSignals signals_;
   std::string run_dir_, listen_;
-  std::string metrics_;  // host:port for others
+  std::string metrics_;  // host:port at which others reach the metrics
   std::shared_ptr<monitoring::Registry> registry_;
   std::unique_ptr<monitoring::Trace> trace_;  // null: no trace
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;

@@ -15,11 +15,11 @@ namespace capstan::cli {
 
 struct ServerProcessOptions {
   JobConfig config;
-  std::string run_dir;              // empty, without a launcher: runs/NAME-coordinator or runs/NAME-server-INDEX
+  std::string run_dir;              // empty (only without a launcher): runs/NAME-coordinator or runs/NAME-server-INDEX
   std::string metrics_listen;       // empty: metrics.listen of the job file
   std::string trace;                // server: file for its trace; empty: none
-  std::uint32_t index = 0;          // of the server
-  RunBegin begin = RunBegin::kNew;  // for a coordinator without a launcher
+  std::uint32_t index = 0;          // index of the server
+  RunBegin begin = RunBegin::kNew;  // only for a coordinator without a launcher
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

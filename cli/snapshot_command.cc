@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using server::ManifestRecord;
 
-// A running job may delete snapshots while they are being read: the command then reads again.
+// How often a command tries to read: a running job may delete snapshots while they are being read.
 constexpr int kLooksMax = 5;
 
 int Fail(const Status& status) {
@@ -37,7 +37,7 @@ std::string TimeText(std::int64_t seconds) {
   return text.data();
 }
 
-// When the newest of its parts was written; null if no part is on this machine.
+// Returns when the newest of the snapshot's parts was written; null if no part is on this machine.
 Json WrittenAt(const RunSnapshots& run, const ManifestRecord& manifest) {
   std::int64_t newest = 0;
   for (ShardIndex part = 0; part < manifest.digests.size(); ++part) {
@@ -78,7 +78,7 @@ SnapshotCommand::SnapshotCommand(Command app)
 Command SnapshotCommand::Add(const std::string& name, const std::string& help) {
   Command command = snapshot_.AddCommand(name, help);
   Option run_dir = command.Add("--run-dir", &run_dir_, "the folder of the run");
-  const bool only_reads = name == "list" || name == "verify" || name == "export";  // default: newest run
+  const bool only_reads = name == "list" || name == "verify" || name == "export";  // their default is the newest run
   if (!only_reads) run_dir.Required();
   command.Add("-o,--output", &output_, "table or json").OneOf({"table", "json"}).ShowDefault();
   return command;

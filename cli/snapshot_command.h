@@ -25,7 +25,7 @@ class SnapshotCommand {
   SnapshotCommand& operator=(const SnapshotCommand&) = delete;
 
   bool parsed() const { return snapshot_.parsed(); }
-  // Returns the exit code.
+  // Runs the chosen command and returns the exit code.
   int Run();
 
  private:
@@ -34,7 +34,7 @@ class SnapshotCommand {
   void AddImport();
   void AddDelete();
 
-  // The newest run if the user names none.
+  // Sets run_dir_ to the newest run if the user names none.
   Status FindRun();
   int List() const;
   int Verify() const;

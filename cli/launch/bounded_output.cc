@@ -12,9 +12,9 @@
 namespace capstan::cli {
 namespace {
 
-// A shell shares the open file with its programs, so O_NONBLOCK would affect them too. So a pipe or terminal is opened
-// a second time. A regular file is not: it never blocks, and a second open would write from its beginning. A socket
-// cannot be opened again.
+// Opens a pipe or terminal a second time, without blocking. O_NONBLOCK on `fd` itself would affect all programs with
+// which a shell shares the open file. Returns -1 for a regular file, which never blocks and would be written from its
+// beginning, and for a socket, which cannot be opened again.
 int OpenWithoutWaiting(int fd) {
   struct stat about {};
   if (fstat(fd, &about) != 0 || (!S_ISFIFO(about.st_mode) && !S_ISCHR(about.st_mode))) return -1;
@@ -23,7 +23,7 @@ int OpenWithoutWaiting(int fd) {
 
 bool HasRoom(int fd, int timeout_ms) {
   pollfd room{fd, POLLOUT, 0};
-  return poll(&room, 1, timeout_ms) > 0;  // also when the output is broken: write then reports it
+  return poll(&room, 1, timeout_ms) > 0;  // also true if the output is broken, which write then reports
 }
 
 }  // namespace
@@ -41,7 +41,8 @@ bool BoundedOutput::Write(std::string_view text) {
   return true;
 }
 
-// Without a non-blocking descriptor: an output that has room accepts PIPE_BUF bytes at once.
+// Writes pieces of at most PIPE_BUF bytes: an output that has room accepts so much at once, so the write does not block
+// even if the descriptor could.
 void BoundedOutput::Flush() {
   const int fd = own_fd_ >= 0 ? own_fd_ : fd_;
   while (waiting() && HasRoom(fd, 0)) {

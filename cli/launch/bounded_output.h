@@ -23,7 +23,8 @@ class BoundedOutput {
   BoundedOutput(const BoundedOutput&) = delete;
   BoundedOutput& operator=(const BoundedOutput&) = delete;
 
-  // Accepts all of the text or none; false: no room. If no text waits, it accepts any length.
+  // Accepts all of the text, or none of it if there is no room. Returns whether it did. If no text waits, it accepts
+  // any length.
   [[nodiscard]] bool Write(std::string_view text);
   // Writes as much of the waiting text as the output accepts now.
   void Flush();
@@ -33,7 +34,7 @@ class BoundedOutput {
 
  private:
   const int fd_;
-  const int own_fd_;  // same pipe or terminal, opened again; negative: not possible
+  const int own_fd_;  // the same pipe or terminal, opened again; negative: it cannot be opened again
   std::string waiting_;
 };
 

@@ -91,7 +91,7 @@ Result<ChildProcess> ChildProcess::Start(const ProgramCall& call) {
     close(pipe[0]);
     return Unreachable("cannot start " + call.name + ": " + std::strerror(error));
   }
-  setpgid(pid, pid);  // the child does the same: whichever is first
+  setpgid(pid, pid);  // the child does the same, because either may be first
   fcntl(pipe[0], F_SETFL, O_NONBLOCK);
   return ChildProcess(call, pid, pipe[0], own ? log_fd : -1);
 }

@@ -17,7 +17,7 @@
 namespace capstan::cli {
 
 // kOurs: the process sends events and writes its own log. kOwn: a program of the user's own. The launcher reads its
-// output and writes it into the log. It leads a process group, and every signal goes to the whole group.
+// output and writes that into the log. The program leads a process group, and every signal goes to the whole group.
 enum class ProgramKind : std::uint8_t { kOurs, kOwn };
 
 struct ProgramCall {
@@ -26,13 +26,13 @@ struct ProgramCall {
   std::vector<std::string> arguments;  // without the program's name
   std::string log;
   ProgramKind kind = ProgramKind::kOurs;
-  std::vector<std::string> environment;  // kOwn: the whole environment, as NAME=value
+  std::vector<std::string> environment;  // for kOwn: the whole environment, as NAME=value
 };
 
 class ChildProcess {
  public:
   static constexpr int kEventsFd = 3;  // descriptor in the child
-  // The most that one read takes of a user program's output, so that one busy program does not delay the others.
+  // The most that one TakeOutput takes of a user program's output, so that a busy program does not delay the others.
   static constexpr std::size_t kOutputBytes = std::size_t{64} << 10;
 
   static Result<ChildProcess> Start(const ProgramCall& call);
@@ -43,32 +43,33 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   const std::string& log() const { return log_; }
   int pid() const { return pid_; }
-  // Source of events or output; negative: the process has closed its end.
+  // The descriptor from which events or output come; negative: the process has closed its end.
   int pipe_fd() const { return pipe_fd_; }
 
-  // The complete events that have arrived.
+  // Returns the complete events that have arrived.
   std::vector<Event> TakeEvents();
-  // kOwn: the complete lines that have arrived and, after the process ended, the rest.
+  // For kOwn: returns the complete lines that have arrived and, after the process has ended, the rest.
   std::vector<std::string> TakeOutput();
-  // Checks whether the process has ended. Then kills what a failed user program has left of its group.
+  // Checks whether the process has ended. Returns true once, when the end is first seen. If a user's program has
+  // failed, kills what is left of its group.
   bool Reap();
   bool ended() const { return wait_status_.has_value(); }
   bool succeeded() const { return wait_status_ == 0; }
-  // Whether a signal that it did not expect killed it. Requires ended().
+  // Whether a signal killed the process. Requires ended().
   bool was_killed() const;
-  // Whether it ended in good order after a signal. Requires ended().
+  // Whether the process ended in good order after a signal. Requires ended().
   bool was_told_to_end() const;
-  // A text such as "exited with code 1" or "was killed by signal 9 (Killed)". Requires ended().
+  // Returns a text such as "exited with code 1" or "was killed by signal 9 (Killed)". Requires ended().
   std::string HowItEnded() const;
   void Signal(int signal) const;
-  // The last lines of its log, the newest last.
+  // Returns the last lines of the process's log, the newest last.
   std::vector<std::string> LastLines(std::size_t count) const;
 
  private:
   ChildProcess(const ProgramCall& call, int pid, int pipe_fd, int log_fd)
       : name_(call.name), log_(call.log), kind_(call.kind), pid_(pid), pipe_fd_(pipe_fd), log_fd_(log_fd) {}
 
-  // The id for kill: the process's, or that of the group that it leads.
+  // The id to pass to kill: the process's, or that of the group that it leads.
   int target() const { return kind_ == ProgramKind::kOwn ? -pid_ : pid_; }
 
   std::string name_, log_;

@@ -17,9 +17,9 @@ class Ending {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::chrono::seconds kStopSeconds{10}, kLastSnapshotSeconds{70};
 
-  // kLastSnapshot: ask the coordinator to end. kWait: the job is done, and the processes end by themselves. kEndOurs,
-  // kKillOurs: our processes have taken too long for that; the user's programs may continue. kEnd: ask all to end.
-  // kKill: kill those that are left.
+  // kLastSnapshot: ask the coordinator to end. kWait: the job is done; wait until the processes end by themselves.
+  // kEndOurs, kKillOurs: our processes take too long to end by themselves; ask them to end, and later kill them, while
+  // the user's programs may continue. kEnd: ask all processes to end. kKill: kill those that are left.
   enum class Order : std::uint8_t { kNone, kLastSnapshot, kWait, kEndOurs, kKillOurs, kEnd, kKill };
   struct Situation {
     int stops = 0;  // how often the user asked the job to stop
@@ -27,14 +27,14 @@ class Ending {
     bool coordinator_ended = false;
   };
 
-  // `patience`: for processes that end by themselves after the job.
+  // `patience`: how long processes may take to end by themselves after the job.
   explicit Ending(std::chrono::duration<double> patience) : patience_(patience) {}
 
-  // The order to carry out now. Each order is given once.
+  // Returns the order to carry out now. Each order is given once.
   Order Next(const Situation& situation, TimePoint now);
 
   bool begun() const { return phase_ != Phase::kNone; }
-  // No process is started any more, and the end of one is no longer reported.
+  // Whether processes are no longer started, and their ends no longer reported.
   bool stopping() const { return begun() && phase_ != Phase::kLastSnapshot; }
   // Whether processes were asked to end although the job was done, because they took too long.
   bool lost_patience() const { return lost_patience_; }

@@ -11,13 +11,13 @@
 
 namespace capstan::cli {
 
-// The command that continues the run. `settings`: words to put before the user's own program.
+// Returns the command that continues the run. `settings`: words to put before the user's own program.
 std::string GoOnCall(const LaunchArguments& arguments, const std::string& run_dir, const std::string& settings = "");
 
-// For a run that already had all its `steps` when it was to continue.
+// Returns the message for a run that already had all its `steps` when it was to continue.
 std::string DoneAlready(const LaunchArguments& arguments, const std::string& run_dir, std::uint64_t steps);
 
-// For a run that ended before it was done. `stops`: how often it was asked to stop.
+// Returns the message for a run that ended before it was done. `stops`: how often it was asked to stop.
 std::string WhyItEnded(const LaunchArguments& arguments, const std::string& run_dir, const Status& status, int stops);
 
 }  // namespace capstan::cli

@@ -97,7 +97,7 @@ Status Launcher::Start(Member* member) {
   return {};
 }
 
-// If the disk has no room for the file now, it may have some later.
+// Writes the member's pid file, or notes that it is missing: a full disk may have room later.
 void Launcher::WritePidOf(Member* member) {
   const bool failed_before = std::exchange(member->pid_missing, false);
   const Status status = WritePid(directory_.path(), member->name(), member->process->pid());
@@ -162,7 +162,7 @@ Status Launcher::StartMembers() {
   return {};
 }
 
-// With a fixed port, each process on this machine gets its own, counted up from there.
+// Starts the servers. If the job file has a fixed port, each server gets ports of its own, counted up from that port.
 Status Launcher::StartServers() {
   for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
     const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
@@ -242,7 +242,7 @@ void Launcher::ShowOutput(Member* member) {
   }
 }
 
-// May start processes, which invalidates pointers into members_.
+// Handles an event. It may start processes, which invalidates pointers into members_.
 void Launcher::OnEvent(const std::string& name, const Event& event) {
   switch (event.kind) {
     case Event::Kind::kReady: OnReady(name, event); break;
@@ -264,7 +264,7 @@ void Launcher::NoteStopAsked(const std::string& name) {
   }
 }
 
-// A worker's failure counts once it has ended: the job may continue without it.
+// Fails the job, unless the failure is a worker's: that counts once the worker has ended, and the job may continue.
 void Launcher::OnFailed(const std::string& name, const std::string& text) {
   if (name == kCoordinator) return Fail(Refused(why_nobody_.empty() ? text : why_nobody_ + "; " + text));
   for (Member& member : members_) {
@@ -274,14 +274,15 @@ void Launcher::OnFailed(const std::string& name, const std::string& text) {
   }
 }
 
-// Parses the coordinator's notice: "worker-1" joined (2 of 2 workers).
+// Notes who joined, from the coordinator's notice, such as: "worker-1" joined (2 of 2 workers).
 void Launcher::NoteJoined(const std::string& notice) {
   for (Member& member : members_) {
     if (notice.starts_with("\"" + member.name() + "\" joined (")) member.joined = member.ever_joined = true;
   }
 }
 
-// Parses the Python package's notice: "worker-1" left: Invalid ended it. The job would refuse it again.
+// Fails the job if a program left because the job refuses it, and would refuse it again. The Python package then sends
+// a notice such as: "worker-1" left: Invalid ended it.
 void Launcher::NoteRefused(const std::string& notice) {
   for (const Member& member : members_) {
     if (!member.is_own()) continue;
@@ -334,12 +335,12 @@ void Launcher::SeeEnd(Member* member, Clock::time_point now) {
   FailFor(*member, process.HowItEnded() + (by_signal ? AfterRestarts(*member) : ""));
 }
 
-// A user's program that is killed or fails is restarted, as long as it takes part in steps.
+// Handles the end of a user's program. One that is killed or fails is restarted, as long as it takes part in steps.
 void Launcher::SeeOwnEnd(Member* member, Clock::time_point now) {
   const ChildProcess& process = *member->process;
   if (process.succeeded()) return SeeGoodOwnEnd(*member);
-  // If no program ever joined under its name here, the programs use names of their own, and only the job's
-  // steps are visible.
+  // If no program ever joined under the name that it has here, programs use names of their own. Then only the job's
+  // steps show whether one took part.
   const bool named = std::any_of(members_.begin(), members_.end(), [](const Member& one) { return one.ever_joined; });
   const bool took_part = (member->joined || !named) && progress_.steps_done() > member->steps_at_start;
   member->failures = process.was_killed() || took_part ? 0 : member->failures + 1;
@@ -370,8 +371,8 @@ void Launcher::SetAside(Member* member, const std::string& how) {
   SeeWhoIsLeft();
 }
 
-// The coordinator counts workers that were started by hand: if the launcher's own workers have left after signals, the
-// job waits for those.
+// Stops the job if all workers that the launcher started have ended and at least one was set aside. If all of them were
+// told to leave, the job goes on: it may have workers that were started by hand, and the coordinator waits for those.
 void Launcher::SeeWhoIsLeft() {
   std::string why;
   for (const Member& one : members_) {
@@ -422,7 +423,7 @@ void Launcher::NoteHeard(Member* member, const Event& event) {
 }
 
 void Launcher::Watch(Clock::time_point now) {
-  // A launcher that was paused itself received no events.
+  // If the launcher itself was paused, it received no events, so no process counts as silent.
   const bool was_away = std::chrono::duration<double>(now - last_watch_).count() >= kSilenceSecondsMin;
   last_watch_ = now;
   for (Member& member : members_) {
@@ -483,8 +484,8 @@ void Launcher::Fail(Status failure) {
   if (failure_.ok()) failure_ = std::move(failure);
 }
 
-// When asked to stop, the coordinator takes a last snapshot and ends; then, or after any failure, the other processes
-// are asked to end. After a good end they end by themselves.
+// Carries out the orders of Ending. When the job is asked to stop, the coordinator takes a last snapshot and ends;
+// then, or after any failure, the other processes are asked to end. After a good end they end by themselves.
 void Launcher::End(Clock::time_point now) {
   const bool stop = signals_->stop_signal() != 0 || nobody_left_;
   const Ending::Situation situation{std::max(signals_->stop_count(), stop ? 1 : 0), !failure_.ok(),
@@ -540,8 +541,8 @@ void Launcher::End(Clock::time_point now) {
   }
 }
 
-// The coordinator may still wait for a last snapshot that no process is left to write. A second stop signal
-// ends it at once.
+// Sends the coordinator a second stop signal, which ends it at once, if it is the last process left: it may wait for a
+// last snapshot that no process is left to write.
 void Launcher::HurryCoordinator() {
   const bool alone = ending_.stopping() && std::all_of(members_.begin(), members_.end(), [](const Member& member) {
                        return member.ended() == (member.name() != kCoordinator);
@@ -567,7 +568,7 @@ void Launcher::TellToStop(Member* member) {
   member->process->Signal(SIGTERM);
 }
 
-// A program that was restarted just before the job ended can no longer join.
+// Asks programs to end that were restarted just before the job ended, and so can no longer join.
 void Launcher::EndLatecomers() {
   for (const Member& member : members_) {
     if (member.is_own() && member.ever_joined && !member.joined) member.process->Signal(SIGTERM);

@@ -41,7 +41,7 @@ class Launcher {
     double end_seconds = 300;           // the program may take so long to end by itself after the job
   };
   static constexpr std::chrono::seconds kOwnStopMax{1};  // from a member's stop signal to the launcher's own
-  static constexpr std::size_t kLinesShown = 10;         // from the log of a process that died
+  static constexpr std::size_t kLinesShown = 10;         // of the log of a process that died
   static constexpr int kFailuresMax = 3;
 
   // `binaries`: the folder of capstan-server and capstan-worker. All other arguments outlive the launcher.
@@ -73,13 +73,13 @@ class Launcher {
     Silence silence;
     std::uint64_t steps_at_start = 0;
     bool pid_missing = false;                     // writing its pid file failed
-    bool told_to_stop = false;                    // by this launcher, since the last start
-    std::optional<Clock::time_point> stop_asked;  // by another sender than this launcher, and not yet answered
-    bool joined = false, ever_joined = false;     // kOwn: the coordinator saw it join, since the last start or ever
-    bool ready = false;                           // after any of its starts
-    std::string failure;                          // reported by the process itself
+    bool told_to_stop = false;                    // whether this launcher asked it to stop since its last start
+    std::optional<Clock::time_point> stop_asked;  // when another sender asked it to stop, until that is answered
+    bool joined = false, ever_joined = false;     // for kOwn: whether it joined the job, since its last start or ever
+    bool ready = false;                           // whether it was ready after any of its starts
+    std::string failure;                          // the failure that the process itself reported
     std::string set_aside;                        // why it is not restarted; empty: it may be
-    int failures = 0;                             // kOwn: failures in a row without a step
+    int failures = 0;                             // for kOwn: failures in a row without a step
 
     const std::string& name() const { return call.name; }
     bool is_own() const { return call.kind == ProgramKind::kOwn; }
@@ -92,7 +92,7 @@ class Launcher {
   Status Start(Member* member);
   void WritePidOf(Member* member);
   void WriteMissingPids();
-  // False: it has died too often.
+  // Plans a restart of the member. Returns false if it has died too often.
   bool Restart(Member* member, Clock::time_point now);
   void StartDueMembers(Clock::time_point now);
   std::vector<std::string> TraceArguments(const std::string& name) const;
@@ -115,29 +115,29 @@ class Launcher {
   void SeeOwnEnd(Member* member, Clock::time_point now);
   void SeeGoodOwnEnd(const Member& member);
   static std::string AfterRestarts(const Member& member);
-  // A worker failed by itself: the job continues without it, if it has begun and there are others.
+  // Handles a worker that failed by itself: the job continues without it, if the job has begun and has other workers.
   void SetAside(Member* member, const std::string& how);
   void SeeWhoIsLeft();
   void FailFor(const Member& member, const std::string& how);
   std::string WithLastLines(const Member& member, const std::string& how) const;
   // Reports, every limits.report, that the coordinator does not beat, and fails after limits.stall.
   void WatchCoordinator(Clock::time_point now);
-  // The same for servers and workers of ours: a silent one is named, and killed after half of limits.stall.
+  // Reports servers and workers of ours that are silent, and kills a process that is silent for half of limits.stall.
   void WatchMembers(Clock::time_point now);
   void Watch(Clock::time_point now);
   void NoteHeard(Member* member, const Event& event);
   void ShowProgress(Clock::time_point now);
-  // A process that another sender asked to stop does so, unless the whole job was asked to stop.
+  // Answers processes that another sender asked to stop: they may, unless the whole job was asked to stop.
   void AnswerStops(Clock::time_point now);
   void TellToStop(Member* member);
-  // Only the first failure counts.
+  // Fails the job. Only the first failure counts.
   void Fail(Status failure);
   void End(Clock::time_point now);
   void EndLatecomers();
   void HurryCoordinator();
   // Reports again which processes a finished job waits for.
   void ShowRemaining(Clock::time_point now);
-  // The names of the processes that have not ended, of all kinds or of one.
+  // Names the processes that have not ended, of all kinds or of one.
   std::string Remaining(std::optional<ProgramKind> kind = {}) const;
   bool AllEnded() const;
 
@@ -153,11 +153,11 @@ class Launcher {
   bool all_were_ready_ = false;
   Status failure_;
   Ending ending_;
-  bool nobody_left_ = false;          // no program that computes is left
-  std::string why_nobody_;            // the reason, if they failed
-  std::uint64_t steps_at_begin_ = 0;  // steps of an earlier run
+  bool nobody_left_ = false;          // whether no worker is left
+  std::string why_nobody_;            // why no worker is left, if any was set aside
+  std::uint64_t steps_at_begin_ = 0;  // how many steps the run had before this launch
   bool job_done_ = false;
-  bool hurried_ = false;  // the coordinator was hurried
+  bool hurried_ = false;  // whether HurryCoordinator has acted
   Clock::time_point next_plain_line_{}, next_remaining_line_{};
   Clock::time_point last_watch_{};
 };

@@ -30,7 +30,8 @@ std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// A small job never fills a window or the log: it stages at most one gradient per slot.
+// Counts a shard's memory. Window and log count with at most one gradient per slot, because a job stages no more, and a
+// small one never fills them.
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
   options.mode = config.mode();
@@ -64,7 +65,7 @@ void CountServers(const JobConfig& config, const Catalog& catalog, MachineAccoun
   }
 }
 
-// Host memory only: the process that has a device counts that device's memory.
+// Counts the workers' host memory. A device's memory is counted by the process that has the device.
 Status CountWorkers(const JobConfig& config, const train::Dataset& data, train::JobModel& model,
                     kernels::CpuContext& context, MachineAccount* account) {
   const train::ModelMaker make = [&](const nn::ModelShape& other) {

@@ -28,7 +28,7 @@ struct MachineAccount {
 
 Result<MachineAccount> CountMachine(const JobConfig& config);
 Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free);
-// Counts and checks, for a job with capstan's own workers.
+// Counts the memory of a job with capstan's own workers, and checks it.
 Status CheckMachine(const JobConfig& config);
 
 }  // namespace capstan::cli

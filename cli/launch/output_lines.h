@@ -16,9 +16,9 @@ class OutputLines {
  public:
   static constexpr std::size_t kLineBytesMax = 4096;
 
-  // The lines that these bytes complete.
+  // Takes bytes. Returns the lines that they complete.
   std::vector<std::string> Add(std::string_view bytes);
-  // The last, unfinished line; empty if there is none.
+  // Returns the last, unfinished line; empty if there is none.
   std::string TakeRest();
 
  private:

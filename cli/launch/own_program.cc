@@ -31,7 +31,7 @@ void SetVariable(const std::string& name, const std::string& value, std::vector<
   variables->push_back(name + "=" + value);
 }
 
-// The pieces between colons.
+// Returns the pieces between colons.
 std::vector<std::string> Split(const std::string& list) {
   std::vector<std::string> pieces;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -113,7 +113,7 @@ std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::str
   SetVariable("CAPSTAN_WORKER", worker, &variables);
   SetVariable("CAPSTAN_INDEX", std::to_string(index), &variables);
   SetVariable("CAPSTAN_INDEXES", std::to_string(count), &variables);
-  // Its output goes through a pipe, but must appear at once.
+  // A Python program's output must appear at once, although it goes through a pipe.
   if (!ValueOf(variables, "PYTHONUNBUFFERED")) SetVariable("PYTHONUNBUFFERED", "1", &variables);
   return variables;
 }

@@ -15,12 +15,12 @@
 namespace capstan::cli {
 
 struct OwnProgram {
-  std::string path;                    // of the file that is executed
+  std::string path;                    // path of the file that is executed
   std::vector<std::string> words;      // as typed, the program first
   std::vector<std::string> variables;  // environment of each process, as NAME=value
 };
 
-// From main's envp; each NAME=value.
+// Lists the variables of main's envp, each as NAME=value.
 std::vector<std::string> VariablesOf(const char* const* environment);
 
 // Finds the program as a shell would.
@@ -31,7 +31,7 @@ Result<OwnProgram> FindOwnProgram(const std::vector<std::string>& words, const J
 // nothing else. Does nothing if PYTHONPATH already leads to a package.
 Status AddPythonPackage(const std::string& binaries, const std::string& run_dir, OwnProgram* program);
 
-// The environment of program `index` of `count`: with its place in the job and the coordinator's address.
+// Returns the environment of program `index` of `count`, with its place in the job and the coordinator's address.
 std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::string& coordinator,
                                        const std::string& worker, std::uint32_t index, std::uint32_t count);
 

@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An earlier coordinator that was killed with its launcher may not have ended yet.
+// How often, and after how long, a port is tried again. A coordinator that was killed with its launcher may still be
+// using the port.
 constexpr int kPortLooks = 40, kPortLookMs = 50;
 
 Result<std::string> FindRunDirectory(const std::string& job_file, const std::vector<std::string>& overrides) {
@@ -74,7 +75,8 @@ bool WaitsForFree(const std::string& address) {
 
 }  // namespace
 
-// A resumed run uses the job file in its run directory unless another one is given; the slots stay as they were.
+// A resumed run uses the job file in its run directory unless another one is given. In any case its slots stay as they
+// were.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides) {
   ResumedJob job;

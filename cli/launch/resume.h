@@ -20,19 +20,20 @@ struct ResumedJob {
   std::vector<std::string> lines;  // messages to print first
 };
 
-// An empty `run_dir` means the newest under runs/. An empty `job_file` means the run directory's own.
+// Finds the run and its settings. An empty `run_dir` means the newest under runs/. An empty `job_file` means the run
+// directory's own.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides);
 
-// The run's number of steps, if it is done and `config` has no more steps.
+// Returns the run's number of steps, if it is done and `config` has no more steps.
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
 
-// Whether there is a job to continue. HasSnapshot: whether it has a snapshot to continue from.
+// Whether the directory has a job to continue, and whether that job has a snapshot to continue from.
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);
 
-// Where the coordinator should listen: at its earlier address, unless the job file has a port. `line`: a
-// message to print.
+// Where the coordinator is to listen: at its earlier address, unless the job file has a port. `line`: a message to
+// print.
 struct ChosenAddress {
   std::string address, line;
 };

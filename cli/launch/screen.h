@@ -16,7 +16,7 @@
 
 namespace capstan::cli {
 
-// The prefix for a line of this severity: "warning: ", "error: ", or nothing.
+// Returns the prefix for a line of this severity: "warning: ", "error: ", or nothing.
 std::string LabelOf(Severity severity);
 
 class Screen {
@@ -25,7 +25,8 @@ class Screen {
   enum class Colors : std::uint8_t { kNone, kSome };
 
   struct Options {
-    // Columns of the terminal, asked each time a line is drawn, because the window may be resized. Empty: no terminal.
+    // Returns the columns of the terminal. It is called each time a line is drawn, because the window may be resized.
+    // Null: no terminal.
     std::function<int()> width;
     Colors colors = Colors::kNone;
     Volume volume = Volume::kUsual;
@@ -42,7 +43,7 @@ class Screen {
   // Prints a line that stays; control bytes from files and peers are escaped. A line that begins with "warning: " or
   // "error: " is highlighted.
   void Line(std::string_view text);
-  // Prints "PROGRAM: TEXT" at any volume: why a job has ended.
+  // Prints "PROGRAM: TEXT" at any volume. The text says why a job has ended.
   void Complain(std::string_view program, std::string_view text);
   // Replaces the live line; does nothing if this is no terminal.
   void Live(const std::string& text);
@@ -51,9 +52,9 @@ class Screen {
   // Writes waiting text, as far as there is room.
   void Flush();
 
-  // Descriptor to poll for POLLERR, which reports that the reader is gone; negative: not detectable.
+  // Returns the descriptor to poll for POLLERR, which reports that the reader is gone; negative: it cannot be noticed.
   int reader_fd() const;
-  // The reader is gone: stops writing.
+  // Stops writing, because the reader is gone.
   void Close() { options_.is_pipe = false; }
 
  private:
@@ -67,7 +68,7 @@ class Screen {
   std::uint64_t left_out_ = 0;  // lines dropped since the output last accepted all
 };
 
-// `line` with its label in bold; yellow for a warning, red for an error.
+// Returns `line` with its label in bold: yellow for a warning, red for an error.
 std::string Colored(const std::string& line);
 
 }  // namespace capstan::cli

@@ -13,13 +13,13 @@ namespace capstan::cli {
 
 class Progress;
 
-// A text such as "200 steps, 4 slots (the default)".
+// Returns a text such as "200 steps, 4 slots (the default)".
 std::string SizeText(const JobConfig& config);
 
-// A text such as "2 of 6 workers will have nothing to compute: ..."; empty if every worker has a slot.
+// Returns a text such as "2 of 6 workers will have nothing to compute: ..."; empty if every worker has a slot.
 std::string IdleWorkersText(const JobConfig& config);
 
-// "weights: PATH  sha256 HEX", after a warning if the loss shows that the weights are useless.
+// Returns the line "weights: PATH  sha256 HEX", after a warning if the loss shows that the weights are useless.
 std::vector<std::string> EndLines(const Progress& progress, const std::string& weights_path);
 
 }  // namespace capstan::cli

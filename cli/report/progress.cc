@@ -24,13 +24,13 @@ std::optional<double> NumberIn(const Json& step, const char* key) {
   return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
-// 0 if it is missing or out of range for a step.
+// Returns a number of a step; 0 if it is missing or out of range.
 double AmountIn(const Json& step, const char* key, double max) {
   const double amount = NumberIn(step, key).value_or(0);
   return amount >= 0 && amount <= max ? amount : 0;
 }
 
-// The step's index, counted from 0.
+// Returns the step's index, counted from 0; nothing if it has none.
 std::optional<std::uint64_t> IndexIn(const Json& step) {
   const auto found = step.find("step");
   if (found == step.end() || !found->is_number_unsigned()) return std::nullopt;
@@ -38,7 +38,7 @@ std::optional<std::uint64_t> IndexIn(const Json& step) {
   return index < std::numeric_limits<std::uint64_t>::max() ? std::optional(index) : std::nullopt;
 }
 
-// 0: there is no such file.
+// Returns the file's inode; 0 if there is no such file.
 std::uint64_t InodeOf(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
@@ -65,7 +65,8 @@ std::string Duration(double seconds) {
   return text.data();
 }
 
-// The file is rotated when it is large, and a new one begins under its name.
+// Reads what was appended, also if the file was rotated meanwhile: a large file gets another name, and a new one
+// begins.
 std::vector<std::string> Progress::Update() {
   std::vector<std::string> keep;
   const std::uint64_t inode = InodeOf(path_);
@@ -83,7 +84,8 @@ std::vector<std::string> Progress::Update() {
   return keep;
 }
 
-// Rotated files from the one read last; all of them if none was.
+// Returns the rotated files to read first: those from the one read last on; all if nothing was read yet; none if the
+// file read last is gone.
 std::vector<std::string> Progress::FormersToRead() {
   std::vector<std::string> formers = FormerFiles(path_);
   const auto last = std::find_if(formers.begin(), formers.end(),
@@ -91,7 +93,7 @@ std::vector<std::string> Progress::FormersToRead() {
   if (last != formers.end()) {
     formers.erase(formers.begin(), last);
   } else {
-    offset_ = 0;  // it is gone, or there was none
+    offset_ = 0;  // the file read last is gone, or there was none
     if (inode_ != 0) formers.clear();
   }
   return formers;

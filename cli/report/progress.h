@@ -28,11 +28,11 @@ class Progress {
 
   std::uint64_t steps_done() const { return steps_done_; }
   std::uint64_t steps_skipped() const { return skipped_; }
-  // A text such as "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
+  // Returns a text such as "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
   std::string Line() const;
   std::optional<double> loss() const { return loss_; }
-  // A text such as "the loss rose from 2.30 to 603614: ..." if the newest loss is not finite or far above the run's
-  // first; otherwise empty.
+  // Returns a text such as "the loss rose from 2.30 to 603614: ..." if the newest loss is not finite or far above the
+  // run's first; otherwise empty.
   std::string Divergence() const;
 
  private:
@@ -45,8 +45,8 @@ class Progress {
 
   const std::string path_;
   const std::uint64_t steps_;
-  std::uint64_t inode_ = 0;   // of the file read last; 0: none
-  std::uint64_t offset_ = 0;  // bytes of it read so far
+  std::uint64_t inode_ = 0;   // inode of the file read last; 0: none was
+  std::uint64_t offset_ = 0;  // bytes of that file read so far
   std::string partial_;
   std::uint64_t steps_done_ = 0, skipped_ = 0;
   std::optional<double> loss_, first_loss_;
@@ -54,7 +54,7 @@ class Progress {
   double recent_seconds_ = 0, recent_samples_ = 0;
 };
 
-// A text such as "35 s", "2:05", "1:02:03" or "more than 1000 days".
+// Returns a text such as "35 s", "2:05", "1:02:03" or "more than 1000 days".
 std::string Duration(double seconds);
 
 }  // namespace capstan::cli

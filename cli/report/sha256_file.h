@@ -10,7 +10,7 @@
 
 namespace capstan::cli {
 
-// 64 lower-case hexadecimal digits.
+// Returns 64 lower-case hexadecimal digits.
 Result<std::string> Sha256OfFile(const std::string& path);
 
 }  // namespace capstan::cli

@@ -40,14 +40,14 @@ namespace {
 
 constexpr std::uint32_t kLowestPort = 10000;
 
-// First port of the range that the system assigns by itself.
+// Returns the first port of the range that the system assigns by itself; 0 if unknown.
 std::uint32_t FirstDealtPort() {
   std::ifstream in("/proc/sys/net/ipv4/ip_local_port_range");
   std::uint32_t first = 0;
   return in >> first ? first : 0;
 }
 
-enum class Linger : std::uint8_t { kCounts, kPassedOver };  // whether connections of an earlier process count
+enum class Linger : std::uint8_t { kCounts, kPassedOver };  // whether old connections make a port taken
 
 bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

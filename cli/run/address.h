@@ -10,23 +10,25 @@
 
 namespace capstan::cli {
 
-// Without a scheme: "tcp://a:1" gives "a:1".
+// Returns the address without its scheme: "tcp://a:1" gives "a:1".
 std::string WithoutScheme(const std::string& endpoint);
-// 0: the address has no port, or no valid one.
+// Returns the port; 0 if the address has no port, or no valid one.
 std::uint16_t PortOf(const std::string& address);
-// The same host with the port raised by `offset`; port 0 stays 0.
+// Returns the same host with the port raised by `offset`; port 0 stays 0.
 std::string ShiftPort(const std::string& address, std::uint32_t offset);
 // Replaces port 0 with a port that is free now and outside the range that the system assigns by itself, so a restarted
 // process finds it free again. Unchanged if the system has no such port.
 std::string ChoosePort(const std::string& address);
-// Whether a process could listen there now.
+// Whether a process could listen at the address now.
 bool IsFree(const std::string& address);
-// Sockets listen on numeric addresses only. Fails if the port is missing or the name cannot be resolved.
+// Resolves the host's name, because sockets listen only on numeric addresses. Fails if the port is missing or the name
+// cannot be resolved.
 Result<std::string> NumericHost(const std::string& address);
 
-// For a listen address: host "auto" becomes the address of this machine that routes to the coordinator.
+// Resolves a listen address. Host "auto" becomes this machine's address on its route to the coordinator.
 Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator);
-// The address for others, when `bound` was bound for `listen`: a wildcard host is replaced by `host`.
+// Returns the address at which other processes reach a socket. `bound`: the address that it is bound to. `listen`: the
+// address that was asked for; if that has a wildcard host, `host` replaces it.
 std::string ReachedAt(const std::string& bound, const std::string& listen, const std::string& host);
 
 }  // namespace capstan::cli

@@ -2,7 +2,7 @@
 //
 // Kind:   created and destroyed by one thread; it runs its own thread.
 // Why:    a worker's main thread computes for as long as a step takes. A beat shows that the process is not stopped and
-//         gets processor time. The coordinator, not the beat, checks that its work makes progress.
+//         gets processor time. Whether its work makes progress is checked by the coordinator, not by beats.
 #pragma once
 
 #include <thread>

@@ -1,4 +1,4 @@
-// The version that this binary was built from.
+// ThisBuild, VersionLine: the version and commit that this binary was built from.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace capstan::cli {
 
 monitoring::BuildInfo ThisBuild();
-// A line such as "capstan 0.1.0 (commit)".
+// Returns a line such as "capstan 0.1.0 (commit)".
 std::string VersionLine(const char* program);
 
 }  // namespace capstan::cli

@@ -30,7 +30,7 @@ std::string Print(const Event& event) {
 
 }  // namespace
 
-// Escapes lengthen a text, so it is halved until its line fits.
+// Prints an event. Escapes lengthen a text, so a long text is halved until the line fits.
 std::string PrintEvent(Event event) {
   std::string line = Print(event);
   while (line.size() > kEventBytesMax) {

@@ -28,14 +28,14 @@ struct Event {
   std::string text;  // kNotice, kFailed
 };
 
-// A line of at most kEventBytesMax bytes; empty for kNone.
+// Returns a line of at most kEventBytesMax bytes; empty for kNone.
 std::string PrintEvent(Event event);
-// kNone if the line is not an event.
+// Returns kNone if the line is not an event.
 Event ParseEvent(std::string_view line);
 
 class EventWriter {
  public:
-  // Negative: no launcher.
+  // `fd`: the pipe to the launcher; negative: there is no launcher.
   explicit EventWriter(int fd);
 
   bool launched() const { return fd_ >= 0; }

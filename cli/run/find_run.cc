@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr char kRuns[] = "runs";
 
-// Folders with a coordinator's log, newest first.
+// Lists the folders under runs/ that have a coordinator's log, newest first.
 std::vector<std::string> Runs() {
   std::vector<std::pair<fs::file_time_type, std::string>> found;
   std::error_code error;

@@ -10,14 +10,15 @@
 
 namespace capstan::cli {
 
-// The most recently used of the runs under runs/ that can be continued; with `job_name`, only runs of that job.
+// Finds the most recently used of the runs under runs/ that can be continued; with `job_name`, only of that job's runs.
 Result<std::string> NewestRun(const std::string& job_name = "");
-// The same among runs that capstan launch began: servers of other runs have separate directories.
+// Finds the most recently used of the runs that capstan launch began; with `job_name`, only of that job's runs. Servers
+// of other runs have separate directories.
 Result<std::string> NewestLaunchedRun(const std::string& job_name = "");
-// The run that a job uses now; the newest if there are several.
+// Finds the run that a job uses now; the newest if there are several.
 Result<std::string> RunningRun();
 
-// The process that holds the run directory; 0: none.
+// Returns the id of the process that holds the run directory; 0 if none does.
 Result<int> HolderOf(const std::string& run_dir);
 
 }  // namespace capstan::cli

@@ -12,7 +12,7 @@ namespace capstan::cli {
 
 namespace {
 
-// Why a run cannot continue: a difference that no run may have, or one that needs --resume.
+// Explains why a run cannot continue with other settings: no run may, or these need --resume. Empty: it can.
 std::string Obstacle(const JobConfig& begun, const JobConfig& now, RunBegin begin) {
   const std::string difference = DescribeDifference(begun, now);
   if (!difference.empty()) return difference + "; to go on with that run, give it the settings that it had";

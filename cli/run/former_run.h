@@ -14,17 +14,18 @@
 namespace capstan::cli {
 
 enum class FormerRun {
-  kNone,        // or another job that failed before its first step: nothing of value
+  kNone,        // no run, or one of another job that failed before its first step
   kUnfinished,  // an unfinished run of this job
   kFinished,    // a finished run of this job
 };
 
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config, RunBegin begin = RunBegin::kNew);
 
-// A job that failed before any server took part starts from scratch, with other data or workers if necessary.
+// Removes the log of a job that failed before any server took part. The job then starts from scratch, with other data
+// or workers if necessary.
 void ForgetFailedStart(const std::string& run_dir);
 
-// How to begin another run than the existing one.
+// Explains how to begin another run than the existing one.
 std::string WordsForAnotherRun(const std::string& run_dir);
 
 }  // namespace capstan::cli

@@ -12,15 +12,15 @@
 namespace capstan::cli {
 
 Status WriteGoOnCall(const std::string& run_dir, const std::string& call);
-// For a run whose processes are started one by one.
+// Removes the file from a run whose processes are started one by one.
 void RemoveGoOnCall(const std::string& run_dir);
 
-// Empty if capstan launch did not begin the run.
+// Returns the command; empty if capstan launch did not begin the run.
 std::string GoOnCallOf(const std::string& run_dir);
 inline constexpr char kGoOnByHand[] =
     "to go on, start the coordinator and the servers again by the same commands (workers that still run join by "
     "themselves)";
-// A line such as "to go on: capstan launch ...", or what to start by hand.
+// Returns a line such as "to go on: capstan launch ...", or one that says what to start by hand.
 std::string HowToGoOn(const std::string& run_dir);
 
 }  // namespace capstan::cli

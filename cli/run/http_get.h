@@ -15,7 +15,8 @@ namespace capstan::cli {
 inline constexpr int kHttpSeconds = 5;
 inline constexpr std::size_t kHttpBytesMax = std::size_t{1} << 20;
 
-// `address`: numeric "host:port". `path`: such as "/api/v1/status".
+// Returns the body of a page. `address`: numeric "host:port" of the process. `path`: the page, such as
+// "/api/v1/status".
 Result<std::string> HttpGet(const std::string& address, const std::string& path);
 
 }  // namespace capstan::cli

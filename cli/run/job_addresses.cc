@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A server is one process, with all its shards.
+// A process of the job. A server is one process with all its shards.
 struct Process {
   std::string role, name;
   std::vector<std::string> addresses;
@@ -73,7 +73,7 @@ Status JobAddresses::Write(State* written) const {
     if (!process.metrics.empty()) {
       entry["metrics"] = "http://" + process.metrics + "/metrics";
       if (!metrics.contains(process.name))
-        metrics[process.name] = process.metrics;  // a worker may also be named "server-0"
+        metrics[process.name] = process.metrics;  // the server comes first: a worker may have its name
     }
     list.push_back(std::move(entry));
   }

@@ -21,12 +21,12 @@ class JobAddresses {
 
   // Writes the file for the first time. Addresses are host:port.
   Status Begin(const std::string& run_dir, const std::string& coordinator, const std::string& metrics);
-  // Writes the file again; before Begin it only keeps the members.
+  // Takes the present members and writes the file again; before Begin it writes nothing.
   Status SetMembers(const server::Roster& members);
   // Writes the file again if the last attempt failed.
   Status WriteAgain();
-  // The answer for Prometheus' http_sd_configs: every process that serves metrics, with labels job, role and name. If
-  // the job spans machines, it leaves out processes whose metrics are reachable only on their own machine.
+  // Returns the answer for Prometheus' http_sd_configs: every process that serves metrics, with labels job, role and
+  // name. If the job spans machines, it leaves out processes whose metrics are reachable only on their own machine.
   std::string HttpSd() const;
 
  private:
@@ -43,9 +43,10 @@ class JobAddresses {
   mutable Guarded<State> state_;
 };
 
-// The addresses of the job that runs there, or ran last; empty if there are none, or the file is unreadable.
+// Reads the addresses of the job that runs in the directory, or ran there last; empty if there are none, or the file is
+// unreadable.
 Endpoints ReadEndpoints(const std::string& run_dir);
-// The coordinator's address in the last endpoints.json of this run directory; nothing if there is none.
+// Reads the coordinator's address in the run directory's last endpoints.json; nothing if there is none.
 std::optional<std::string> LastCoordinator(const std::string& run_dir);
 
 }  // namespace capstan::cli

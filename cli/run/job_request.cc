@@ -22,7 +22,7 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 }  // namespace
 
 Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals) {
-  Join question;  // has no catalog: it requests the job file without joining
+  Join question;  // without a catalog it requests the job file and does not join
   question.worker = request.name;
   if (getrandom(&question.nonce, sizeof question.nonce, 0) != sizeof question.nonce) {
     return Unsupported("the system gives no random numbers (getrandom)");

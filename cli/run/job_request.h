@@ -17,7 +17,7 @@ struct JobRequest {
   double seconds = 60;      // limit for the answer
 };
 
-// Prints every 5 s that it waits. Ends at once when `signals` has a stop signal.
+// Returns the job file's text. Prints every 5 s that it waits. Ends at once when `signals` has a stop signal.
 Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals);
 
 }  // namespace capstan::cli

@@ -11,7 +11,8 @@ namespace capstan::cli {
 
 JobId NewJobId();
 
-// Workers get the job file over the network, where a relative path would refer to their own folder.
+// Makes the paths of the data absolute. Workers get the job file over the network, where a relative path would refer to
+// the folder in which each worker was started.
 Status MakePathsAbsolute(DataSection* data);
 
 }  // namespace capstan::cli

@@ -25,7 +25,7 @@ std::string OwnFolder() {
 }
 
 void PrepareProcess() {
-  // glibc would return large blocks to the kernel and page-fault them in again: payloads are large.
+  // Keeps glibc from returning large blocks, such as payloads, to the kernel and page-faulting them in again.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);
@@ -36,7 +36,7 @@ void RaiseOpenFilesLimit() {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);  // if refused, the limit stays; reaching it is reported then
+  setrlimit(RLIMIT_NOFILE, &files);  // if this fails, the old limit stays, and reaching it is reported
 }
 
 StopSignals::StopSignals(const EventWriter* launcher)

@@ -21,12 +21,12 @@ namespace capstan::cli {
 // the system keeps only one pending signal of a kind, so the launcher's may have been lost. A process that already got
 // the launcher's SIGTERM ignores this one: a pending SIGTERM is delivered first, because its number is lower.
 inline const int kToldToStop = SIGRTMIN;
-inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // last: + its number
+inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // last: + the signal's number
 
 // Sets the allocator up for large messages and ignores SIGPIPE. Call before any thread starts.
 void PrepareProcess();
 
-// Raises the limit of open files as far as allowed: every file of tokens stays open.
+// Raises the limit of open files as far as allowed, because every file of tokens stays open.
 void RaiseOpenFilesLimit();
 
 // From its creation on, SIGINT, SIGTERM, SIGCHLD and, unless it was ignored before, SIGHUP only make Wait return.
@@ -40,7 +40,7 @@ class StopSignals {
  public:
   static constexpr std::chrono::seconds kUnansweredMax{85};  // longer than the launcher allows for a last snapshot
 
-  // `launcher` outlives this object. Null: a stop signal from any sender counts.
+  // `launcher` outlives this object. If it is null, a stop signal from any sender counts.
   explicit StopSignals(const EventWriter* launcher = nullptr);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
@@ -55,7 +55,7 @@ class StopSignals {
   // Acts as if this signal had arrived.
   void Raise(int signal);
   int stop_count() const { return stop_count_; }
-  // For callers that poll it together with other descriptors.
+  // The descriptor of signals, for callers that poll it together with other descriptors.
   int signal_fd() const { return signal_fd_; }
 
  private:
@@ -71,15 +71,15 @@ class StopSignals {
   int stop_signal_ = 0, stop_count_ = 0;
 };
 
-// Prints one line on stderr with the time of day; any thread. Say and Complain escape control bytes.
+// Prints one line on stderr with the time of day. Any thread may call it. Say and Complain escape control bytes.
 void Say(Severity severity, std::string_view text);
 // Prints "PROGRAM: TEXT" on stderr: what is wrong with a call, or why the program ended.
 void Complain(std::string_view program, std::string_view text);
 
-// The folder of this program.
+// Returns the folder of this program.
 std::string OwnFolder();
 
-// The exit code of a process that ended with `status`: 2 if the call or the job file needs a correction.
+// Returns the exit code of a process that ended with `status`: 2 if the call or the job file needs a correction.
 int ExitCode(const Status& status);
 
 }  // namespace capstan::cli

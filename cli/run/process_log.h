@@ -12,11 +12,11 @@ namespace capstan::cli {
 inline constexpr std::uint64_t kLogBytesMax = std::uint64_t{16} << 20;
 inline constexpr std::size_t kFormerLogs = 3;
 
-// `descriptor` appends to the file at `path`. When the file has `bytes_max`, it is rotated and `descriptor`
-// gets a new one.
+// Rotates the file at `path`, to which `descriptor` appends, once it has `bytes_max` bytes. `descriptor` then appends
+// to a new file.
 void RotateLogIfLarge(const std::string& path, int descriptor, std::uint64_t bytes_max = kLogBytesMax);
 
-// The same for stdout and stderr, which a launcher has redirected into a log. Call it from time to time.
+// Rotates the log into which a launcher has redirected stdout and stderr, once it is large. Call it from time to time.
 void RotateOwnLogIfLarge();
 
 }  // namespace capstan::cli

@@ -15,7 +15,7 @@
 namespace capstan::cli {
 namespace {
 
-// A socket that is connecting; -1 with the reason in `failure`.
+// Begins to connect. Returns the socket, or -1 with the reason in `failure`.
 int BeginConnection(const std::string& address, std::string* failure) {
   std::string host = HostOf(address);
   if (host.starts_with('[')) host = host.substr(1, host.size() - 2);

@@ -24,7 +24,7 @@ class ReachCheck {
 
   // Tries `address` (host:port), unless it was the last address tried for `who`.
   void Try(const std::string& who, const std::string& address, Clock::time_point now);
-  // One line for each address found unreachable since the last call.
+  // Returns one line for each address found unreachable since the last call.
   std::vector<std::string> Look(Clock::time_point now);
 
  private:

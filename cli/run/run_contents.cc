@@ -69,7 +69,7 @@ Found InLog(const std::vector<LogRecord>& records) {
   return found;
 }
 
-// Ignores a log that cannot be read; ClearFailedStart reports it.
+// Finds what the folder contains. Ignores a log that cannot be read; ClearFailedStart reports it.
 Found Look(const std::string& run_dir) {
   if (IsThere(run_dir + kImportedMark)) return {RunContents::kKept, "imported weights, in snapshots/"};
   const std::string metrics = run_dir + "/metrics.jsonl";
@@ -122,7 +122,7 @@ Status CheckSnapshotFolder(const std::string& folder) {
   return error ? Unreachable("cannot read " + folder + ": " + error.message()) : Status();
 }
 
-// Whether capstan wrote this job file: then it has no comments of the user's that could be lost.
+// Whether capstan wrote this job file. If so, it has no comments of the user's that could be lost.
 bool IsPrintedJob(const std::string& path) {
   const std::string text = ReadText(path);
   if (text.empty()) return true;
@@ -130,7 +130,8 @@ bool IsPrintedJob(const std::string& path) {
   return config.ok() && PrintJobConfig(*config) == text;
 }
 
-// A file named lock is an earlier start's if it is empty or holds a process id.
+// Fails if a file that a job would replace is not capstan's. A file named lock is from an earlier start if it is empty
+// or holds a process id.
 Status CheckReplacedFiles(const std::string& run_dir) {
   const std::string lock = run_dir + "/lock", job = run_dir + "/job.toml";
   std::error_code error;

@@ -25,10 +25,10 @@ RunContents FindRunContents(const std::string& run_dir);
 // Whether the folder holds a run that has begun, or imported weights.
 bool HoldsRun(const std::string& run_dir);
 
-// Ok if no foreign file in the folder would collide with the files of a new run. The folder need not exist.
+// Returns ok if no foreign file in the folder would collide with the files of a new run. The folder need not exist.
 Status CheckNothingForeign(const std::string& run_dir);
 
-// Ok if the folder holds no run; the log of a failed start is then removed.
+// Returns ok if the folder holds no run. Then it also removes the log of a failed start.
 Status ClearFailedStart(const std::string& run_dir);
 
 }  // namespace capstan::cli

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLockWaitSeconds = 10;  // until the processes of an earlier start end
-constexpr double kLookSeconds = 0.5;     // for `capstan status`, which takes the lock for a moment
+constexpr double kLockWaitSeconds = 10;  // longest wait for the processes of an earlier start to end
+constexpr double kLookSeconds = 0.5;     // wait for `capstan status`, which takes the lock for a moment
 
 constexpr int kSameSecondMax = 1000;
 

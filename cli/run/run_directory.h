@@ -20,19 +20,21 @@ struct Endpoints {
   std::map<std::string, std::string> metrics;  // by process
 };
 
-// kRollBack: as kResume; in addition, an old copy of the coordinator's log decides.
+// How a run begins. kRollBack is kResume for a coordinator whose log is an old copy: the job goes back to the log's
+// newest snapshot even if shards know newer ones.
 enum class RunBegin { kNew, kResume, kRollBack };
 
 class RunDirectory {
  public:
-  // Makes the folder and its parents, and locks it. Empty: runs/NAME-DATE-TIME, with -2, -3, ... appended
+  // Makes the folder and its parents, and locks it. An empty path means runs/NAME-DATE-TIME, with -2, -3, ... appended
   // if that exists.
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
   // Opens the directory of a run to continue it. Waits for a while until the processes of an earlier start have ended.
   static Result<RunDirectory> Open(const std::string& path);
-  // Locks a directory that no job uses, to change its contents. kRefused, naming the process that uses it.
+  // Locks a directory that no job uses, to change its contents. If a job uses it, returns kRefused and names the
+  // process.
   static Result<RunDirectory> Hold(const std::string& path);
-  // Create or Open.
+  // Calls Create for kNew, and Open otherwise.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
   // Removes the directory if its name is a default name and it holds nothing of value, so that a failed start leaves
@@ -47,7 +49,7 @@ class RunDirectory {
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
-  bool is_default_ = false;  // its name was not chosen by the user
+  bool is_default_ = false;  // whether its name is a default name
 };
 
 // Writes pids/PROCESS, and makes the folder if necessary.

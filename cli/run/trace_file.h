@@ -11,12 +11,13 @@
 
 namespace capstan::cli {
 
-// Null if `path` is empty.
+// Opens the trace file; null if `path` is empty.
 Result<std::unique_ptr<monitoring::Trace>> OpenTrace(const std::string& path, const std::string& process);
-// Call it after the threads that record have ended. It only logs a failure: a process does not fail for its trace.
+// Writes the trace. Call it after the threads that record have ended. A failure is only logged, because a process does
+// not fail for its trace.
 void WriteTrace(monitoring::Trace* trace);
 
-// A file name per process: trace.json becomes trace.worker-0.json.
+// Returns the file name for a process: trace.json becomes trace.worker-0.json.
 std::string TraceFileOf(const std::string& path, const std::string& process);
 
 }  // namespace capstan::cli

@@ -14,17 +14,17 @@
 namespace capstan::cli {
 
 struct SnapshotCheck {
-  std::uint64_t blocks = 0, bytes = 0;  // read and found good
-  std::vector<std::string> problems;    // which part, which block
+  std::uint64_t blocks = 0, bytes = 0;  // counts of what was read and found good
+  std::vector<std::string> problems;    // each names its part and block
 };
 
 SnapshotCheck CheckSnapshot(const RunSnapshots& run, const server::ManifestRecord& manifest);
 
-// The header of a part, if it belongs to this manifest and to this run's job and model.
+// Reads the header of a part. Fails unless it belongs to this manifest and to this run's job and model.
 Result<server::SnapshotHeader> ReadPartHeader(const RunSnapshots& run, const server::ManifestRecord& manifest,
                                               ShardIndex part);
 
-// Parts that are missing or incomplete; their blocks are not read.
+// Lists the parts that are missing or incomplete. Does not read blocks.
 std::vector<std::string> BadParts(const RunSnapshots& run, const server::ManifestRecord& manifest);
 
 }  // namespace capstan::cli

@@ -67,7 +67,8 @@ SnapshotId NewestLeft(const RunSnapshots& run, const std::vector<SnapshotId>& go
   return {};
 }
 
-// A shard that knew a newer snapshot than the log would treat the log as an old copy.
+// Makes a shard's directory forget snapshots newer than `newest`: a shard that knew a newer one than the log has would
+// treat the log as an old copy.
 Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
   server::ShardLife life = store->life();
   if (life.newest_kept <= newest) return {};

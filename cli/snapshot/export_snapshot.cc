@@ -68,7 +68,7 @@ SafetensorsMetadata MetadataOf(const RunSnapshots& run, const ManifestRecord& ma
           {"job", run.config.name()}};
 }
 
-// The model's tensors: those that a worker declared or, before that, would declare.
+// Returns the model's tensors: those that a worker has declared or, if none has yet, would declare.
 Result<Catalog> CatalogOf(const RunSnapshots& run, const ManifestRecord& manifest) {
   if (run.catalog) return *run.catalog;
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, CatalogOfJob(run.config));

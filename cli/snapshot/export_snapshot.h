@@ -22,7 +22,7 @@ namespace capstan::cli {
 enum class ExportContents { kWeights, kWeightsAndState };
 
 struct Exported {
-  std::uint64_t tensors = 0, bytes = 0;  // of all values
+  std::uint64_t tensors = 0, bytes = 0;  // counts of what the file has
 };
 
 Result<Exported> ExportSnapshot(const RunSnapshots& run, const server::ManifestRecord& manifest,

@@ -16,7 +16,7 @@ constexpr std::string_view kPrefix = "transformer.";
 constexpr std::string_view kTokens = "wte.weight", kPositions = "wpe.weight", kHead = "lm_head.weight";
 constexpr std::array<const char*, 4> kTransposed = {"h.*.attn.c_attn.weight", "h.*.attn.c_proj.weight",
                                                     "h.*.mlp.c_fc.weight", "h.*.mlp.c_proj.weight"};
-// Attention masks; they hold no weights.
+// Names of attention masks, which hold no weights.
 constexpr std::array<const char*, 2> kMasks = {"h.*.attn.bias", "h.*.attn.masked_bias"};
 constexpr std::size_t kTile = 32;
 
@@ -40,7 +40,7 @@ std::span<std::byte> BytesOf(SafetensorsFile* file, const SafetensorsEntry& entr
   return std::span(file->data).subspan(entry.begin, entry.end - entry.begin);
 }
 
-// [rows, columns] -> [columns, rows], tile by tile, because a column of a large matrix is not in the cache.
+// Transposes a matrix in place, tile by tile, because a column of a large matrix is not in the cache.
 void Transpose(std::size_t rows, std::size_t columns, std::span<std::byte> bytes) {
   if (bytes.empty()) return;  // a file may claim any number of rows without data
   std::vector<float> from(rows * columns), to(rows * columns);
@@ -55,7 +55,7 @@ void Transpose(std::size_t rows, std::size_t columns, std::span<std::byte> bytes
   std::memcpy(bytes.data(), to.data(), bytes.size());
 }
 
-// The head is the token embedding; the file may hold it once or twice.
+// Removes the head, which is the token embedding: the file may hold it once or twice. Fails if the two differ.
 Status DropHead(const std::string& path, SafetensorsFile* file) {
   const auto head = Find(file->tensors, kHead), tokens = Find(file->tensors, kTokens);
   if (head == file->tensors.end() || tokens == file->tensors.end()) return {};

@@ -17,10 +17,10 @@
 
 namespace capstan::cli {
 
-// Whether the file has that layout: the shape of the first layer's attention weights shows it.
+// Whether the file has OpenAI's layout, which the shape of the first layer's attention weights shows.
 bool IsGpt2Layout(const SafetensorsFile& file);
 
-// `path` names the file in messages.
+// Converts `file`. `path` names it in messages.
 Status AdoptGpt2(const Catalog& catalog, const std::string& path, SafetensorsFile* file);
 
 }  // namespace capstan::cli

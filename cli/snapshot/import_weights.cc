@@ -65,7 +65,7 @@ Status Rename(const std::vector<std::string>& renames, std::vector<SafetensorsEn
   return {};
 }
 
-// Matches by name; one message lists everything that does not fit.
+// Finds the file's tensor for each of the model's, by name. One message lists everything that does not fit.
 Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalog& catalog, const std::string& path,
                                                                     const std::vector<SafetensorsEntry>& tensors) {
   std::map<std::string, const SafetensorsEntry*> by_name;
@@ -90,7 +90,7 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
                  "\nuse a job file of the same model, and --map OLD=NEW where only names differ");
 }
 
-// All weights in catalog order. Sets `layout` to the file's.
+// Reads all weights, in catalog order. Sets `layout` to the file's.
 Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& catalog, const ImportOptions& options,
                                        WeightLayout* layout) {
   CAPSTAN_ASSIGN_OR_RETURN(SafetensorsFile file, ReadSafetensors(options.weights));
@@ -114,7 +114,7 @@ Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& c
   return weights;
 }
 
-// A buffer on memory that outlives all references to it.
+// Makes a buffer of memory that outlives all references to it.
 BufferRef Refer(std::vector<float>* values) {
   return WrapForeign(
       reinterpret_cast<std::byte*>(values->data()), values->size() * sizeof(float), [](void*) {}, nullptr);

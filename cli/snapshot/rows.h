@@ -9,7 +9,8 @@
 
 namespace capstan::cli {
 
-// `rows`: an array of objects with the same keys. `output`: "json" or "table"; without rows, the table prints nothing.
+// Prints `rows`, an array of objects with the same keys. `output`: "json" or "table". Without rows, "table" prints
+// nothing.
 void PrintRows(const nlohmann::ordered_json& rows, const std::string& output);
 
 }  // namespace capstan::cli

@@ -31,10 +31,10 @@ struct RunSnapshots {
 
 Result<RunSnapshots> ReadRunSnapshots(const std::string& run_dir);
 
-// The snapshot of this step, or the newest. kInvalid, naming the existing ones.
+// Finds the snapshot of this step, or the newest. If there is none, returns kInvalid and names the existing ones.
 Result<const server::ManifestRecord*> FindSnapshot(const RunSnapshots& run, std::optional<std::uint64_t> step);
 
-// Whether it still exists: a running job deletes old snapshots.
+// Whether the snapshot still exists. A running job deletes old snapshots.
 bool StillExists(const RunSnapshots& run, SnapshotId id);
 
 std::string LogPath(const std::string& run_dir);
