@@ -90,7 +90,7 @@ Result<HostPort> ParseListen(std::string_view listen) {
   return HostPort{std::string(host), port};
 }
 
-// A socket for a numeric HOST:PORT; the caller frees `where` with freeaddrinfo. -1: failed.
+// Makes a socket for a numeric HOST:PORT. Returns -1 if it cannot. The caller frees `where` with freeaddrinfo.
 int SocketFor(const std::string& address, addrinfo** where) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
@@ -102,7 +102,7 @@ int SocketFor(const std::string& address, addrinfo** where) {
   return socket((*where)->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-// The errno of trying to listen there; 0 if it works.
+// Tries to listen at an address. Returns the errno, or 0 if it works.
 int ErrorOfListening(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -115,7 +115,7 @@ int ErrorOfListening(const std::string& address) {
   return error;
 }
 
-// Connects and disconnects, which wakes a thread that polls for connections. It may fail.
+// Connects and disconnects, which wakes a thread that polls for connections. A failure is ignored.
 void Knock(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -222,7 +222,8 @@ struct Exporter::Impl {
   }
 
   Status Listen(const HostPort& where) {
-    // Once per process, before any context, and never undone: civetweb counts its users without a lock.
+    // civetweb is initialised once per process, before any context, and never undone: it counts its users without a
+    // lock.
     static const unsigned initialised = mg_init_library(MG_FEATURES_DEFAULT);
     (void)initialised;
     starter = std::this_thread::get_id();
@@ -260,7 +261,8 @@ Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Exporter::~Exporter() {
   if (!impl_->context) return;
-  // civetweb's accepting thread checks its stop flag only every 2 s, and at each connection.
+  // Knocks until mg_stop returns: civetweb's accepting thread checks its stop flag only every 2 s, and at each
+  // connection.
   const auto stopped = std::async(std::launch::async, [this] { mg_stop(impl_->context); });
   do Knock(impl_->address);
   while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready);

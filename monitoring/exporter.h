@@ -22,13 +22,13 @@ inline constexpr int kExporterThreads = 64;  // mostly asleep: each open connect
 struct ExporterOptions {
   // host:port with a numeric host, "[::1]:9100" for IPv6; port 0 takes a free one.
   std::string listen = "127.0.0.1:0";
-  // The JSON object behind / and /api/v1/status. Called on the exporter's threads, on several at once.
+  // Returns the JSON object behind / and /api/v1/status. Called on the exporter's threads, on several at once.
   std::function<std::string()> status_json = [] { return std::string("{}"); };
-  // The JSON list behind /http_sd, called in the same way; without it there is no such page.
+  // Returns the JSON list behind /http_sd; called on several threads at once. If it is null, there is no such page.
   std::function<std::string()> http_sd_json = nullptr;
 };
 
-// The body of /metrics.
+// Returns the body of /metrics.
 std::string PrometheusText(const Registry& registry);
 
 class Exporter {
@@ -38,7 +38,7 @@ class Exporter {
   Exporter(const Exporter&) = delete;
   Exporter& operator=(const Exporter&) = delete;
 
-  // host:port to connect to: with the port that was taken, and 127.0.0.1 for 0.0.0.0.
+  // Returns the host:port to connect to, with the port that was taken, and with 127.0.0.1 for 0.0.0.0.
   std::string address() const;
 
  private:

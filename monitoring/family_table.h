@@ -31,7 +31,7 @@ struct Sample {
   Labels labels;
   double value = 0;                   // counters and gauges
   std::vector<double> bounds;         // histograms: inclusive upper bounds
-  std::vector<std::uint64_t> counts;  // histograms: not cumulative, one more than `bounds`
+  std::vector<std::uint64_t> counts;  // histograms: counts of single buckets, one more than `bounds`
   std::uint32_t merged = 0;           // number of readings merged into it
 };
 
@@ -60,7 +60,7 @@ class FamilyTable {
     }
     Row& Add(double value, Labels labels = {});
 
-    // One sample for each value of the enum.
+    // Adds one sample for each value of the enum.
     template <class T, class Enum, Enum kLast>
     Row& AddEach(const LabelValues& label, const Labelled<T, Enum, kLast>& items, const Labels& more = {}) {
       CAPSTAN_CHECK(label.values.size() == items.kSize);
@@ -92,7 +92,7 @@ class FamilyTable {
     return FindOrAdd(name, help, MetricKind::kHistogram, Merge::kSum);
   }
 
-  // All families with a sample, in the order of their first description.
+  // Returns all families that have a sample, in the order of their first description.
   std::vector<Family> Take() &&;
 
  private:

@@ -25,7 +25,7 @@ namespace capstan::monitoring {
 class Counter {
  public:
   void Add(std::uint64_t count = 1) { value_.store(value() + count, std::memory_order_relaxed); }
-  // Mirrors a total that is counted elsewhere; a smaller one is ignored.
+  // Takes over a total that is counted elsewhere; a total below the present value is ignored.
   void AdvanceTo(std::uint64_t total) {
     if (total > value()) value_.store(total, std::memory_order_relaxed);
   }
@@ -78,15 +78,16 @@ class OptionalGauge {
   std::atomic<bool> is_set_{false};
 };
 
-// A histogram of any size, as readers see it: counts[i] observations in (bounds[i-1], bounds[i]], the last count above
-// every bound.
+// A histogram of any size, as readers see it: counts[i] observations in (bounds[i-1], bounds[i]]. The last count is of
+// observations above every bound.
 struct HistogramView {
   std::span<const double> bounds;
   std::span<const std::atomic<std::uint64_t>> counts;
   double sum = 0;
 };
 
-// Fixed buckets with inclusive, ascending upper bounds; kBounds is a constexpr std::array<double, N>.
+// Counts observations in fixed buckets. kBounds, a constexpr std::array<double, N>, has their upper bounds, inclusive
+// and ascending.
 template <const auto& kBounds>
 class Histogram {
  public:

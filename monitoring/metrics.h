@@ -20,11 +20,11 @@ inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0
 
 // The kind of a peer's request.
 enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kHeartbeat, kOther };
-// Payload of tensors, or the small messages around it.
+// What a byte or message is for: payloads of tensors (kData), or all else (kControl).
 enum class Plane { kData, kControl };
 enum class NetworkError { kDecode, kDisconnect };
 enum class MemberState { kAlive, kLost };
-// The phases of a worker's step, for its time.
+// The phases of a worker's step, whose times are measured.
 enum class WorkerPhase { kData, kForward, kBackward, kWait };
 // The cause of a worker's wait: weights within a step, or the next step.
 enum class WaitPhase { kWeights, kCommit };
@@ -45,10 +45,10 @@ template <class T>
 using ByWaitPhase = Labelled<T, WaitPhase, WaitPhase::kCommit>;
 
 struct alignas(64) ShardMetrics {
-  ByOp<ByCode<Counter>> requests;  // finished, requests[op][code]
+  ByOp<ByCode<Counter>> requests;  // finished requests, as requests[op][code]
 
   Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
-  Counter hash_mismatches;  // equal nodes from two workers with different payload
+  Counter hash_mismatches;  // second pushes of a node that differ from the first
   Counter reports_dropped;  // reports of slots that are too many steps ahead of the slowest
 
   Counter steps_applied, steps_skipped, steps_redone;
@@ -58,17 +58,17 @@ struct alignas(64) ShardMetrics {
   Histogram<kRequestSeconds> push_seconds;       // received to acknowledged
   Histogram<kRequestSeconds> pull_seconds;       // received to answered
   Histogram<kRequestSeconds> apply_seconds;      // reduction and optimizer of one block
-  Histogram<kStepSeconds> pull_wait_seconds;     // parked pulls: parked to answered
+  Histogram<kStepSeconds> pull_wait_seconds;     // of parked pulls: parked to answered
   Histogram<kStepSeconds> verdict_wait_seconds;  // prepared to committed
   Histogram<kStalenessSteps> staleness_steps;    // newest version minus the gradient's version
 
-  Gauge parameter_bytes, optimizer_bytes;  // in the published version
-  Gauge staging_bytes;                     // gradients received and not yet reduced
+  Gauge parameter_bytes, optimizer_bytes;  // sizes in the published version
+  Gauge staging_bytes;                     // received gradients that are not reduced yet
   Gauge pool_used_bytes, pool_free_bytes;
-  Gauge queue_messages, queue_bytes;  // messages received and not yet handled
+  Gauge queue_messages, queue_bytes;  // received messages that are not handled yet
   Gauge waiting_pulls;
 
-  Counter log_records, log_bytes;                 // appended and durable
+  Counter log_records, log_bytes;                 // appended records that are durable
   Counter log_failures;                           // failed appends
   Counter log_replayed;                           // replayed records
   Histogram<kRequestSeconds> log_append_seconds;  // one group of records: handed over to durable
@@ -101,7 +101,7 @@ struct alignas(64) CoordinatorMetrics {
 struct alignas(64) WorkerMetrics {
   Counter steps, samples;
   Gauge step;   // the step that is being computed
-  Gauge slots;  // slots of this worker in this round
+  Gauge slots;  // how many slots the worker computes in this round
   Histogram<kStepSeconds> step_seconds;
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;

@@ -8,8 +8,8 @@
 
 namespace capstan::monitoring {
 
-// `counters`: a transport's or a client's, which have the same names. Messages without a payload count as control.
-// `damaged`: number of messages that were dropped unread.
+// Copies counters to metrics. `counters`: a transport's or a client's, which have the same names. `damaged`: number of
+// messages that were dropped unread. Messages without a payload count as control.
 template <class Counters>
 void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMetrics* metrics) {
   metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);

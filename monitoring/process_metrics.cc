@@ -14,8 +14,8 @@
 namespace capstan::monitoring {
 namespace {
 
-// The fields of /proc/self/stat from field 3 on, as in proc(5). The program's name before them may
-// contain any character.
+// Returns the fields of /proc/self/stat from field 3 on, as in proc(5). Field 2, the program's name, may contain any
+// character.
 std::vector<std::string> StatFields() {
   std::ifstream file("/proc/self/stat");
   std::string line;

@@ -28,7 +28,7 @@ class Registry {
     const std::lock_guard lock(mutex_);
     std::get<List<Metrics>>(lists_).push_back(std::move(metrics));
   }
-  // Makes, adds and returns a struct: auto metrics = registry.Create<ShardMetrics>();
+  // Makes, adds and returns a struct, as in: auto metrics = registry.Create<ShardMetrics>();
   template <class Metrics>
   std::shared_ptr<Metrics> Create() {
     auto metrics = std::make_shared<Metrics>();

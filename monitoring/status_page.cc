@@ -39,13 +39,13 @@ bool IsTable(const Json& value) {
          std::all_of(value.begin(), value.end(), [](const Json& row) { return row.is_object(); });
 }
 
-// "learning_rate" becomes "learning rate".
+// Makes a heading from a key: "learning_rate" becomes "learning rate".
 std::string Heading(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return EscapeHtml(name);
 }
 
-// "step" and "steps" become one fact: 12 of 200.
+// Adds a table of the object's scalars. "step" and "steps" become one fact, such as 12 of 200.
 void AppendFacts(const Json& object, std::string& page) {
   const bool counts_steps = object.contains("step") && object.contains("steps");
   page += "<table>";

@@ -14,7 +14,8 @@ namespace capstan::monitoring {
 // Writes HTML's five special characters as entities, and control characters other than tab and newline as U+FFFD.
 std::string EscapeHtml(std::string_view text);
 
-// Scalars become a list of facts. An array of objects becomes a table with the columns of all its rows.
+// Renders the page. Scalars become a list of facts. An array of objects becomes a table with the columns of all its
+// rows.
 std::string RenderStatusPage(std::string_view status_json);
 
 }  // namespace capstan::monitoring

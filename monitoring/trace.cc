@@ -24,7 +24,7 @@ std::string Microseconds(TraceLane::Time time) {
   return text.data();
 }
 
-// A metadata event, with which the viewers name a process or a thread.
+// Returns a metadata event, with which the viewers name a process or a thread.
 std::string NameOf(const char* kind, const std::string& pid, std::size_t tid, const std::string& name) {
   return R"({"ph":"M","name":")" + std::string(kind) + R"(","pid":)" + pid + R"(,"tid":)" + std::to_string(tid) +
          R"(,"args":{"name":)" + Quoted(name) + "}}";
@@ -62,7 +62,7 @@ void Trace::WriteLane(std::size_t tid, TraceLane* lane, const std::string& pid) 
     name += " (" + std::to_string(lane->added_ - lane->spans_.size()) + " older spans are left out)";
   }
   file_ << ",\n" << NameOf("thread_name", pid, tid, name);
-  // In the order of time, outer spans first.
+  // Spans are written in the order of time, outer spans first.
   std::stable_sort(lane->spans_.begin(), lane->spans_.end(), [](const TraceLane::Span& a, const TraceLane::Span& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
   });

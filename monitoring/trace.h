@@ -27,7 +27,8 @@ class TraceLane {
 
   explicit TraceLane(std::string name) : name_(std::move(name)) {}
 
-  // `what`: a string literal. Two spans of a lane are nested or disjoint; an inner span is added before its outer one.
+  // Adds a span. `what`: a string literal. Two spans of a lane are nested or disjoint; an inner span is added before
+  // its outer one.
   void Add(const char* what, Time begin, Time end, std::uint64_t step = kNoStep) {
     const Span span{what, begin, end, step};
     if (spans_.size() < kSpansMax) {
@@ -37,7 +38,7 @@ class TraceLane {
     }
     ++added_;
   }
-  // The same with steady_clock's time points.
+  // Adds a span that steady_clock's time points give.
   void Add(const char* what, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
            std::uint64_t step = kNoStep) {
     Add(what, begin.time_since_epoch(), end.time_since_epoch(), step);
@@ -61,9 +62,9 @@ class Trace {
   // Makes the file at once, so that a wrong path fails at the start and not at the end. `process`: the process's name.
   static Result<std::unique_ptr<Trace>> Open(const std::string& path, std::string process);
 
-  // The lane lives as long as the trace.
+  // Makes a lane, which lives as long as the trace.
   TraceLane* AddLane(std::string name);
-  // May be called once.
+  // Writes the lanes to the file. May be called once.
   Status Write();
 
  private:
