@@ -23,7 +23,7 @@ enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2 };
 constexpr int kWays = 3;
 constexpr std::chrono::seconds kPatience{60};
 
-// One rank: connects in all three ways, then reduces as the parent's lines ask: way, bytes, rounds.
+// One rank. It connects in all three ways, then reduces as the parent's lines ask. A line is: way, bytes, rounds.
 class Rank {
  public:
   static Status Run(Channel& parent, int rank, int size, const std::string& folder, std::size_t chunk_bytes) {
@@ -50,7 +50,7 @@ class Rank {
  private:
   Result<double> Time(Way way, std::size_t bytes, int rounds) {
     if (data_.size() * sizeof(float) < bytes) data_.resize(bytes / sizeof(float));
-    CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));  // warms up pages and buffers
+    CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));  // a first round warms up pages and buffers
     CAPSTAN_RETURN_IF_ERROR(group_->Barrier(Clock::now() + kPatience));
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < rounds; ++i) CAPSTAN_RETURN_IF_ERROR(Once(way, bytes));
@@ -74,7 +74,7 @@ class Rank {
   std::vector<float> data_;
 };
 
-// All ranks, for one number of processes.
+// The processes of all ranks.
 class Ranks {
  public:
   static Result<std::unique_ptr<Ranks>> Start(int processes, std::size_t chunk_bytes) {
@@ -88,7 +88,7 @@ class Ranks {
     CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the plain ring
     return ranks;
   }
-  // In GB/s of bus bandwidth.
+  // Returns the bus bandwidth in GB/s.
   Result<double> Measure(Way way, std::size_t bytes, int rounds) {
     const std::string line =
         std::to_string(static_cast<int>(way)) + " " + std::to_string(bytes) + " " + std::to_string(rounds);
@@ -111,7 +111,7 @@ std::string SizeName(std::size_t bytes) {
   return bytes >= 1u << 20 ? std::to_string(bytes >> 20) + "-mib" : std::to_string(bytes >> 10) + "-kib";
 }
 
-// The ways take turns, so that other load on the machine affects all of them.
+// Returns each way's median. The ways take turns, so that other load on the machine affects all of them.
 Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const AllReduceOptions& options) {
   std::array<std::vector<double>, kWays> samples;
   std::array<int, kWays> rounds{};

@@ -31,7 +31,7 @@ constexpr std::size_t kPrefetchBytes = 2048;
 
 using V8 = float __attribute__((vector_size(32)));
 
-using Line = std::array<V8, 2>;  // a cache line
+using Line = std::array<V8, 2>;  // the numbers of a cache line
 
 template <WritePath kPath>
 void Write(float* values, const Line& line) {
@@ -104,8 +104,8 @@ void UpdateBlock(const BenchBlock& block, WritePath path) {
   ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
 }
 
-// Times every block and keeps its best, so other load on the machine spoils some blocks and not the whole round. A
-// round passes over the whole model, so none of it stays in the caches.
+// Keeps the best time of each block, so other load on the machine spoils some blocks and not a whole round. A round
+// passes over the whole model, so none of it stays in the caches.
 class BestTimes {
  public:
   explicit BestTimes(std::size_t blocks) : seconds_(blocks, std::numeric_limits<double>::infinity()) {}

@@ -15,7 +15,7 @@ namespace capstan::bench {
 
 struct ApplyOptions {
   std::size_t model_mib = 256;
-  int rounds = 7;  // the best counts, for the limit and for the pass
+  int rounds = 7;  // the best round counts, for the limit and for the pass
 };
 
 std::vector<Figure> MeasureApply(const ApplyOptions& options);

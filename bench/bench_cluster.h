@@ -29,11 +29,11 @@ class BenchCluster {
                                                      const MakeStore& make_store = {});
   ~BenchCluster();
 
-  // host:port
+  // The coordinator's address, as host:port.
   const std::string& coordinator() const { return coordinator_; }
-  // Of the coordinator and all shards.
+  // Returns the processor time of the coordinator and all shards.
   double CpuSeconds() const;
-  // All shards together.
+  // Returns the memory of all shards together.
   ResidentBytes ShardMemory() const;
   // The folder with metrics.jsonl; removed with this object.
   const std::string& run_dir() const { return run_dir_; }

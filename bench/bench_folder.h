@@ -27,7 +27,7 @@ class BenchFolder {
   }
 
   const std::string& path() const { return path_; }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }  // of a file in it, existing or not
+  std::string path(const std::string& name) const { return path_ + "/" + name; }  // path of a file that need not exist
 
  private:
   std::string path_;

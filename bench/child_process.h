@@ -26,7 +26,7 @@ class Channel {
   Channel& operator=(Channel&& other) noexcept;
   ~Channel();
 
-  // False if the other side has ended.
+  // Returns false if the other side has ended.
   bool Send(const std::string& line);
   Result<std::string> Receive(std::chrono::seconds patience = std::chrono::seconds(60));
 
@@ -41,14 +41,15 @@ struct ResidentBytes {
 
 class ChildProcess {
  public:
-  // The child ends when `body` returns; it is killed when this object is destroyed or its parent ends.
+  // Forks a child that runs `body` and ends when that returns. It is killed when this object is destroyed or its parent
+  // ends.
   static ChildProcess Fork(const std::function<Status(Channel& parent)>& body);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();
 
   Channel& channel() { return channel_; }
-  // Processor time of all threads so far.
+  // Returns the processor time of all the child's threads so far.
   double CpuSeconds() const;
   ResidentBytes Memory() const;
 

@@ -78,7 +78,7 @@ Status PrintFacts() {
   return {};
 }
 
-// The words, and the options by name. Only the last option may lack a value.
+// The words of a call, and its options by name. Only the last option may lack a value.
 struct Arguments {
   std::vector<std::string> words;
   std::map<std::string, std::string> options;

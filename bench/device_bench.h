@@ -15,7 +15,7 @@
 
 namespace capstan::bench {
 
-// Like Figure (figure.h), with the time of one call.
+// A figure of a device: like Figure (figure.h), and with the time of one call.
 struct DeviceFigure {
   std::string name;
   double value = 0;
@@ -28,8 +28,9 @@ struct DeviceFigure {
 // Called with each figure as soon as it is measured.
 using Report = std::function<void(const DeviceFigure&)>;
 
-// Each kernel and product at the shapes of GPT-2 124M, with `batch` sequences of 1024 tokens, and of resnet18. The
-// limits are a copy within the device and a product of 8192 x 8192 x 8192 in bf16.
+// Options for MeasureKernels, which measures each kernel and product at the shapes of GPT-2 124M, with `batch`
+// sequences of 1024 tokens, and of resnet18. The limits are a copy within the device and a product of 8192 x 8192 x
+// 8192 in bf16.
 struct KernelOptions {
   std::int64_t batch = 32;
   bool is_small = false;  // shapes for an emulated device
@@ -37,10 +38,10 @@ struct KernelOptions {
 };
 Status MeasureKernels(const KernelOptions& options, const Report& report);
 
-// GPT-2's 50257 tokens, padded with unused ones to align the rows of logits.
+// The number of GPT-2's tokens, 50257, padded with unused ones to align the rows of logits.
 inline constexpr std::int64_t kPaddedVocabulary = 50304;
 
-// Steps of a model with synthetic data and weights.
+// Options for MeasureSteps, which measures steps of a model with synthetic data and weights.
 struct TrainingOptions {
   std::string model = "gpt";  // gpt (124M), resnet18, convnet or mlp
   std::int64_t batch = 32;

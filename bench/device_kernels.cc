@@ -27,7 +27,7 @@ using Call = std::function<void()>;
 
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
-// Measures, and passes figures on with the device's limits from this run.
+// Measures calls, and reports each figure next to the device's limits in this run.
 class Bench {
  public:
   Bench(cudaStream_t stream, const KernelOptions& options, const Report& report)
@@ -68,7 +68,7 @@ class Bench {
     Say({.name = "device/product", .value = product_, .unit = "TFLOP/s", .microseconds = microseconds});
   }
 
-  // `bytes`: of all operands, each counted once.
+  // Measures bytes per second. `bytes`: those of all operands, each counted once.
   void Bytes(const std::string& name, double bytes, const Call& call) {
     const double microseconds = stopwatch_->Microseconds(call);
     Beside(name, bytes / (microseconds * kMicro) / kGiga, "GB/s", copy_, "a copy within the device", microseconds);
@@ -119,7 +119,8 @@ struct Gpt {
   double numbers(std::int64_t columns) const { return static_cast<double>(rows()) * static_cast<double>(columns); }
 };
 
-// The three products of a linear layer: forward with bias (and GELU), gradient of the input, gradient of the weights.
+// Measures the three products of a linear layer: forward with bias (and GELU), gradient of the input, gradient of the
+// weights.
 void MeasureLinear(Bench& bench, const std::string& name, std::int64_t rows, std::int64_t in, std::int64_t out,
                    Activation activation) {
   Arrays arrays(bench.context());
@@ -140,7 +141,7 @@ void MeasureLinear(Bench& bench, const std::string& name, std::int64_t rows, std
   bench.Measure(name + "/forward", forward);
 }
 
-// The head has no bias; its products are almost a third of the model's operations.
+// Measures the head. It has no bias; its products are almost a third of the model's operations.
 void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std::string& name) {
   Arrays arrays(bench.context());
   auto* const x = arrays.Numbers<Bf16>(g.rows() * g.width);
@@ -156,7 +157,7 @@ void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std:
                                           .b = {w, g.width, Transpose::kYes},
                                           .c = logits,
                                           .c_stride = vocabulary});
-  // In place: from the second call on the input is gradients, which are as good as any numbers.
+  // The call works in place. From the second call on its input is gradients, which are as good as any numbers.
   bench.Bytes(name + "/softmax_cross_entropy", 4 * g.numbers(vocabulary), [&] {
     SoftmaxCrossEntropy(bench.context(), kernels::SoftmaxCrossEntropyArgs<Bf16>{.rows = g.rows(),
                                                                                 .classes = vocabulary,
@@ -189,7 +190,7 @@ void MeasureAttention(Bench& bench, const Gpt& g) {
   auto* const log_sum = arrays.Unset<float>(g.rows() * g.heads);
   auto* const dout = arrays.Numbers<Bf16>(g.rows() * g.width);
   auto* const dqkv = arrays.Unset<Bf16>(3 * g.rows() * g.width);
-  // Half of the square is skipped. The forward pass has two products, the backward pass five.
+  // Causal attention skips half of the square. The forward pass has two products, the backward pass five.
   const double product = g.numbers(g.width) * static_cast<double>(g.length);
   bench.Operations(g.name + "/attention/forward", 2 * product, [&] {
     CausalAttention(bench.context(), kernels::AttentionArgs<Bf16>{
@@ -238,7 +239,7 @@ void MeasureNorms(Bench& bench, const Gpt& g) {
                                                   .dx_beta = 1,
                                                   .gamma_gradient = gradients,
                                                   .beta_gradient = gradients + g.width};
-  // Reads x, dy and dx, writes dx.
+  // The kernel reads x, dy and dx, and writes dx.
   bench.Bytes(g.name + "/layer_norm/backward", 8 * g.numbers(g.width),
               [&] { LayerNormBackward(bench.context(), gradient); });
 }
@@ -282,7 +283,7 @@ void MeasureEmbedding(Bench& bench, const Gpt& g) {
                                                   .dy = y,
                                                   .token_gradient = token_gradient,
                                                   .position_gradient = position_gradient};
-  // Reads dy; also reads and writes the table rows that occur, which are few in comparison.
+  // The kernel reads dy. It also reads and writes the table rows that occur, which are few in comparison.
   bench.Bytes(g.name + "/embedding/backward", 2 * g.numbers(g.width),
               [&] { EmbeddingBackward(bench.context(), gradient); });
   auto* const narrow = arrays.Unset<Bf16>(table);
@@ -303,7 +304,7 @@ void MeasureGpt(Bench& bench, const Gpt& g) {
   bench.Part("/bias", [&] { MeasureBias(bench, g); });
   bench.Part("/embedding", [&] { MeasureEmbedding(bench, g); });
   bench.Part("/head", [&] { MeasureHead(bench, g, g.vocabulary, g.name + "/head"); });
-  // GPT-2's real vocabulary: a row of odd length is aligned only to single numbers.
+  // GPT-2's real vocabulary is odd, so rows are aligned only to single numbers.
   bench.Part("/head_unpadded", [&] { MeasureHead(bench, g, g.vocabulary - 47, g.name + "/head_unpadded"); });
 }
 
@@ -367,7 +368,7 @@ void MeasureBatchNorm(Bench& bench, std::int64_t rows, std::int64_t channels) {
   auto* const gamma = arrays.Ones<Bf16>(channels);
   auto* const statistics = arrays.Zeros<float>(6 * channels);
   const auto at = [&](std::int64_t i) { return statistics + i * channels; };
-  // Reads x twice (first for mean and variance), writes y.
+  // The kernel reads x twice (first for mean and variance) and writes y.
   bench.Bytes("resnet/batch_norm_relu", 6 * numbers, [&] {
     BatchNorm(bench.context(), kernels::BatchNormArgs<Bf16>{.rows = rows,
                                                             .channels = channels,
@@ -381,7 +382,7 @@ void MeasureBatchNorm(Bench& bench, std::int64_t rows, std::int64_t channels) {
                                                             .mean_average = at(2),
                                                             .variance_average = at(3)});
   });
-  // Reads x, y and dy twice, writes dy and dx.
+  // The kernel reads x, y and dy twice, and writes dy and dx.
   bench.Bytes("resnet/batch_norm_relu/backward", 16 * numbers, [&] {
     BatchNormBackward(bench.context(), kernels::BatchNormGradient<Bf16>{.rows = rows,
                                                                         .channels = channels,

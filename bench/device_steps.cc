@@ -23,8 +23,8 @@ struct Subject {
   std::int64_t inputs = 0, tokens = 0;  // per sample
   std::int64_t classes = 0;
   std::string unit;
-  std::int64_t units = 1;           // counted per sample
-  double operations_per_token = 0;  // attention only: 6 times layers, width and length
+  std::int64_t units = 1;           // how many units a sample counts as
+  double operations_per_token = 0;  // of attention only: 6 times layers, width and length
 };
 
 Result<Subject> SubjectOf(const TrainingOptions& o) {
@@ -64,7 +64,7 @@ Result<Subject> SubjectOf(const TrainingOptions& o) {
   return Invalid("no model is named \"" + o.model + "\"; there are gpt, resnet18, convnet and mlp");
 }
 
-// Weights and samples in the layout of a worker.
+// Weights and samples in the host's memory, in the layout of a worker.
 struct HostArrays {
   HostArrays(const Subject& subject, const std::vector<TensorSpec>& tensors, const TrainingOptions& options) {
     RandomStream random(1);
@@ -104,12 +104,13 @@ struct HostArrays {
   std::vector<std::int32_t> tokens, targets;
 };
 
-// The other parts of a worker's step: copying new weights to the device, and gradients back.
+// Which other parts of a worker's step are timed: copying new weights to the device, and gradients back.
 struct Exchange {
   bool takes_weights = false, gives_gradients = false;
 };
 
-// Median seconds of a step, after a warm-up. A step ends when the host has its loss and all results it should get.
+// Returns the median seconds of a step, after a warm-up. A step ends when the host has its loss and all results it is
+// to get.
 Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchange& exchange,
                          const TrainingOptions& options) {
   const nn::Batch batch{options.batch, host.inputs, host.tokens, host.targets};

@@ -20,12 +20,12 @@ namespace capstan::bench {
 
 class Stopwatch {
  public:
-  // With `is_quick` a sample is one call; otherwise as many calls as take a few milliseconds.
+  // With `is_quick` a sample is one call; otherwise it is as many calls as take a few milliseconds.
   Stopwatch(kernels::CudaContext& context, bool is_quick)
       : context_(context), is_quick_(is_quick), begin_(MakeTimer()), end_(MakeTimer()) {}
 
-  // Microseconds of one call: the median of some samples, after a warm-up. `enqueue` enqueues on the context's stream.
-  // If the device takes less time for a call than the host, it is the host's time.
+  // Returns the microseconds of one call: the median of some samples, after a warm-up. `enqueue` enqueues the call on
+  // the context's stream. If the host takes longer for a call than the device, the result is the host's time.
   double Microseconds(const std::function<void()>& enqueue) {
     for (int i = 0; i < (is_quick_ ? 1 : 3); ++i) enqueue();
     const double once = Sample(enqueue, 1);
@@ -68,7 +68,7 @@ class Arrays {
  public:
   explicit Arrays(kernels::CudaContext& context) : context_(context) {}
 
-  // In [-scale, scale), and not round: products of zeros are faster than others.
+  // Makes random numbers in [-scale, scale): products of zeros would be faster than others.
   template <class T>
   T* Numbers(std::int64_t count, float scale = 1.0F) {
     return Repeat<T>(count, [scale](RandomStream& random) {
@@ -83,7 +83,7 @@ class Arrays {
   T* Ones(std::int64_t count) {
     return Repeat<T>(count, [](RandomStream&) { return Narrow<T>(Wide<T>(1)); });
   }
-  // Below `bound`, small numbers more frequent, as in a text's tokens.
+  // Makes random tokens below `bound`. Small ones are more frequent, as in a text.
   std::int32_t* Tokens(std::int64_t count, std::int64_t bound) {
     return Repeat<std::int32_t>(count, [bound](RandomStream& random) {
       const double u = random.Unit();
@@ -97,7 +97,7 @@ class Arrays {
   }
 
  private:
-  static constexpr std::int64_t kDrawn = 1 << 20;  // the rest repeats them
+  static constexpr std::int64_t kDrawn = 1 << 20;  // how many numbers are drawn; the rest of an array repeats them
 
   template <class T, class Draw>
   T* Repeat(std::int64_t count, const Draw& draw) {

@@ -11,12 +11,12 @@
 
 namespace capstan::bench {
 
-// Replaces `data` by the sum over all ranks. Its last copy closes the connections.
+// Replaces `data` by the sum over all ranks. When the last copy of the function is destroyed, the connections close.
 using PlainAllReduce = std::function<Status(std::span<float> data)>;
 
-// kUnsupported in a build without Gloo.
+// Returns kUnsupported in a build without Gloo.
 Status CheckGloo();
-// The ranks find each other through `folder`, which exists.
+// Connects the ranks, which find each other through `folder`. The folder must exist.
 Result<PlainAllReduce> ConnectGlooAllReduce(int rank, int size, const std::string& folder);
 
 }  // namespace capstan::bench

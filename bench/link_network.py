@@ -51,7 +51,7 @@ def remove(space):
             with contextlib.suppress(ProcessLookupError):
                 process = os.pidfd_open(int(pid))
                 signal.pidfd_send_signal(process, signal.SIGKILL)
-                select.select([process], [], [], KILL_SECONDS)  # it has ended
+                select.select([process], [], [], KILL_SECONDS)  # waits for its end
                 os.close(process)
     with contextlib.suppress(RuntimeError):
         ip("netns", "del", space)
@@ -147,7 +147,7 @@ class Network:
         sink = subprocess.Popen(self.command(receiver, *python, "sink", self.address(receiver)), stdout=subprocess.PIPE,
                                 text=True)
         try:
-            sink.stdout.readline()  # it listens
+            sink.stdout.readline()  # waits until it listens
             run(*self.command(sender, *python, "source", self.address(receiver), str(SETTLING + seconds)))
             return float(sink.communicate(timeout=30)[0])
         finally:

@@ -197,7 +197,7 @@ class Jobs:
     def _run(self, point, mode, expected):
         self.port += 1
         warm, steps = step_counts(expected)
-        total = warm + steps + (mode == "allreduce")  # its last step uploads the weights to the servers
+        total = warm + steps + (mode == "allreduce")  # allreduce's last step also uploads the weights to the servers
         run = os.path.join(self.folder, f"run-{self.port}")
         coordinator = f"{self.network.address('c')}:{self.port}"
         job = os.path.join(self.folder, f"job-{self.port}.toml")
@@ -354,7 +354,7 @@ def measure_all(arguments, points, facts):
         def unlimited(point, mode):
             return jobs.measure(point._replace(link="unlimited"), mode, 0.02 + 0.004 * point.mib * point.workers)
 
-        for point in points:  # first, while no link has a limit
+        for point in points:  # these come first, while no link has a limit
             for mode in "sync", "allreduce":
                 unlimited(point, mode)
         for link in links:
@@ -391,7 +391,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     facts = {"command": shlex.join(sys.argv), "machine": machine(),
              "note": "all processes share this machine's cores; formulas take the measured rate of a link"}
-    save(arguments.output, [], facts)  # fails early, before anything is measured
+    save(arguments.output, [], facts)  # so that a wrong path fails before anything is measured
     try:
         rows = measure_all(arguments, points, facts)
     except KeyboardInterrupt:

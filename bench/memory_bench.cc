@@ -10,9 +10,9 @@ namespace capstan::bench {
 namespace {
 
 constexpr std::size_t kTensorBytes = std::size_t{16} << 20;
-// Weights and two moments, their next version, the retained sum.
+// Bytes per parameter on a shard: weights and two moments, their next version, the retained sum.
 constexpr double kShardBytes = 12 + 12 + 4;
-// Weights and a gradient.
+// Bytes per parameter in a worker: weights and a gradient.
 constexpr double kWorkerBytes = 4 + 4;
 
 const char* const kJobFile =

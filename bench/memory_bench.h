@@ -19,7 +19,7 @@ struct MemoryOptions {
   int steps = 5;
 };
 
-// fp32, AdamW, sync; one shard, one worker.
+// Measures a job of mode sync in fp32 with AdamW, one shard and one worker.
 Result<std::vector<Figure>> MeasureMemory(const MemoryOptions& options);
 
 }  // namespace capstan::bench

@@ -1,4 +1,4 @@
-// For a build without Gloo.
+// gloo_allreduce.h for a build without Gloo.
 #include "bench/gloo_allreduce.h"
 
 namespace capstan::bench {

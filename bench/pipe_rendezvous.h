@@ -1,6 +1,6 @@
 // PipeRendezvous: how processes forked by one parent exchange their addresses.
 //
-// Kind:   one in each child, on its channel to the parent, which calls Introduce.
+// Kind:   each child has one, on its channel to the parent. The parent calls Introduce.
 #pragma once
 
 #include <sstream>
@@ -39,7 +39,7 @@ class PipeRendezvous : public collective::Rendezvous {
   Channel* const parent_;
 };
 
-// Sends what each child has contributed to all children, once.
+// Collects what each child contributes and sends all of it to every child, once.
 inline Status Introduce(std::vector<ChildProcess>* children) {
   std::string all;
   for (ChildProcess& child : *children) {

@@ -32,7 +32,7 @@ inline constexpr std::array kPsLiteThroughput = {
     PsLiteFigure{Carrier::kIpc, 2, 4u << 20, 4.7, 4.8},   PsLiteFigure{Carrier::kIpc, 2, 32u << 20, 2.4, 5.0},
 };
 
-// Operations per second, many in flight; 0: not measured.
+// Returns operations per second with many in flight; 0: not measured.
 constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_bytes) {
   if (value_bytes == 4096) {
     for (const PsLiteFigure& figure : kPsLiteThroughput) {
@@ -46,9 +46,9 @@ constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_
   return carrier == Carrier::kTcp ? 351e3 : 0.0;
 }
 
-// One push of 64 bytes at a time: median in microseconds.
+// Returns the median microseconds of a push of 64 bytes, one at a time.
 constexpr double PsLiteRoundTrip(Carrier carrier) { return carrier == Carrier::kTcp ? 149.0 : 131.0; }
-// Processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
+// Returns processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
 constexpr double PsLiteCpu(std::size_t value_bytes) {
   switch (value_bytes) {
     case 64u << 10: return 0.88;

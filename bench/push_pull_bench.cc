@@ -28,7 +28,7 @@ struct Sample {
   RawThroughput raw, key_value;
 };
 
-// As many tensors in flight as in ps-lite's figures.
+// Returns how many tensors a worker has in flight, the same as in ps-lite's figures.
 std::size_t TensorsOf(std::size_t tensor_bytes) {
   if (tensor_bytes <= 64u << 10) return 256;
   return std::max<std::size_t>(4, (64u << 20) / tensor_bytes);
@@ -49,7 +49,7 @@ std::string JobFile(const Case& what) {
          "\nmin_workers = " + count + "\n";
 }
 
-// Payload bytes of one frame.
+// Returns the payload bytes of one frame.
 std::size_t FrameBytes(const PushPullLoad& load) {
   return std::min<std::size_t>(load.model_bytes(), kBlockElements * sizeof(float));
 }
@@ -187,7 +187,7 @@ std::string RoundTripName(Carrier carrier) {
   return std::string("push-pull/") + CarrierName(carrier) + "/1s1w/64-b/round-trip";
 }
 
-// One tensor of 64 bytes, one round at a time: send its gradient, apply it, get the new weights.
+// Measures rounds of one tensor of 64 bytes, one at a time: send its gradient, apply it, get the new weights.
 Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::vector<Figure>* figures) {
   const Case what{carrier, 1, {.tensor_bytes = 64, .tensors = 1, .warmup_rounds = 100, .seconds = options.seconds}};
   std::vector<Sample> samples;

@@ -15,7 +15,7 @@
 namespace capstan::bench {
 
 // Runs `servers` servers and as many workers. Each worker sends a push and a pull for each of its `keys`, waits for all
-// answers, and repeats. Returns the GB of pushes and pulls together.
+// answers, and repeats. Returns the throughput of pushes and pulls together.
 Result<RawThroughput> MeasureRawKeyValue(Carrier carrier, int servers, std::size_t value_bytes, std::size_t keys,
                                          double seconds);
 

@@ -12,7 +12,7 @@
 namespace capstan::bench {
 namespace {
 
-constexpr std::size_t kPieceBytes = 1u << 20;  // per call; the same bytes every time
+constexpr std::size_t kPieceBytes = 1u << 20;  // sent or received per call; the same bytes every time
 
 Status Failed(const char* what) {
   return Unreachable(std::string("a plain socket of the benchmark: ") + what + " failed");

@@ -69,7 +69,7 @@ class RawFrame {
   RawFrame(const RawFrame&) = delete;
   RawFrame& operator=(const RawFrame&) = delete;
 
-  // Waits for a frame. Returns its size in bytes; negative: it failed.
+  // Waits for a frame. Returns its size in bytes, or a negative number on failure.
   int Receive(const RawSocket& socket) { return zmq_msg_recv(&message_, socket.get(), 0); }
   bool more() const { return zmq_msg_more(&message_) != 0; }
   const std::byte* data() { return static_cast<const std::byte*>(zmq_msg_data(&message_)); }

@@ -25,7 +25,7 @@ int Queued(std::size_t frame_bytes) {
   return static_cast<int>(std::clamp<std::size_t>(kQueuedBytes / frame_bytes, 4, 4096));
 }
 
-// Sends until the parent ends it. The parent's first line is the receiver's address.
+// Sends frames until the parent ends this process. The parent's first line is the receiver's address.
 Status Send(Channel& parent, std::size_t frame_bytes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, parent.Receive());
   RawSocket dealer(ZMQ_DEALER, Queued(frame_bytes));
@@ -39,7 +39,7 @@ Status Send(Channel& parent, std::size_t frame_bytes) {
   }
 }
 
-// Payload bytes that arrive within `seconds`.
+// Returns the payload bytes that arrive within `seconds`.
 std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   std::uint64_t bytes = 0;
   const Clock::time_point start = Clock::now();
@@ -57,7 +57,8 @@ std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   return bytes;
 }
 
-// Sends its address to the parent. Then, for each line: receives for that many seconds and answers with the GB/s.
+// Sends its address to the parent, and "flows" once the stream is steady. At the parent's next line, receives for
+// `seconds` and answers with the GB and the seconds.
 Status Receive(Channel& parent, Carrier carrier, std::size_t frame_bytes, double seconds) {
   RawSocket router(ZMQ_ROUTER, Queued(frame_bytes));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, router.Bind(carrier));

@@ -16,11 +16,11 @@ struct RawThroughput {
   double cpu_seconds_per_gigabyte = 0.0;  // of both ends
 };
 
-// One direction, [64-byte header][frame], without copies; frames are received and dropped. `pairs` senders, each with
-// its own receiver.
+// Measures one direction with `pairs` senders, each with its own receiver. A message is a header of 64 bytes and a
+// frame, sent without copies; the receiver drops it.
 Result<RawThroughput> MeasureRawThroughput(Carrier carrier, int pairs, std::size_t frame_bytes, double seconds);
 
-// Median microseconds of a request and its answer of `bytes` each, one at a time.
+// Returns the median microseconds of a request and its answer of `bytes` each, one at a time.
 Result<double> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips);
 
 }  // namespace capstan::bench

@@ -25,7 +25,7 @@ std::vector<ScaleCost> AllCosts() {
   return costs;
 }
 
-// The slope of a least-squares fit through the logarithms.
+// Returns the slope of a least-squares fit through the logarithms.
 double GrowthOf(const std::vector<double>& numbers, const std::vector<double>& values) {
   double mean_x = 0.0, mean_y = 0.0, products = 0.0, squares = 0.0;
   const auto count = static_cast<double>(numbers.size());

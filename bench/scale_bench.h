@@ -2,8 +2,8 @@
 //
 // Kind:   runs for minutes on the caller's thread: real cores, no sockets, no threads; replies are encoded.
 // Limits: about 1 GiB of memory at 4,096 workers and 1,000 shards.
-// Why:    a cost that is invisible at ten shards can dominate at a thousand. The exponent shows a scan that returned,
-//         at sizes that a laptop can measure.
+// Why:    a cost that is invisible at ten shards can dominate at a thousand. The exponent shows, at sizes that a laptop
+//         can measure, whether a core has begun to scan all members or blocks for each message.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ScaleOptions {
   Parts parts;
 };
 
-// For each cost, one figure per size and one for its growth: the exponent in the number of workers or shards (least
-// squares of logarithms), next to the exponent by design.
+// Returns, for each cost, one figure per size and one for its growth: the exponent in the number of workers or shards
+// (least squares of logarithms), next to the exponent by design.
 Result<std::vector<Figure>> MeasureScale(const ScaleOptions& options);
 
 }  // namespace capstan::bench

@@ -68,7 +68,7 @@ class CoordinatorRig {
     Send(WorkerPeer(worker), beat);
     EncodeAndForget(&out_);
   }
-  // One worker leaves and joins again.
+  // Makes one worker leave and join again.
   void Rejoins(std::uint32_t worker) {
     Send(WorkerPeer(worker), Leave{sessions_[worker], 1, "bench"});
     EncodeAndForget(&out_);
@@ -85,7 +85,7 @@ class CoordinatorRig {
     }
     (void)coordinator_->TakeRecords();
   }
-  // All slots reach `clock` on this shard; reports of its home slots come with it.
+  // Makes the shard report that all slots have reached `clock`, with the reports of its home slots.
   void Progresses(ShardIndex shard, std::uint64_t clock) {
     Progress progress{shard, hello_.incarnation, coordinator_->generation(), {}, {}};
     progress.clocks.assign(size_.workers, clock);

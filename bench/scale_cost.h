@@ -36,7 +36,7 @@ class ScaleTimer {
   double least_;
 };
 
-inline constexpr std::size_t kManyTimes = 1'000'000;  // more calls than any figure takes
+inline constexpr std::size_t kManyTimes = 1'000'000;  // a limit that no figure reaches
 
 enum class GrowsBy { kWorkers, kShards };
 
@@ -53,7 +53,7 @@ std::vector<ScaleCost> SessionCosts();
 
 // Encodes all messages as a transport would, and drops them. CHECKs that each can be sent.
 void EncodeAndForget(Outbox* out);
-// One tensor of `blocks` blocks of kScaleBlockElements elements.
+// Returns one tensor of `blocks` blocks of kScaleBlockElements elements.
 inline constexpr std::uint32_t kScaleBlockElements = 4;
 std::vector<TensorSpec> ScaleTensors(std::size_t blocks);
 

@@ -56,7 +56,7 @@ class SessionRig {
     out_.Clear();
   }
 
-  // Every shard reports nodes for all its blocks: nodes that contain our slot if `whole`, otherwise a neighbour's.
+  // Makes every shard report nodes for all its blocks: nodes that contain our slot if `whole`, otherwise a neighbour's.
   void Covers(bool whole) {
     std::vector<Staged> answers(size_.shards);
     const Node node = whole ? Node{0, 2} : Node{1, 2};
@@ -86,7 +86,7 @@ class SessionRig {
     Name(shard, &staged);
     staged.held = {{block, {0, 1}}};
     Handle(ShardPeer(shard), std::move(staged));
-    unstaged_ += session_->unstaged_pushes();  // as its loop does
+    unstaged_ += session_->unstaged_pushes();  // the session's loop does the same
   }
   void PushesAll() {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Pushes(block);
@@ -95,7 +95,7 @@ class SessionRig {
     session_->Push({round_, {0, 1}, block, 1, 1.0F, hash_, payload_}, now_, &out_);
     EncodeAndForget(&out_);
   }
-  // All weights of the round arrive, and its work is known.
+  // Delivers all weights of the round, so that its work is known.
   void BeginWork() {
     Covers(false);
     for (BlockIndex block = 0; block < blocks_; ++block) SendWeightsOfWork(block);
@@ -180,7 +180,8 @@ std::vector<ScaleCost> SessionCosts() {
          return timer.Each(rig.blocks(),
                            [&](std::size_t i) { rig.Stages(static_cast<BlockIndex>(rig.blocks() - 1 - i)); });
        }},
-      // All answers of the shards, and the choice of the remaining work: once, without a pause of the thread.
+      // Times all answers of the shards and the choice of the remaining work. They happen once, without a pause of the
+      // thread.
       {"session/coverage", GrowsBy::kShards, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          SessionRig rig(size);

@@ -20,7 +20,7 @@ namespace {
 constexpr PeerId kOrders{1};
 constexpr Incarnation kLife{7};
 constexpr Generation kGeneration{1};
-constexpr std::size_t kBlocksAhead = 16;  // blocks that a pull names as wanted early, as a session's does
+constexpr std::size_t kBlocksAhead = 16;  // blocks that a pull asks for speculatively, as a session's does
 
 // A serving shard, and methods that play the coordinator and the workers. There are as many slots as workers.
 class ShardRig {
@@ -100,7 +100,7 @@ class ShardRig {
   Outbox out_;
 };
 
-// Blocks are pushed from the last to the first.
+// Returns the block of the i-th push: blocks are pushed from the last to the first.
 BlockIndex NthPushed(std::size_t i) {
   return static_cast<BlockIndex>(kScaleBlocksPerShard - 1 - i % kScaleBlocksPerShard);
 }
@@ -116,7 +116,7 @@ std::vector<ScaleCost> ShardCosts() {
          return timer.Each(kManyTimes,
                            [&](std::size_t i) { rig.Pulls(static_cast<std::uint32_t>(i % size.workers), 1); });
        }},
-      // All pulls wait, and each gets two blocks early, so a step costs two sends per worker over all its blocks.
+      // All pulls wait, and each gets two speculative blocks, so a step costs two sends per worker over all its blocks.
       {"shard/prepare-step", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          ShardRig rig(size, Mode::kSync);

@@ -49,7 +49,7 @@ def row_of(point, rate, steps, seconds, up, down):
     size = link_table.gradient_bytes(point.mib)
     # The last version is read twice: by the worker, and for the final weights.
     needed = {"up": size * steps, "down": size * (point.workers * (steps + 1) + 1)}
-    line = point.workers * size / rate  # in one direction; the other direction has a line of its own
+    line = point.workers * size / rate  # seconds in one direction; the other direction has a line of its own
     return {"line": point.link, "measured_mib_per_s": round(rate / MIB, 4), "workers": point.workers, "steps": steps,
             "bytes": size, "up_ratio": round(up / needed["up"], 3), "down_ratio": round(down / needed["down"], 3),
             "step_s": round(seconds, 3), "line_s": round(2 * line, 3), "step_ratio": round(seconds / (2 * line), 3)}

@@ -25,10 +25,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTensorBytes = std::size_t{4} << 20;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // per raw write
 constexpr std::size_t kPage = 4096;
-// Weights and two moments, their next version, the retained sum, and a pinned version of the first three.
+// Bytes per parameter on a shard: weights and two moments, their next version, the retained sum, and a pinned version
+// of weights and moments.
 constexpr double kShardBytes = 12 + 12 + 4 + 12;
 
-// Seconds of the clock that all processes of a machine share.
+// Returns seconds of the clock that all processes of a machine share.
 double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
 struct Span {
@@ -100,7 +101,7 @@ Result<double> RawWriteSeconds(const std::string& folder, std::uint64_t bytes) {
   return seconds;
 }
 
-// The durations of the steps in metrics.jsonl, in order.
+// Returns the durations of the steps in metrics.jsonl, in order.
 std::vector<double> StepSeconds(const std::string& run_dir) {
   std::vector<double> seconds;
   std::ifstream in(run_dir + "/metrics.jsonl");
@@ -125,12 +126,12 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// Durations of steps that ended while a snapshot was written, and of the others. The last step in metrics.jsonl was
-// committed at `end`.
+// Durations of steps: `during` of those that overlap the writing of a snapshot, `apart` of the others.
 struct Steps {
   std::vector<double> during, apart;
 };
 
+// Sorts the steps of metrics.jsonl. `end`: when the last one was committed.
 Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshots, double end) {
   Steps steps;
   constexpr std::size_t kWarmup = 3;

@@ -17,7 +17,8 @@ struct SnapshotOptions {
   int snapshots = 3;
 };
 
-// fp32, AdamW, sync; one shard, one worker; the temporary folder's disk.
+// Measures a job of mode sync in fp32 with AdamW, one shard and one worker, on the disk of the folder for temporary
+// files.
 Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options);
 
 }  // namespace capstan::bench

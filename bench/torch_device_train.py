@@ -281,7 +281,7 @@ def main():
         best = measure(options, mode, candidates)
         if best is None:
             return 1
-        candidates = [best]  # compiling takes long
+        candidates = [best]  # only the best one, because compiling takes long
     return max((other.wait() for other in others), default=0)
 
 

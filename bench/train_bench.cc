@@ -36,9 +36,9 @@ struct Subject {
   std::string name;         // the name in torch_train.py
   std::string model, data;  // in the job file
   int batch = 0;            // samples per worker
-  int units = 1;            // counted per sample
+  int units = 1;            // how many units a sample counts as
   std::string unit;
-  double steps_per_second = 0.0;  // roughly
+  double steps_per_second = 0.0;  // a rough estimate
   std::string precision = "fp32";
   std::string mode = "sync";
 
@@ -70,7 +70,7 @@ class Pictures {
   }
 
  private:
-  // Numbers in the header are big-endian.
+  // Writes a file: `head` as big-endian numbers, then random bytes below `below`.
   void Write(const std::string& name, std::initializer_list<std::uint32_t> head, std::size_t bytes, std::uint32_t below,
              RandomStream* random) {
     std::string content;
@@ -107,7 +107,8 @@ int StepsOf(const Subject& subject, double seconds) {
   return std::max(2, static_cast<int>(subject.steps_per_second * seconds));
 }
 
-// A job with `servers` servers and as many workers. Benchmarks without servers pass 1 and use only its model and data.
+// Returns the file of a job with `servers` servers and as many workers. Benchmarks without servers pass 1 and use only
+// its model and data.
 std::string TrainJobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
   return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
@@ -176,7 +177,7 @@ double NumberAfter(const std::string& line, const std::string& key) {
   return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 3));
 }
 
-// Samples per second over the committed steps, except the first ones.
+// Returns the samples per second over the committed steps, except the first ones.
 double RateFrom(const std::string& path) {
   std::ifstream file(path);
   double samples = 0.0, seconds = 0.0;
