@@ -1,5 +1,5 @@
-# The header of every message on the wire: one frame, flat, one segment, never packed. Payloads (gradients, weights)
-# travel in a second frame after it. The fields match the structs in common/wire/messages/ one by one; their meaning is
+# The header of every message on the wire. A header is one frame: one flat segment, never packed. A payload (a gradient,
+# weights) travels in a second frame. The fields match the structs in common/wire/messages/ one by one; their meaning is
 # explained there.
 #
 # A change that an older build would misread raises kProtocolVersion in common/wire/wire_codec.h.
@@ -240,8 +240,8 @@ struct Hello {
   generation @4 :UInt64;
   serving @5 :Bool;
   version @6 :UInt64;
-  lastCommit @7 :Commit;  # null: none
-  prepared @8 :Prepared;  # null: none
+  lastCommit @7 :Commit;  # null if there is none
+  prepared @8 :Prepared;  # null if there is none
   configHash @9 :UInt64;
   endpoint @10 :Text;
   parts @11 :List(SnapshotPart);
