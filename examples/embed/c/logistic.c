@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { kFeatures = 8, kSamples = 16 }; /* per slot */
+enum { kFeatures = 8, kSamples = 16 }; /* numbers in a sample, samples of a slot */
 
 /* The data is a function of (step, slot, sample), so any process may compute a slot, any number of times. */
 static float Sample(uint64_t step, uint32_t slot, uint64_t sample, float* row) {
@@ -20,7 +20,7 @@ static float Sample(uint64_t step, uint32_t slot, uint64_t sample, float* row) {
   return sum > 0 ? 1 : 0;
 }
 
-/* The mean gradient of the log loss, times the loss scale. Returns the sum of the losses. */
+/* Computes the mean gradient of the log loss, times the loss scale. Returns the sum of the losses. */
 static double Gradient(const capstan_work* work, uint32_t slot, const float* weights, float* gradient) {
   double loss = 0;
   for (int i = 0; i <= kFeatures; ++i) gradient[i] = 0;

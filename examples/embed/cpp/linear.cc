@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-constexpr std::size_t kFeatures = 8, kSamples = 16;  // per slot
+constexpr std::size_t kFeatures = 8, kSamples = 16;  // numbers in a sample, samples of a slot
 
 // The data is a function of (step, slot, sample), so any process may compute a slot, any number of times.
 std::array<float, kFeatures + 1> Sample(std::uint64_t step, std::uint32_t slot, std::uint64_t sample) {
@@ -21,7 +21,7 @@ std::array<float, kFeatures + 1> Sample(std::uint64_t step, std::uint32_t slot, 
   return row;
 }
 
-// The mean gradient of the squared error, times `scale`. Returns the sum of the errors.
+// Computes the mean gradient of the squared error, times `scale`. Returns the sum of the squared errors.
 double Gradient(const capstan::Work& work, std::uint32_t slot, const float* weights, float* gradient) {
   double loss = 0;
   for (std::size_t i = 0; i <= kFeatures; ++i) gradient[i] = 0;
