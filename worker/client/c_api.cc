@@ -78,7 +78,8 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   return out;
 }
 
-// Element `index` of a caller's array. The caller's `size` is the stride, and all elements must have the same one.
+// Returns element `index` of a caller's array. The caller's `size` is the stride, and all elements must have the same
+// one.
 template <class T>
 Result<const T*> ElementOf(const T* array, std::size_t index, const char* name) {
   const auto* bytes = reinterpret_cast<const char*>(array);

@@ -42,7 +42,7 @@ Status CheckIndex(std::size_t index, std::size_t count, const char* what) {
   return Invalid(std::string(what) + " " + std::to_string(index) + " is asked for; there are " + std::to_string(count));
 }
 
-// Arrays exist only after a pull.
+// Writes the address of an array. There is none before a pull has succeeded.
 Status WriteArray(const float* values, const float** given, const char* name) {
   if (values == nullptr) return Invalid(std::string("there are no ") + name + ": the last pull gave none");
   return WriteOut(values, given, name);

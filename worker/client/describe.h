@@ -12,14 +12,14 @@
 
 namespace capstan::client {
 
-// A tensor gets no weight decay when the program or the job file excludes it.
+// Returns the tensors' specs. A tensor gets no weight decay when the program or the job file excludes it.
 std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer);
 
-// `given` (the first weights) is left null.
+// Makes the declaration. Its `given` (the first weights) is left null.
 Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
                           std::vector<TensorSpec> catalog);
 
-// The report that a slot's EndSlot carries.
+// Makes the report that a slot's EndSlot carries.
 SlotReport ReportOf(SlotIndex slot, std::uint64_t samples, const SlotResult& result);
 
 }  // namespace capstan::client

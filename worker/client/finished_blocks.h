@@ -20,7 +20,8 @@ class FinishedBlocks {
     for (const Block& block : catalog.blocks()) missing_.push_back(block.segment_count);
   }
 
-  // Tensors [first, last] are final. Calls finished(block) for each block that they complete, in descending order.
+  // Notes that tensors [first, last] are final. Calls finished(block) for each block that they complete, in descending
+  // order.
   template <class F>
   void Take(const Catalog& catalog, TensorIndex first, TensorIndex last, const F& finished) {
     // Each tensor has one segment in every block from its first to its last.
@@ -31,7 +32,7 @@ class FinishedBlocks {
     }
   }
 
-  // All tensors are final. Calls finished(block) for each block that was not final yet.
+  // Notes that all tensors are final. Calls finished(block) for each block that was not final yet.
   template <class F>
   void TakeRest(const F& finished) {
     for (auto block = static_cast<BlockIndex>(missing_.size()); block-- > 0;) {

@@ -12,8 +12,8 @@ namespace {
 class ForkGuard : public Client {
  public:
   explicit ForkGuard(std::unique_ptr<Client> client) : client_(std::move(client)) {}
-  // A child has a copy of its parent's client. It must not run its destructor, so the memory stays until the child
-  // exits.
+  // A child of fork() has a copy of the client and must not run the client's destructor. So the memory stays until the
+  // child exits.
   ~ForkGuard() override {
     if (!owner_.IsThis()) (void)client_.release();
   }

@@ -9,10 +9,10 @@
 
 namespace capstan::client {
 
-// True if no value is NaN or infinite.
+// Whether no value is NaN or infinite.
 bool AllFinite(std::span<const float> values);
 
-// Adds up in double; infinite or NaN when a value is.
+// Adds up the squares in double. The sum is infinite or NaN if a value is.
 double SumOfSquares(std::span<const float> values);
 
 }  // namespace capstan::client

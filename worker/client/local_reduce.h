@@ -39,17 +39,17 @@ class LocalReduce {
   virtual void Stop() = 0;
 
   virtual void TakeGroup(const Session::LocalGroup& group) = 0;
-  // This worker has done all its slots of the step. Other workers need not wait for gradients that it has not offered
-  // by now.
+  // Notes that this worker has done all its slots of the step. Other workers need not wait for gradients that it has
+  // not offered by now.
   virtual void LeaveStep(const Session::StepLeft& left) = 0;
 
-  // The last slot of a round has begun. Returns how its parts are to be pushed.
+  // Begins the last slot of a round. Returns how the round's parts are to be pushed.
   virtual PushWay BeginRound(Round round) = 0;
-  // All parts of this block are final and do not change any more.
+  // Notes that all parts of this block are final and do not change any more.
   virtual void BlockReady(BlockIndex block) = 0;
   // Waits until the deadline. Returns whether this worker has pushed all sums that it pushes for the group.
   virtual bool Done(Deadline deadline) = 0;
-  // The round ends early: no further block becomes ready.
+  // Ends the round early: no further block becomes ready.
   virtual void GiveUpRound() = 0;
 
   // Bytes of gradients that were added up, and bytes sent to other workers for it.

@@ -257,7 +257,8 @@ void NetworkClient::BeginLocalReduce() {
                              work().loss_scale, sums_->parts()});
 }
 
-// A worker that pushes for others stays in the round until all sums are pushed: Session drops pushes of a past round.
+// Waits until all sums are pushed that this worker pushes for others. It must stay in the round that long, because
+// Session drops pushes of a past round.
 Status NetworkClient::AwaitLocalReduce() {
   while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
@@ -288,7 +289,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   return failure();
 }
 
-// The gradient of a block is final: it is added along the tree and, in the round's last slot, pushed.
+// Adds the final gradient of a block along the tree and, in the round's last slot, pushes it.
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   // Round to the job's encoding first, so that sums and checks see what each slot's own push would have carried.

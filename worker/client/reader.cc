@@ -32,8 +32,8 @@ struct Machinery {
 class NetworkReader : public Reader {
  public:
   explicit NetworkReader(std::unique_ptr<Machinery> machinery) : machinery_(std::move(machinery)) {}
-  // A child has a copy of its parent's reader. It must not run its destructor, so the memory stays until the child
-  // exits.
+  // A child of fork() has a copy of the reader and must not run the reader's destructor. So the memory stays until the
+  // child exits.
   ~NetworkReader() override {
     if (!owner_.IsThis()) {
       (void)machinery_.release();

@@ -136,7 +136,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   SeeEnd(view);
   view_ = view;
   fresh_ = true;
-  // A Beat: from now on the coordinator counts this reader as a follower.
+  // Sends a Beat, from which on the coordinator counts this reader as a follower.
   if (catalog_ && !knew_tensors) AskCoordinator(now, out);
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
     reader_.reset();
@@ -144,7 +144,8 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   Continue(now, out);
 }
 
-// When a shard is lost, a new generation may take back the job's last steps. A job may also fail at its end.
+// Notes the job's last version when the job is done, and forgets it when the job does not continue as before: when a
+// shard is lost, a new generation may take back the job's last steps, and a job may fail at its end.
 void ReaderCore::SeeEnd(const View& view) {
   const bool as_before = view.phase == JobPhase::kRunning && view_ && view.generation == view_->generation;
   if (view.phase == JobPhase::kDone) {
@@ -156,13 +157,13 @@ void ReaderCore::SeeEnd(const View& view) {
 
 // ---- a reading -----------------------------------------------------------------------------------------------------
 
-// The version to request; nullopt: there is none yet.
+// Returns the version to request; nullopt: there is none yet.
 std::optional<Step> ReaderCore::NextVersion() const {
   const bool done = view_->phase == JobPhase::kDone;
   if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
   const Step newest = view_->readable;
   if (!wish_->newer_than || done || newest > *wish_->newer_than) return newest;
-  // The version after the one that all shards have: a pull of it waits at the shards.
+  // This is the version after the one that all shards have. A pull of it waits at the shards.
   if (has_global_steps_ && !reads_kept_ && newest == *wish_->newer_than) return newest.Next();
   return {};
 }

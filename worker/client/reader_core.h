@@ -32,7 +32,7 @@
 
 namespace capstan::client {
 
-// The names of the optimizer's state arrays, as in PyTorch's optimizers of the same arithmetic.
+// Returns the names of the optimizer's state arrays, as in PyTorch's optimizers of the same arithmetic.
 std::vector<std::string> StateNames(OptimizerKind kind);
 
 struct ReaderCoreOptions {
@@ -53,7 +53,7 @@ class ReaderCore {
     bool optimizer_state = false;
     bool operator==(const Wish&) const = default;
   };
-  // One complete version of the job.
+  // One complete version of the job's weights.
   struct Reading {
     Step step;  // without global steps: a step that every slot had reached before
     Generation generation;
@@ -74,21 +74,22 @@ class ReaderCore {
   // again continues the current reading.
   void Want(const Wish& wish);
   bool answered() const { return reading_.has_value() || nothing_newer_; }
-  // Valid once answered; nullopt: the job is done and has no newer version.
+  // Returns the version that was read; valid once answered. nullopt: the job is done and has no newer version.
   const std::optional<Reading>& reading() const { return reading_; }
-  // Why the call cannot be answered.
+  // Tells why the call cannot be answered.
   const Status& status() const { return status_; }
   // Lets the job end without this reader. Called by the core itself once it has the last version.
   void Leave(Outbox* out);
 
-  // Valid once fresh.
+  // Returns the newest view; valid once fresh.
   const View& view() const { return *view_; }
-  // Empty before it is known.
+  // Returns the job file; empty before it is known.
   const std::string& job_file() const { return job_file_; }
-  // Null before a worker has declared it.
+  // Returns the job's tensors; null before a worker has declared them.
   const Catalog* catalog() const { return catalog_.get(); }
   const std::vector<std::string>& state_names() const { return state_names_; }
-  // Flat arrays of reading(): index 0 the weights, then the optimizer's states. Null: not fetched.
+  // Returns a flat array of reading(): index 0 is the weights, the others are the optimizer's states. Null: not
+  // fetched.
   const float* array(std::uint32_t index) const {
     return reading_ && index < arrays_.size() ? arrays_[index].get() : nullptr;
   }

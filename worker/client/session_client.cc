@@ -88,7 +88,7 @@ Result<std::optional<capstan::Work>> SessionClient::NextWork(Deadline deadline) 
   while (!has_work_ || void_) {
     if (finished_) return std::optional<capstan::Work>();
     has_work_ = void_ = false;
-    // Only once per round: a second Ready would give up a round that is about to be issued.
+    // Ready is sent only once per round: a second one would give up a round that is about to be issued.
     if (!std::exchange(asked_, true)) loop_->Send(ReadyCommand{});
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
   }

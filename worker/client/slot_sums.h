@@ -27,13 +27,13 @@ class SlotSums {
     BufferRef gradient;  // null when samples is 0
   };
 
-  // `slots` sorted, distinct.
+  // `slots` are sorted and distinct.
   SlotSums(std::vector<SlotIndex> slots, SlotIndex slot_count);
 
   const std::vector<SlotIndex>& slots() const { return slots_; }
-  // The next slot's gradient (mean over its samples) will be written to `gradient`.
+  // Begins the next slot, whose gradient (mean over its samples) will be written to `gradient`.
   void BeginSlot(std::uint64_t samples, BufferRef gradient);
-  // Elements [first, first + count) of the current slot are final.
+  // Notes that elements [first, first + count) of the current slot are final.
   void RangeReady(std::uint64_t first, std::uint64_t count);
   bool at_last_slot() const { return next_ == slots_.size(); }
   const std::vector<Part>& parts() const { return parts_; }

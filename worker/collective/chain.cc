@@ -20,7 +20,7 @@ std::span<T> Chunk(std::span<T> data, const Cut& cut, std::size_t chunk) {
   return data.subspan(chunk * cut.elements, std::min(cut.elements, data.size() - chunk * cut.elements));
 }
 
-// This member's distance behind the root along the chain.
+// Returns how far this member is behind the root along the chain.
 int DistanceFrom(int root, const Members& members) { return (members.me - root + members.size()) % members.size(); }
 
 }  // namespace
@@ -65,7 +65,7 @@ Status RunReduce(Lanes* lanes, const Members& members, const GroupOptions& optio
     CAPSTAN_RETURN_IF_ERROR(lanes->WaitSent(chunk));
     const auto out = lanes->OutgoingMemory(chunk, own.size_bytes());
     std::memcpy(out.data(), own.data(), own.size_bytes());
-    // The memory comes from operator new, which aligns it for floats.
+    // The memory comes from operator new, which aligns it for floats, so the cast is allowed.
     if (receives) AddEncodedTo({reinterpret_cast<float*>(out.data()), own.size()}, Encoding::kFp32, came);
     CAPSTAN_RETURN_IF_ERROR(lanes->Send(chunk, members.Neighbour(-1), tag + chunk, out));
   }
@@ -92,8 +92,8 @@ Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::s
   return {};
 }
 
-// Hensgen, Finkel, Manber 1988: after round k each rank knows, directly or through others, that 2^(k+1) ranks have
-// arrived.
+// By the algorithm of Hensgen, Finkel and Manber, 1988: after round k each rank knows, directly or through others, that
+// 2^(k+1) ranks have arrived.
 Status RunBarrier(Lanes* lanes, const Members& members, Tag tag) {
   std::size_t round = 0;
   for (int distance = 1; distance < members.size(); distance *= 2, ++round) {

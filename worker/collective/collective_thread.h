@@ -37,7 +37,7 @@ class CollectiveThread {
   // Waits for this ticket and all earlier ones. kBusy: `deadline` passed first; the collective continues.
   Status Wait(Ticket ticket, Deadline deadline);
 
-  // Payload bytes sent by finished collectives.
+  // Returns the payload bytes sent by finished collectives.
   std::uint64_t bytes_sent() {
     return progress_.With([](Progress& progress) { return progress.bytes_sent; });
   }

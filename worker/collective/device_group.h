@@ -23,7 +23,7 @@
 #include "kernels/cuda/library_search.h"
 #include "worker/collective/mesh.h"
 
-struct CUstream_st;  // *: cudaStream_t
+struct CUstream_st;  // a pointer to it is a cudaStream_t
 
 namespace capstan::collective {
 
@@ -55,8 +55,8 @@ class DeviceGroup {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // As Group's calls. The group owns the array until Wait has returned for the call, or another stream has been ordered
-  // after it.
+  // These calls do what Group's calls of the same names do. The array belongs to the group until Wait has returned for
+  // the call; work that was enqueued on a stream after OrderAfter may use the array earlier.
   virtual Result<Ticket> SubmitAllReduce(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitReduceScatter(const DeviceArray& data, Deadline deadline) = 0;
   virtual Result<Ticket> SubmitAllGather(const DeviceArray& data, Deadline deadline) = 0;

@@ -28,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Tag kControlTag = ~Tag{0};  // not used by any group's call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
-// Gloo does not report that a connection broke in the middle of a message, so long waits check this often.
+// Long waits probe the peer at this interval, because Gloo does not report that a connection broke in the middle of a
+// message.
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
 
@@ -48,7 +49,7 @@ struct CallState {
 // messages: behind a long payload message an answer would come too late.
 enum Way : std::size_t { kUp = 0, kDown = 1, kPayloadWays = 2, kWords = 2, kWays = 3 };
 
-// The exception's text without the source location that Gloo puts in front.
+// Returns the exception's text without the source location that Gloo puts in front.
 std::string TextOf(const std::exception& failed) {
   const std::string text = failed.what();
   const std::size_t place = text.starts_with('[') ? text.find("] ") : text.npos;
@@ -96,7 +97,7 @@ class GlooMesh : public Mesh {
     return verdict ? StatusOf(*verdict, options_.name_of) : Status();
   }
 
-  // A buffer that spans all memory, with addresses as offsets, so that no buffer is allocated per message.
+  // Creates a buffer that spans all memory, with addresses as offsets, so that no buffer is allocated per message.
   std::unique_ptr<Buffer> CreateWindow(Way way) {
     return contexts_[way]->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
   }
@@ -119,7 +120,7 @@ class GlooMesh : public Mesh {
   std::uint64_t HeardOf(int rank) {
     return state_.With([&](State& state) { return state.heard[static_cast<std::size_t>(rank)]; });
   }
-  // How many unanswered probes mark a rank as silent.
+  // Returns how many unanswered probes mark a rank as silent.
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
   // Ends the mesh after the deadline has passed while waiting for `peer`, or the connection to it broke. Finds the
   // missing ranks and returns the call's status.
@@ -199,7 +200,7 @@ class GlooTransfer : public Transfer {
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
-      // Count probes, not time: this process itself may have been stopped.
+      // Probes are counted and not the time, because this process itself may have been stopped.
       const std::uint64_t now_heard = mesh_->HeardOf(peer_);
       unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
       if (unanswered > mesh_->silence()) return mesh_->TakeRoll(group_, peer_, Reason::kSilent);
@@ -374,8 +375,8 @@ void GlooMesh::KeepDeadlines() {
   }
 }
 
-// Short calls never notice that the control connection broke. So with each pulse this probes one other member of a
-// current call.
+// Probes one other member of a current call with each pulse, because short calls never notice that the control
+// connection broke.
 void GlooMesh::LookAfterWords() {
   if (IsOver() || Clock::now() < next_look_) return;
   GroupIndex group = 0;
@@ -461,7 +462,8 @@ void GlooMesh::Close() {
   state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
 }
 
-// Ranks that received a farewell send it on, so that a rank that finds its connection to them broken knows the reason.
+// Sends a farewell to the other ranks. Ranks that received one send it on, so that a rank that finds its connection to
+// them broken knows the reason.
 void GlooMesh::SayFarewell(const Verdict& verdict) {
   const auto is_there = [&](int other) { return !verdict.missing.test(static_cast<std::size_t>(other)); };
   std::vector<int> told;
@@ -482,7 +484,7 @@ void GlooMesh::SayFarewell(const Verdict& verdict) {
   }
 }
 
-// When a Gloo wait times out, Gloo closes all connections of its context and stops writing to memory.
+// Closes the connections of each context by a Gloo wait that times out. Then Gloo stops writing to memory.
 void GlooMesh::CloseConnections() {
   for (const auto& context : contexts_) {
     if (!context) continue;
@@ -497,7 +499,7 @@ void GlooMesh::CloseConnections() {
 
 // -------------------------------------------------------------------------------------------------- control messages
 
-// False when the connection is broken.
+// Sends a control message. False when the connection is broken.
 bool GlooMesh::Tell(int rank, const Control& control) {
   Outbox& outbox = outboxes_[static_cast<std::size_t>(rank)];
   const auto place = static_cast<std::size_t>(control.say);
@@ -519,7 +521,7 @@ std::optional<std::string> GlooMesh::Probe(int rank, Way way) {
   }
 }
 
-// If the connection is broken, the listener notices.
+// Answers a probe. If the connection is broken, the listener notices.
 void GlooMesh::Echo(int rank, Way way) {
   try {
     echoes_[way]->send(rank, kControlTag, 0, sizeof(Control));
@@ -528,18 +530,18 @@ void GlooMesh::Echo(int rank, Way way) {
   }
 }
 
-// If a connection breaks while a message on it is unread, it is removed from the list, so that the other ranks are
-// still received.
+// Receives the control messages of the other ranks on one way. If a connection breaks while a message on it is unread,
+// its rank is removed from the list, so that the other ranks are still received.
 void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
   for (std::vector<int> speakers = others_; !speakers.empty();) {
     if (ListenTo(way, speakers)) return;
-    // Gloo does not report which one broke.
+    // Gloo does not report which connection broke.
     std::erase_if(speakers, [&](int other) { return Probe(other, way).has_value(); });
   }
 }
 
-// True when the mesh stops, false when a connection broke.
+// Receives control messages. Returns true when the mesh stops, and false when a connection broke.
 bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
   Control heard{};
   const std::unique_ptr<Buffer> ear = contexts_[way]->createUnboundBuffer(&heard, sizeof heard);

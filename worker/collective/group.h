@@ -44,16 +44,16 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // `data` becomes the sum of all members' data, with the same bits on all members.
+  // Replaces `data` by the sum of all members' data, with the same bits on all members.
   virtual Status AllReduce(std::span<float> data, Deadline deadline) = 0;
-  // This rank's part of `data` becomes the sum; the rest is undefined afterwards.
+  // Replaces this rank's part of `data` by the sum; the rest is undefined afterwards.
   virtual Status ReduceScatter(std::span<float> data, Deadline deadline) = 0;
-  // All members receive each rank's part of `data`.
+  // Copies each rank's part of `data` to all members.
   virtual Status AllGather(std::span<float> data, Deadline deadline) = 0;
   virtual Status Broadcast(std::span<float> data, int root, Deadline deadline) = 0;
-  // The root's `data` becomes the sum; the other members' data does not change.
+  // Replaces the root's `data` by the sum; the other members' data does not change.
   virtual Status Reduce(std::span<float> data, int root, Deadline deadline) = 0;
-  // The root's `all` receives every member's `mine`, in rank order; `all` is ignored on other members.
+  // Copies every member's `mine` to the root's `all`, in rank order; `all` is ignored on other members.
   virtual Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) = 0;
   virtual Status Barrier(Deadline deadline) = 0;
 
@@ -64,9 +64,9 @@ class Group {
                                                const std::optional<GroupOptions>& options = std::nullopt) = 0;
 
   virtual void Abort() = 0;
-  // The first failure, or OK; callable from any thread.
+  // Returns the first failure, or OK; callable from any thread.
   virtual Status failure() const = 0;
-  // Payload bytes sent by all calls so far; for the owner's thread.
+  // Returns the payload bytes sent by all calls so far; for the owner's thread.
   virtual std::uint64_t bytes_sent() const = 0;
 };
 

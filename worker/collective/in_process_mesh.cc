@@ -89,7 +89,8 @@ class InProcessMesh : public Mesh {
   }
 
  private:
-  // The deadline has passed while waiting for `peer`: members that have begun fewer calls are missing.
+  // Returns the verdict when the deadline has passed while waiting for `peer`: members that have begun fewer calls are
+  // missing.
   Verdict VerdictOn(const GroupState& group, int peer) const {
     const auto calls = [&](int rank) { return group.calls[static_cast<std::size_t>(rank)]; };
     RankSet absent;

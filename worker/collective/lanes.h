@@ -20,12 +20,12 @@ class Lanes {
   // Begins message `item`. First waits for message `item` - kLanes of the same direction, if it is still in flight.
   Status Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes);
   Status Receive(std::size_t item, int from, Tag tag, std::span<std::byte> bytes);
-  // Return at once if nothing was begun on the lane.
+  // Wait until message `item` is done. They return at once if nothing was begun on its lane.
   Status WaitSent(std::size_t item) { return Wait(&sends_[item % kLanes]); }
   Status WaitReceived(std::size_t item) { return Wait(&receives_[item % kLanes]); }
   Status WaitAllSent();
 
-  // Memory for message `item`, valid until message `item` + kLanes uses it.
+  // Return memory for message `item`, valid until message `item` + kLanes uses it.
   std::span<std::byte> OutgoingMemory(std::size_t item, std::size_t bytes) {
     return Memory(&sends_[item % kLanes], bytes);
   }

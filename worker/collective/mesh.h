@@ -29,7 +29,7 @@ using Tag = std::uint64_t;         // a send matches the receive of the same tag
 inline constexpr int kRanksMax = 256;
 inline constexpr GroupIndex kGroupsMax = 15;
 
-// The name of a rank's worker, for messages.
+// Returns the name of a rank's worker, for messages.
 using NameOfRank = std::function<std::string(int rank)>;
 
 // Carries one message at a time: begin one with Send or Receive, then Wait; then the next.
@@ -54,15 +54,15 @@ class Mesh {
   // Destroy the transfer before the mesh.
   virtual std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) = 0;
 
-  // This rank begins the group's next collective; returns its number. When a deadline passes, members that have not
-  // begun it are reported as missing.
+  // Begins the group's next collective on this rank; returns its number. When a deadline passes, members that have not
+  // begun the collective are reported as missing.
   virtual std::uint64_t Enter(GroupIndex group, Deadline deadline) = 0;
   virtual void Leave(GroupIndex group) = 0;
 
-  // Callable from any thread; returns at once. Calls that wait here end with kUnreachable, and soon those on other
-  // ranks.
+  // Ends the mesh. Callable from any thread; returns at once. Calls that wait here end with kUnreachable, and soon
+  // those on other ranks do, too.
   virtual void Abort() = 0;
-  // The first failure, or OK.
+  // Returns the first failure, or OK.
   virtual Status failure() = 0;
 };
 

@@ -21,7 +21,7 @@ class Rendezvous {
   virtual Result<std::vector<std::string>> Exchange(int rank, std::string bytes, Deadline deadline) = 0;
 };
 
-// For threads of one process, and for one exchange among `size` ranks.
+// A rendezvous for threads of one process, for one exchange among `size` ranks.
 class InProcessRendezvous : public Rendezvous {
  public:
   explicit InProcessRendezvous(int size, NameOfRank name_of = {}) : size_(size), name_of_(std::move(name_of)) {}

@@ -39,7 +39,8 @@ class Ring {
   }
 
  private:
-  // Step s sends the part received in step s - 1. `behind` is 1 for the chunk to send and 2 for the chunk to receive.
+  // Returns the part of the array that message `item` carries. Step s sends what step s - 1 received. `behind` is 1 for
+  // the chunk to send and 2 for the chunk to receive.
   std::span<float> Chunk(std::size_t item, std::size_t behind) const {
     const auto size = static_cast<std::size_t>(members_.size());
     const std::size_t back = (Step(item) + behind) % size;
@@ -50,7 +51,7 @@ class Ring {
   }
   std::size_t Step(std::size_t item) const { return first_step_ + item / chunks_; }
   bool Sums(std::size_t item) const { return Step(item) + 1 < static_cast<std::size_t>(members_.size()); }
-  // A finished fp32 sum is received directly into `data_`.
+  // Whether the chunk is received directly into `data_`, because it is a finished fp32 sum.
   bool InPlace(std::size_t item) const { return wire_ == Encoding::kFp32 && !Sums(item); }
   std::span<std::byte> Incoming(std::size_t item, std::size_t count) {
     return lanes_->IncomingMemory(item, count * BytesPerNumber(wire_));

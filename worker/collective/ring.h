@@ -19,7 +19,7 @@ struct Members {
   int me = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }
-  // The mesh rank of the member `distance` places further along the ring.
+  // Returns the mesh rank of the member `distance` places further along the ring.
   int Neighbour(int distance) const {
     const int place = (me + distance) % size();
     return ranks[static_cast<std::size_t>(place < 0 ? place + size() : place)];
@@ -33,9 +33,9 @@ inline constexpr std::size_t kItemsMax = 1u << 20;
 Status RunRing(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
                std::span<float> data);
 
-// y[i] += x[i].
+// Adds x[i] to each y[i].
 void AddTo(std::span<float> y, const float* x);
-// y[i] += number i of `encoded`, decoded.
+// Adds number i of `encoded`, decoded, to each y[i].
 void AddEncodedTo(std::span<float> y, Encoding encoding, const std::byte* encoded);
 
 }  // namespace capstan::collective

@@ -14,8 +14,8 @@ struct What {
   int root;
 };
 
-// 4 bits for the group, 24 for the call, 16 for a hash of the call's kind and arguments, 20 for the message. Calls that
-// differ between members do not match, and time out.
+// Returns the tag of a call's first message: 4 bits for the group, 24 for the call, 16 for a hash of the call's kind
+// and arguments, 20 for the message. Calls that differ between members do not match, and time out.
 Tag TagOf(GroupIndex group, std::uint64_t call, const What& what, const GroupOptions& options) {
   const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
                                    static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),

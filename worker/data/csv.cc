@@ -49,7 +49,8 @@ class CsvReader {
   }
 
  private:
-  // Programs and images have control bytes near the start. Text has only white space among them.
+  // Checks that the file is text. Programs and images have control bytes near the start; the only control bytes in text
+  // are white space.
   Status CheckText(std::string_view text) const {
     const std::string_view head = text.substr(0, kHeadBytes);
     for (std::size_t i = 0; i < head.size(); ++i) {

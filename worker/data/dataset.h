@@ -37,7 +37,7 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-// The image shape that the [data] section gives; all 0 if none.
+// Returns the image shape that the [data] section gives; all 0 if none.
 ImageShape ImageOf(const DataSection& data);
 
 enum class Split : std::uint8_t { kTraining, kValidation };
@@ -48,7 +48,7 @@ struct DrawKey {
   std::uint32_t slot = 0;
 };
 
-// Owned by the caller and reused, so that Fill need not allocate.
+// The arrays of a batch. The caller owns and reuses them, so that Fill need not allocate.
 struct BatchBuffer {
   std::uint32_t samples = 0;
   std::vector<float> inputs;          // kFeatures: [samples, features]
@@ -61,17 +61,19 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual const SampleSpec& spec() const = 0;
-  // Samples of a split are numbered from 0.
+  // Returns the number of samples of a split. They are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
-  // Every sample must be below count(split). Held-out samples do not depend on `key`. Fails with kCorrupt if a file has
-  // changed since it was opened; the message says which and how.
+  // Puts the samples into `batch`. Each must be below count(split). Held-out samples do not depend on `key`. Fails with
+  // kCorrupt if a file has changed since it was opened; the message says which and how.
   virtual Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
                       BatchBuffer* batch) const = 0;
-  // Equal for equal data in any location: depends on the files' contents, order and names within the folder.
+  // Returns a hash that is equal for equal data in any location: it depends on the files' contents, order and names
+  // within the folder.
   virtual std::uint64_t fingerprint() const = 0;
 };
 
-// The job's paths are resolved below `data_root`; a path that leads out of it is refused. "/" allows any path.
+// Opens the job's data. Paths are resolved below `data_root`; a path that leads out of it is refused. "/" allows any
+// path.
 Result<std::unique_ptr<Dataset>> OpenDataset(const JobConfig& config, const std::filesystem::path& data_root);
 
 }  // namespace capstan::train

@@ -16,13 +16,13 @@ namespace capstan::train {
 
 inline constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 34;
 
-// `path` below `root`. Names that lead out of it, by ".." or as an absolute path, are refused; links inside are
+// Returns `path` below `root`. Names that lead out of it, by ".." or as an absolute path, are refused; links inside are
 // followed.
 Result<std::filesystem::path> ResolveDataPath(const std::filesystem::path& root, const std::string& path);
 
-// OK for files and links to files. Others are refused, since opening a pipe would wait forever.
+// Returns OK for files and links to files. Others are refused, since opening a pipe would wait forever.
 Status CheckRegular(const std::filesystem::path& path);
-// The error for data that the system refuses with `error` (errno).
+// Returns the error for data that the system refuses with `error` (errno).
 Status Unreadable(const std::filesystem::path& path, int error);
 
 // Appends the first `bytes_max` bytes of a file as they are.

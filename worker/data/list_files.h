@@ -2,7 +2,7 @@
 //
 // Kind:   a pure function over the file system.
 // Fails:  kInvalid: a folder that cannot be listed or has no matching files.
-// Why:    sorted, so that every worker reads the same stream, whatever order its file system lists.
+// Why:    the files are sorted, so that every worker reads the same stream, whatever order its file system lists.
 #pragma once
 
 #include <filesystem>

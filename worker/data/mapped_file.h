@@ -32,7 +32,7 @@ class MappedFile {
         state_(other.state_) {}
   MappedFile& operator=(MappedFile&&) = delete;
 
-  // Page-aligned.
+  // Returns the file's bytes, which begin at a page.
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
 

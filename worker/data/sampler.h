@@ -35,21 +35,21 @@ class EpochPermutation {
   std::uint64_t rows_, columns_;  // rows * columns >= size, nearly equal
 };
 
-// [first, last)
+// A range [first, last) of samples.
 struct SampleRange {
   std::uint64_t first = 0, last = 0;
   std::uint64_t count() const { return last - first; }
 };
 
 std::uint64_t StepsPerEpoch(const SamplerSpec& spec);
-// Samples of all slots at a step: global_batch, or the rest of the epoch.
+// Returns the number of samples of all slots at a step: global_batch, or the rest of the epoch.
 std::uint64_t BatchSize(const SamplerSpec& spec, Step step);
-// The training samples of a slot; may be none.
+// Writes the training samples of a slot to `samples`; there may be none.
 void SlotSamples(const SamplerSpec& spec, Step step, SlotIndex slot, std::vector<std::uint64_t>* samples);
 
-// A slot's part of [0, count). The slots' parts in order cover it, and their sizes differ by at most one.
+// Returns a slot's part of [0, count). The slots' parts in order cover it, and their sizes differ by at most one.
 SampleRange SlotShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot);
-// The validation samples that a slot evaluates at every validation.
+// Returns the validation samples that a slot evaluates at every validation.
 inline SampleRange ValidationShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot) {
   return SlotShare(count, slots, slot);
 }

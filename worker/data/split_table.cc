@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kSplitKey = 0x73706c6974;
 
-// A number in [0, 2^32]; samples with a smaller hash are held out.
+// Returns a number in [0, 2^32]; samples with a smaller hash are held out.
 std::uint64_t Threshold(double validation) { return static_cast<std::uint64_t>(validation * 0x1p32); }
 
 }  // namespace

@@ -20,11 +20,11 @@ inline constexpr std::uint64_t kSplitSamplesMax = 0xFFFFFFFF;
 
 class SplitTable {
  public:
-  // About `validation` of the samples are held out. `what` names the data in messages.
+  // Makes a split in which about `validation` of the samples are held out. `what` names the data in messages.
   static Result<SplitTable> Create(std::uint64_t samples, double validation, const std::string& what);
 
   std::uint64_t count(Split split) const { return members(split).size(); }
-  // The sample's number in the data.
+  // Returns the sample's number in the data.
   std::uint64_t Locate(Split split, std::uint64_t sample) const { return members(split)[sample]; }
 
  private:

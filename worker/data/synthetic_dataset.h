@@ -13,7 +13,7 @@
 
 namespace capstan::train {
 
-// The samples have the form that the job's model reads.
+// Creates samples in the form that the job's model reads.
 Result<std::unique_ptr<Dataset>> CreateSynthetic(const JobConfig& config);
 
 }  // namespace capstan::train

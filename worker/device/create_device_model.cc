@@ -20,7 +20,7 @@ Status CudaFailure(cudaError_t status, const std::string& what) {
   return Unsupported(what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
-// 13010 is 13.1.
+// Returns "13.1" for 13010.
 std::string CudaVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -57,7 +57,7 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
                        "0 or later is needed; name another one in worker.device, or set "
                        "it to \"cpu\"");
   }
-  // Only after the checks, because this call makes the driver initialize the device.
+  // This call comes after the checks, because it makes the driver initialize the device.
   if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) return CudaFailure(status, name);
   return name;
 }

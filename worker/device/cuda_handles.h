@@ -56,7 +56,7 @@ inline PinnedMemory MakePinned(kernels::CudaContext& context, std::size_t bytes)
   return PinnedMemory(memory);
 }
 
-// Everything enqueued on `after` from now on runs after everything that is on `before` now.
+// Lets everything that is enqueued on `after` from now on run after everything that is on `before` now.
 inline void Order(kernels::CudaContext& context, cudaStream_t before, cudaEvent_t event, cudaStream_t after) {
   if (!context.status().ok()) return;
   context.Note(cudaEventRecord(event, before), "recording an event");

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using kernels::CudaContext;
 
-// Memory that grows on demand. Growing waits for work on `context`, and leaves the content undefined.
+// Memory that grows on demand. Growing waits for work on `context`, and leaves the contents undefined.
 template <class Memory, Memory (*kMake)(CudaContext&, std::size_t)>
 class Growing {
  public:
@@ -63,8 +63,8 @@ class DeviceAddition {
 
  private:
   static float Scale(const StagedInput& node) { return node.node.IsLeaf() ? static_cast<float>(node.samples) : 1.0F; }
-  // A node's numbers as floats: in place if they are fp32, else converted into memory that is valid until the next
-  // call.
+  // Returns a node's numbers as floats: in place if they are fp32, else converted into memory that is valid until the
+  // next call.
   const float* Wide(const StagedInput& node, std::size_t count) {
     if (node.encoding == Encoding::kFp32) return reinterpret_cast<const float*>(node.values);
     auto* const wide = reinterpret_cast<float*>(wide_.Reserve(context_, bytes_));

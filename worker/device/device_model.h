@@ -76,9 +76,9 @@ class DeviceModel final : public JobModel {
   // Enqueues rounding the gradients of tensors [first, last], except statistics, to the 16-bit wire type in
   // `narrow_gradients_`.
   void NarrowGradients(TensorIndex first, TensorIndex last);
-  // Enqueues adding them to the sum.
+  // Enqueues adding the gradients of tensors [first, last] to the sum.
   void AddGradients(TensorIndex first, TensorIndex last);
-  // Enqueues copying them to `gradients`; calls `arrived` afterwards.
+  // Enqueues copying the gradients of tensors [first, last] to `gradients`; calls `arrived` afterwards.
   void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
   // Calls visit(begin, end, is_fp32) for each run of tensors in [first, last] with the same wire encoding.
   template <class Visit>

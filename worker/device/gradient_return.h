@@ -34,9 +34,9 @@ class GradientReturn {
   // Copies `count` numbers in `encoding` from `from` on the device to `to` on the host, as fp32. A later Send, Poll or
   // Finish then calls `arrived` (may be empty) on this thread. Ranges arrive in the order of Send.
   void Send(const void* from, Encoding encoding, std::int64_t count, float* to, std::function<void()> arrived);
-  // Handles what has arrived by now.
+  // Handles the chunks that have arrived by now.
   void Poll();
-  // Waits for everything and handles it.
+  // Waits for all chunks and handles them.
   void Finish();
 
  private:

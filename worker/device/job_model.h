@@ -33,7 +33,7 @@ struct WeightsView {
   std::uint64_t round = 0;
 };
 
-// A device's memory that a model takes besides its activations, and the free memory there.
+// The memory of a device that a model takes besides its activations, and the device's free memory.
 struct DeviceMemory {
   std::string device;  // its name, for messages
   std::uint64_t weights = 0, gradients = 0;
@@ -49,10 +49,10 @@ class JobModel {
   // As in nn::Model.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
-  // Host memory that its convolutions take at most, for so many samples or fewer.
+  // Returns the most host memory that its convolutions take, for so many samples or fewer.
   virtual std::size_t MeasureConvolutions(std::int64_t /*samples*/) const { return 0; }
   virtual void ReserveActivations(std::size_t bytes) = 0;
-  // nullopt: the model is in the host's memory.
+  // Counts the device memory that the model takes; nullopt: the model is in the host's memory.
   virtual std::optional<DeviceMemory> CountDeviceMemory() { return std::nullopt; }
   // Call it once, with the arrays that all calls of Train and Evaluate will get, and which outlive this model. A device
   // can copy from pinned arrays faster. If they cannot be pinned, everything still works, and the returned text says
@@ -63,11 +63,11 @@ class JobModel {
                                      const nn::Hooks& hooks) = 0;
   virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
 
-  // kUnsupported, with the reason, if this model cannot join a group of devices.
+  // Returns the model's device as a member of a group. kUnsupported, with the reason, if this model cannot join one.
   virtual Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& /*libraries*/) const { return OnTheHost(); }
-  // The sum of gradients on the device, which Return copies to `host`. `host` has one element per parameter and
-  // outlives this model. The first call makes the sum; later calls must have the same arguments. kUnsupported if `host`
-  // cannot be pinned.
+  // Returns the sum of gradients on the device, whose Return copies them to `host`. `host` has one element per
+  // parameter and outlives this model. The first call makes the sum; later calls must have the same arguments.
+  // kUnsupported if `host` cannot be pinned.
   virtual Result<DeviceSum*> Sum(std::span<float> /*host*/, Encoding /*wire*/) { return OnTheHost(); }
   // Creates a group that reduces arrays on the device among workers, while the model computes there. Destroy the group
   // before this model.

@@ -14,7 +14,7 @@ namespace capstan::train {
 
 Result<nn::ModelShape> ShapeOfModel(const JobConfig& config, const SampleSpec& samples);
 
-// The model's tensors. A tensor gets no weight decay if the model or the job file excludes it.
+// Returns the model's tensors. A tensor gets no weight decay if the model or the job file excludes it.
 std::vector<TensorSpec> JobTensors(const JobConfig& config, std::vector<TensorSpec> model_tensors);
 
 }  // namespace capstan::train

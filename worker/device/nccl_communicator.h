@@ -96,7 +96,7 @@ class NcclCommunicator {
   Status AwaitSettled(const std::string& what, Deadline deadline);
   // Makes a request to NCCL, and waits until it is finished.
   Status Ask(const std::string& what, Deadline deadline, const std::function<ncclResult_t(Shared&)>& call);
-  // OK, or the first failure, after waiting until the stream is idle.
+  // Waits until the stream is idle. Returns OK, or the first failure.
   Status Failure();
   Status Check(Ticket ticket) const;
   // Whether a newer call has reused the ticket's event; then this call is done.

@@ -109,7 +109,7 @@ class NcclGroup final : public DeviceGroup {
     const std::size_t bytes = own == mine.data ? 0 : mine.count * BytesPerNumber(mine.numbers);
     return Submit("a gather", mine, deadline, receive, {own, mine.data, bytes});
   }
-  // An all-reduce of one word, whose value is ignored.
+  // Submits an all-reduce of one word, whose value is ignored.
   Result<Ticket> SubmitBarrier(Deadline deadline) override {
     return communicator_.Submit("a barrier", deadline, [this](ncclComm_t comm) {
       return nccl_->AllReduce(word_.get(), word_.get(), 1, ncclFloat32, ncclSum, comm, stream());
@@ -127,7 +127,7 @@ class NcclGroup final : public DeviceGroup {
  private:
   cudaStream_t stream() const { return communicator_.stream(); }
 
-  // A call with no elements does not call NCCL.
+  // Submits a call. If it has no elements, NCCL is not called.
   template <class Enqueue>
   Result<Ticket> Submit(const char* call, const DeviceArray& data, Deadline deadline, const Enqueue& enqueue,
                         const NcclCopy& copy = {}) {
@@ -142,7 +142,8 @@ class NcclGroup final : public DeviceGroup {
     void* const to = root == rank() ? data.data : nullptr;
     return nccl_->Reduce(data.data, to, data.count, TypeOf(data.numbers), ncclSum, root, comm, stream());
   }
-  // NCCL supports only parts of equal size. Parts of different sizes take one call each, in one group of calls.
+  // Makes a call for the parts of all ranks. NCCL supports only parts of equal size, so parts of different sizes take
+  // one call each, in one group of calls.
   template <class CallOf>
   ncclResult_t ForParts(const DeviceArray& data, const CallOf& call_of) {
     return ForRanks([&](int owner) {
@@ -214,7 +215,7 @@ struct Card {
   ncclUniqueId id = {};
 };
 
-// A rank without a card sends an empty text, so that the others do not wait for it.
+// Returns the card's bytes. A rank without a card sends an empty text, so that the others do not wait for it.
 std::string BytesOf(const Result<Card>& card) {
   return card.ok() ? std::string(reinterpret_cast<const char*>(&*card), sizeof(Card)) : std::string();
 }

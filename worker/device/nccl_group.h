@@ -17,7 +17,7 @@
 
 namespace capstan::train {
 
-// NCCL's name and version, to show and to compare. kUnsupported if there is no NCCL.
+// Returns NCCL's name and version, to show and to compare. kUnsupported if there is no NCCL.
 Result<std::string> FindNccl(const kernels::LibrarySearch& libraries);
 
 Result<std::unique_ptr<collective::DeviceGroup>> CreateNcclGroup(kernels::CudaContext& context,

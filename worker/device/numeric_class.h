@@ -16,15 +16,15 @@
 
 namespace capstan::train {
 
-// "capstan 0.1.0, g++ 12.2.0, fp32, cpu"; shown and compared. `where`: the device and libraries, as far as they affect
-// bits.
+// Returns a text such as "capstan 0.1.0, g++ 12.2.0, fp32, cpu", which is shown and compared. `where`: the device and
+// libraries, as far as they affect bits.
 std::string NumericClass(Precision precision, const std::string& where);
 
-// "cpu", with the name of the bf16 products if their bits differ from the others'.
+// Returns "cpu", with the name of the bf16 products if their bits differ from the others'.
 std::string CpuName(Precision precision);
 
-// XXH3 of the gradients of fixed small models on fixed data: every kernel that a job can use takes part. `make` makes
-// the models to probe; it fails only if the device does.
+// Returns the XXH3 of the gradients of fixed small models on fixed data. Every kernel that a job can use takes part.
+// `make` makes the models to probe; it fails only if the device does.
 Result<std::uint64_t> NumericFingerprint(Precision precision, const ModelMaker& make);
 
 }  // namespace capstan::train

@@ -25,7 +25,7 @@ class Arena {
     return layout(*this);
   }
 
-  // Bytes that Place(layout) needs. Allocates nothing, but earlier placements become invalid.
+  // Returns the bytes that Place(layout) needs. Allocates nothing, but earlier placements become invalid.
   template <class Layout>
   std::size_t Measure(const Layout& layout) {
     base_ = nullptr;
@@ -43,10 +43,10 @@ class Arena {
     capacity_ = bytes;
   }
 
-  // Bytes of the context's memory that the arena has.
+  // Returns the bytes of the context's memory that the arena has.
   std::size_t bytes() const { return capacity_; }
 
-  // `count` elements, aligned to 64 bytes; null while measuring.
+  // Returns `count` elements, aligned to 64 bytes; null while measuring.
   template <class Real>
   Real* Take(std::int64_t count) {
     const std::size_t at = used_;

@@ -14,8 +14,8 @@
 
 namespace capstan::nn {
 
-// Destination of the averages for the running statistics: beta * old + share * (mean, unbiased variance). Null: not
-// written.
+// Where the running statistics go: each becomes beta * old + share * new, where new is the rows' mean or unbiased
+// variance. Null: not written.
 template <class T>
 struct StatisticsTarget {
   Wide<T>* gradients = nullptr;  // flat array, laid out as the parameters' gradients
@@ -30,10 +30,10 @@ struct BatchNormLayer {
         running_mean(AddStatistic(parameters, name + ".running_mean", InitKind::kZeros)),
         running_variance(AddStatistic(parameters, name + ".running_var", InitKind::kOnes)) {}
 
-  // The layer's last tensor; `weight` is the first.
+  // Returns the layer's last tensor; `weight` is the first.
   Parameter last() const { return running_variance; }
 
-  // state.y = activation(normalized x * weight + bias + residual), with mean and variance of these rows.
+  // Computes state.y = activation(normalized x * weight + bias + residual), with mean and variance of these rows.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, const StatisticsTarget<T>& target, std::int64_t rows, const T* x,
                const T* residual, kernels::Activation activation, const NormState<T>& state) const {
@@ -49,7 +49,7 @@ struct BatchNormLayer {
     BatchNorm(context, args);
   }
 
-  // The same with the running statistics, from the flat array `statistics`.
+  // Computes the same with the running statistics, from the flat array `statistics`.
   template <class Context, class T>
   void Evaluate(Context& context, const T* weights, const Wide<T>* statistics, std::int64_t rows, const T* x,
                 const T* residual, kernels::Activation activation, T* y) const {
@@ -57,7 +57,8 @@ struct BatchNormLayer {
                       statistics + running_variance.offset);
   }
 
-  // dy becomes the residual's gradient, in place. dx may be dy if the residual's gradient is not needed.
+  // Computes the gradients. dy becomes the residual's gradient, in place. dx may be dy if the residual's gradient is
+  // not needed.
   template <class Context, class T>
   void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
                 const NormState<T>& state, kernels::Activation activation, T* dy, T* dx) const {

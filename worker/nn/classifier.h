@@ -26,7 +26,7 @@ inline void CheckRows(const Batch& batch, std::int64_t features, std::int64_t cl
 template <class T>
 inline constexpr bool kConvertsInputs = !std::is_same_v<T, float>;
 
-// The batch's inputs as T; `converted` has room for them if kConvertsInputs.
+// Returns the batch's inputs as T; `converted` has room for them if kConvertsInputs.
 template <class T, class Context>
 const T* InputsAs([[maybe_unused]] Context& context, const Batch& batch, T* converted) {
   if constexpr (!kConvertsInputs<T>) {

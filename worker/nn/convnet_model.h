@@ -1,6 +1,6 @@
 // Convnet, CreateConvnet: convolutions with ReLU and pooling, then linear layers. See model.h.
 //
-// Why:    a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
+// Why:    this is a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
 #pragma once
 
 #include <algorithm>
@@ -125,12 +125,12 @@ class Convnet final : public Model<T> {
     d_pooled_ = arena.template Take<T>(samples_ * largest);
   }
 
-  // The input of stage `i`; for i = number of stages, of the linear layers.
+  // Returns the input of stage `i`; for i = number of stages, that of the linear layers.
   const T* StageInput(std::size_t i) const { return i == 0 ? inputs_ : states_[i - 1].pooled; }
 
   kernels::ImageWindows Pooling(const Stage& stage) const { return WindowsOf(samples_, stage.convolution.out, kPool); }
 
-  // `key` null: no dropout.
+  // Runs the forward pass. `key` null: no dropout.
   void Forward(const T* weights, const StepKey* key, const Hooks& hooks) {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       const Convolution& convolution = stages_[i].convolution;

@@ -34,14 +34,14 @@ inline kernels::ImageWindows WindowsOf(std::int64_t samples, const ImageSize& im
           .padding = window.padding};
 }
 
-// The output size of moving the window over `image`, with `channels` numbers at each place.
+// Returns the size of the output when the window moves over `image`, with `channels` numbers at each place.
 inline ImageSize OutputOf(const ImageSize& image, const Window& window, std::int64_t channels) {
   const kernels::ImageWindows windows = WindowsOf(1, image, window);
   return {windows.out_height(), windows.out_width(), channels};
 }
 
 struct Convolution {
-  // `bias_init` nullopt: no bias.
+  // `bias_init` nullopt: the layer has no bias.
   Convolution(Parameters& parameters, const std::string& name, const ImageSize& image, std::int64_t filters,
               const Window& moved, Init weight_init, std::optional<Init> bias_init)
       : in(image),
@@ -51,12 +51,12 @@ struct Convolution {
     if (bias_init) bias = parameters.Add({name + ".bias", {filters}, *bias_init, false});
   }
 
-  // The layer's last tensor.
+  // Returns the layer's last tensor.
   Parameter last() const { return bias.value_or(weight); }
 
   kernels::Conv2dShape Shape(std::int64_t samples) const { return {WindowsOf(samples, in, window), out.channels}; }
 
-  // y = activation(convolution of x + bias).
+  // Computes y = activation(convolution of x + bias).
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t samples, const T* x, T* y,
                kernels::Activation activation = kernels::Activation::kNone) const {
@@ -68,8 +68,8 @@ struct Convolution {
                                            .activation = activation});
   }
 
-  // Gradients of weight and, if there is one, of bias. With a bias, dy is first multiplied by the activation's
-  // derivative, in place; `y` is the layer's output.
+  // Computes the gradients of weight and, if there is one, of bias. With a bias, dy is first multiplied by the
+  // activation's derivative, in place; `y` is the layer's output.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t samples, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
@@ -90,7 +90,7 @@ struct Convolution {
                                                                    .beta = target.beta});
   }
 
-  // dx = beta * dx + gradient.
+  // Computes dx = beta * dx + gradient.
   template <class Context, class T>
   void BackwardInput(Context& context, const T* weights, std::int64_t samples, const T* dy, T* dx,
                      Wide<T> beta = 0) const {

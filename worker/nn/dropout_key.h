@@ -1,4 +1,4 @@
-// The key of a layer's dropout mask: a pure function of (seed, step, slot, micro-batch, layer).
+// MaskOf: returns a layer's dropout mask. Its key is a pure function of (seed, step, slot, micro-batch, layer).
 #pragma once
 
 #include "common/base/random.h"

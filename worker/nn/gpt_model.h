@@ -1,6 +1,6 @@
 // Gpt, CreateGpt: GPT-2. See model.h.
 //
-// Why:    a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
+// Why:    this is a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ using kernels::Activation;
 inline constexpr Init kZeros{InitKind::kZeros, 0};
 inline constexpr Init kNormal{InitKind::kNormal, 0.02F};
 
-// The init of a branch's last layer: smaller by the square root of the number of branches that are added up.
+// Returns the init of a branch's last layer: smaller by the square root of the number of branches that are added up.
 inline Init BranchEnd(std::int64_t layers) {
   return {InitKind::kNormal, static_cast<float>(0.02 / std::sqrt(2.0 * static_cast<double>(layers)))};
 }
@@ -199,7 +199,7 @@ class Gpt final : public Model<T> {
     return MaskOf(*key, 1 + 3 * layer + static_cast<std::uint64_t>(place), shape_.dropout);
   }
 
-  // `key` null: no dropout.
+  // Runs the forward pass. `key` null: no dropout.
   void Forward(const T* weights, std::span<const std::int32_t> tokens, const StepKey* key, const Hooks& hooks) {
     NeedWeights(hooks, tokens_, positions_);
     T* stream = state_.layers.front().in;
@@ -262,7 +262,7 @@ class Gpt final : public Model<T> {
     layer.expand.Forward(context_, weights, rows, state.norm_2.y, state.expanded, Activation::kGelu, state.activated);
   }
 
-  // logits = x wte' for `rows` rows of x.
+  // Computes logits = x wte' for `rows` rows of x.
   void Head(const T* weights, const T* x, std::int64_t rows) {
     Matmul(context_, kernels::Product<T>{.m = rows,
                                          .n = shape_.vocabulary,
@@ -308,7 +308,7 @@ class Gpt final : public Model<T> {
     GradientReady(hooks, tokens_, positions_);
   }
 
-  // d_narrow = dlogits wte, and the head's part of the token table's gradient.
+  // Computes d_narrow = dlogits wte, and the head's part of the token table's gradient.
   void HeadBackward(const T* weights, const GradientTarget<T>& target) {
     const std::int64_t vocabulary = shape_.vocabulary, width = shape_.width;
     Matmul(context_, kernels::Product<T>{.m = state_.rows,
@@ -328,8 +328,7 @@ class Gpt final : public Model<T> {
                                                   .beta = target.beta});
   }
 
-  // The gradient of a branch's output: the stream's gradient through the mask. The backward pass may reuse `branch` for
-  // it.
+  // Returns the gradient of a branch's output: the stream's gradient through the mask. It may be written to `branch`.
   T* BranchGradient(const kernels::DropoutMask& mask) {
     if (mask.probability == 0) return state_.d_stream;
     const std::int64_t count = state_.rows * shape_.width;

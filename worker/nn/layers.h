@@ -30,7 +30,7 @@ struct Linear {
         weight(parameters.Add({name + ".weight", {outputs, inputs}, weight_init, true})),
         bias(parameters.Add({name + ".bias", {outputs}, bias_init, false})) {}
 
-  // y = x W' + b; with an activation also activated = f(y); `activated` may be y.
+  // Computes y = x W' + b; with an activation also activated = f(y); `activated` may be y.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t rows, const T* x, T* y,
                kernels::Activation activation = kernels::Activation::kNone, T* activated = nullptr) const {
@@ -46,22 +46,22 @@ struct Linear {
                                         .activated = activated});
   }
 
-  // Gradients of weight and bias. With an activation, dy is first multiplied by its derivative, in place; `y` is as in
-  // LinearGradient::y.
+  // Computes the gradients of weight and bias. With an activation, dy is first multiplied by the activation's
+  // derivative, in place; `y` is as in LinearGradient::y.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
     LinearBackward(context, Gradient(target, rows, x, dy, activation, y));
   }
 
-  // The same, but dy is first computed by `incoming`, the next layer's InputProduct.
+  // Does the same, but dy is first computed by `incoming`, the next layer's InputProduct.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, const T* x,
                           const kernels::Product<T>& incoming, kernels::Activation activation, const T* y) const {
     LinearBackward(context, Gradient(target, incoming.m, x, incoming.c, activation, y), incoming);
   }
 
-  // dx = dy W.
+  // Returns the product dx = dy W.
   template <class T>
   kernels::Product<T> InputProduct(const T* weights, std::int64_t rows, const T* dy, T* dx) const {
     return {.m = rows, .n = in, .k = out, .a = {dy, out}, .b = {weights + weight.offset, in}, .c = dx, .c_stride = in};
@@ -105,7 +105,7 @@ struct LayerNorm {
         weight(parameters.Add({name + ".weight", {columns}, {InitKind::kOnes}, false})),
         bias(parameters.Add({name + ".bias", {columns}, {InitKind::kZeros}, false})) {}
 
-  // sum = a + b (b null: the input is a), state.y = its normalized form.
+  // Computes sum = a + b (b null: the input is a), and state.y, its normalized form.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t rows, const T* a, const T* b, T* sum,
                const NormState<T>& state) const {
@@ -121,7 +121,7 @@ struct LayerNorm {
                                                                  .inverse_deviation = state.inverse_deviation});
   }
 
-  // dx = dx_beta * dx + gradient, and the parameters' gradients; x is the array that was normalized.
+  // Computes dx = dx_beta * dx + gradient, and the parameters' gradients; x is the array that was normalized.
   template <class Context, class T>
   void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
                 const NormState<T>& state, const T* dy, T* dx, Wide<T> dx_beta) const {

@@ -17,8 +17,8 @@
 
 namespace capstan::nn {
 
-// The defaults of torch.nn.Linear and torch.nn.Conv2d: uniform in +-1 / sqrt(inputs of one output), for weight and
-// bias.
+// Returns the defaults of torch.nn.Linear and torch.nn.Conv2d: uniform in +-1 / sqrt(inputs of one output), for weight
+// and bias.
 inline Init InputsInit(std::int64_t inputs) {
   return {InitKind::kUniform, static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs)))};
 }
@@ -48,7 +48,7 @@ class LinearStack {
 
   T* logits() const { return outputs_.back(); }
 
-  // `key` null: no dropout.
+  // Runs the forward pass. `key` null: no dropout.
   void Forward(const T* weights, const T* x, const StepKey* key, const Hooks& hooks) {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       const Linear& layer = layers_[i];
@@ -63,7 +63,8 @@ class LinearStack {
     }
   }
 
-  // Computes from the logits' gradient, which is in the logits' place, to the gradient of `x`, if dx is not null.
+  // Computes the gradients from that of the logits, which is in the logits' place, down to that of `x`, if dx is not
+  // null.
   void Backward(const T* weights, const GradientTarget<T>& target, const T* x, T* dx, const StepKey& key,
                 const Hooks& hooks) {
     T* dy = outputs_.back();

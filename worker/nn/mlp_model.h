@@ -1,6 +1,6 @@
 // Mlp, CreateMlp: linear layers with ReLU between them. See model.h.
 //
-// Why:    a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
+// Why:    this is a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
 #pragma once
 
 #include <string>

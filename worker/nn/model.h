@@ -70,23 +70,23 @@ struct Hooks {
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
 };
 
-// T: float; Bf16 or Half, in which weights and activations are stored while gradients of weights are float; and, as the
-// reference for tests, double.
+// T is float, Bf16, Half or, as the reference for tests, double. In Bf16 and Half weights and activations are stored,
+// while gradients of weights are float.
 template <class T>
 class Model {
  public:
   virtual ~Model() = default;
 
-  // In catalog order, which is the order of the forward pass.
+  // Returns the tensors in catalog order, which is the order of the forward pass.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
 
-  // Memory for activations, enough for the largest batch so far.
+  // Returns the bytes of memory for activations, enough for the largest batch so far.
   virtual std::size_t activation_bytes() const = 0;
 
-  // Memory that Train needs for a batch of `samples` samples, 1 or more. Allocates nothing.
+  // Returns the bytes of memory that Train needs for a batch of `samples` samples, 1 or more. Allocates nothing.
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
 
-  // The shapes of a batch's convolutions; they need the largest workspace of all operations.
+  // Returns the shapes of a batch's convolutions; they need the largest workspace of all operations.
   virtual std::vector<kernels::Conv2dShape> Convolutions(std::int64_t /*samples*/) const { return {}; }
 
   // Allocates that much at once: memory that grows in small steps leaves unusable holes in the process.
@@ -105,10 +105,10 @@ class Model {
   // `weights`; a 16-bit model needs the array.
   virtual void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) = 0;
 
-  // The result of the last start, once it is done.
+  // Returns the result of the last start, once it is done.
   virtual LossSums Loss() = 0;
 
-  // Check, StartTraining and Loss in one call, for contexts whose memory is the host's.
+  // Calls Check, StartTraining and Loss, for contexts whose memory is the host's.
   LossSums Train(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                  const TrainOptions& options, const Hooks& hooks) {
     Check(batch);
@@ -121,8 +121,8 @@ class Model {
     return Loss();
   }
 
-  // gpt: the logits of the token that follows `tokens` ([1, t], 1 <= t <= context), in the context's memory; valid
-  // until the next call.
+  // gpt: returns the logits of the token that follows `tokens` ([1, t], 1 <= t <= context). They are in the context's
+  // memory, and valid until the next call.
   virtual Result<std::span<const T>> NextTokenLogits(const T* /*weights*/, std::span<const std::int32_t> /*tokens*/) {
     return Unsupported("this model has no next token; only a gpt has");
   }
@@ -141,8 +141,8 @@ struct ImageSize {
   std::string ToString() const { return std::to_string(height) + " x " + std::to_string(width); }
 };
 
-// For each entry of `channels` a 3 x 3 convolution with that many filters, ReLU and 2 x 2 max pooling; then linear
-// layers as in an mlp, on [height, width, channels] rows.
+// For each entry of `channels` there is a 3 x 3 convolution with that many filters, ReLU and 2 x 2 max pooling. Then
+// come linear layers as in an mlp, on [height, width, channels] rows.
 struct ConvnetShape {
   ImageSize image;
   std::int64_t classes = 0;
@@ -150,10 +150,11 @@ struct ConvnetShape {
   double dropout = 0;
 };
 
-// Residual networks (He, Zhang, Ren, Sun, 2015) with the stride in the 3 x 3 convolution of a bottleneck; depth 18 or
-// 34 of basic blocks, 50, 101 or 152 of bottlenecks. Images of up to kSmallImage pixels a side begin with a 3 x 3
-// convolution and keep their size, larger ones with a 7 x 7 convolution and a pooling, which quarter it. Batch norm
-// uses the statistics of the micro-batch, and in Evaluate the running ones.
+// Residual networks (He, Zhang, Ren, Sun, 2015). Networks of depth 18 and 34 have basic blocks. Those of depth 50, 101
+// and 152 have bottlenecks, whose stride is in the 3 x 3 convolution. Images of at most kSmallImage pixels a side go
+// first through a 3 x 3 convolution that keeps their size. Larger ones go through a 7 x 7 convolution and a pooling,
+// which together divide height and width by 4. Batch norm uses the statistics of the micro-batch, and in Evaluate the
+// running statistics.
 struct ResnetShape {
   static constexpr std::int64_t kSmallImage = 64;
   ImageSize image;
@@ -164,8 +165,8 @@ struct ResnetShape {
   bool recompute = false;
 };
 
-// GPT-2: layer norm before each branch and at the end, GELU (tanh form), learned positions, head tied to the token
-// embedding. Dropout after the embedding, on the attention's probabilities and at the end of each branch.
+// GPT-2: layer norm before each branch and at the end, GELU (tanh form), learned positions, and a head that uses the
+// token embedding's weights. Dropout follows the embedding, the attention's probabilities and the end of each branch.
 struct GptShape {
   std::int64_t vocabulary = 0, context = 0, layers = 0, heads = 0, width = 0;
   double dropout = 0;

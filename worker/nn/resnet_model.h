@@ -1,6 +1,6 @@
 // Resnet, CreateResnet: residual networks. See model.h.
 //
-// Why:    a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
+// Why:    this is a header, because the library instantiates it for CpuContext and each plug-in for CudaContext.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,8 @@ inline const Depth* FindDepth(std::int64_t layers) {
   return found == std::end(kDepths) ? nullptr : found;
 }
 
-// He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: scaled by the number of outputs that one input reaches.
+// Returns the init of He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: scaled by the number of outputs that
+// one input reaches.
 inline Init FilterInit(std::int64_t filters, const Window& window) {
   const auto fan_out = static_cast<double>(filters * window.size * window.size);
   return {InitKind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
@@ -248,7 +249,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // All blocks share the same memory, except for their outputs.
+  // With recomputation all blocks share the same memory, except for their outputs.
   void LayOutOneBlock(Arena<Context>& arena) {
     std::vector<UnitSize> units(blocks_.front().units.size());
     UnitSize shortcut;
@@ -267,7 +268,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // The input of block `i`; for i = number of blocks, of the average over pixels.
+  // Returns the input of block `i`; for i = number of blocks, that of the average over pixels.
   const T* BlockInput(std::size_t i) const {
     if (i > 0) return block_states_[i - 1].units.back().norm.y;
     return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pooled_;
@@ -328,8 +329,8 @@ class Resnet final : public Model<T> {
 
   // ---- backward pass ------------------------------------------------------------------------------------------------
 
-  // Computes from dy, the gradient of the unit's output, to the gradient of its convolution's output, and the
-  // parameters' gradients. Changes dy as BatchNormLayer::Backward does.
+  // Computes, from the gradient dy of the unit's output, the gradient of its convolution's output and the parameters'
+  // gradients. Changes dy as BatchNormLayer::Backward does.
   void BackwardUnit(const Unit& unit, const UnitState<T>& state, const T* weights, const GradientTarget<T>& target,
                     const T* x, Activation activation, T* dy, T* d_convolved, const Hooks& hooks) {
     unit.norm.Backward(context_, weights, target, Pixels(unit), state.convolved, state.norm, activation, dy,
@@ -338,7 +339,7 @@ class Resnet final : public Model<T> {
     GradientReady(hooks, unit.convolution.weight, unit.norm.last());
   }
 
-  // Computes from the gradient of the block's output, in d_[0], to the gradient of its input, in d_[0].
+  // Replaces the gradient of the block's output, in d_[0], by the gradient of the block's input.
   void BackwardBlock(std::size_t index, const T* weights, const GradientTarget<T>& target, const Hooks& hooks) {
     const Block& block = blocks_[index];
     const BlockState<T>& state = block_states_[index];

@@ -15,9 +15,9 @@ namespace capstan::client {
 class BarrierWait {
  public:
   bool waits() const { return waits_; }
-  // The barrier that this session waits in, for its Beats; 0: none, or no view has named one yet.
+  // Returns the barrier that this session waits in, for its Beats; 0: none, or no view has named one yet.
   std::uint64_t number() const { return waits_ ? number_ : 0; }
-  // Names of the missing workers, as the coordinator gave them.
+  // Returns the names of the missing workers, as the coordinator gave them.
   const std::string& missing() const { return missing_; }
 
   void Begin() { *this = BarrierWait(true); }
@@ -26,7 +26,7 @@ class BarrierWait {
     std::optional<SessionEvent> event;
     bool numbered = false;  // the barrier's number is known now: a Beat should report it
   };
-  // Takes a view of the coordinator; only while this session waits.
+  // Takes a view of the coordinator. Call it only while this session waits.
   News Follow(const View& view) {
     if (number_ == 0) {
       number_ = view.barrier + 1;

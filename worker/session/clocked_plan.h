@@ -19,7 +19,7 @@ class ClockedPlan final : public WorkPlan {
   Choice Choose(const Situation& situation) override;
   void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) override;
   void SlotsChanged() override {}
-  // The new slots may include a slower one, and the weights may be waiting for that slot.
+  // Drops the pull, because the new slots may include a slower one, for which the pulled version may be waiting.
   Pulled ReconsiderPull(bool) override { return Pulled::kVoid; }
   void RoundOver(const std::vector<SlotIndex>&) override {}
   bool ChoosesAtAcknowledgement() const override { return true; }
@@ -41,7 +41,7 @@ class ClockedPlan final : public WorkPlan {
 
  private:
   std::uint64_t steps_;
-  // Per slot, the newest sequence number pushed by us or applied on all shards.
+  // The newest sequence number of each slot that this session has pushed or that all shards have applied.
   std::map<SlotIndex, std::uint64_t> clocks_;
 };
 

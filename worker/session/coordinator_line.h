@@ -25,7 +25,7 @@ class CoordinatorLine {
   // Whether the coordinator was silent for kSilence at the last tick.
   bool silent() const { return heard_ && last_tick_ - *heard_ > kSilence; }
 
-  // The next Join is due at once, and the waits between Joins start small again.
+  // Makes the next Join due at once, and lets the waits between Joins start small again.
   void RestartJoin() { join_retry_.Restart(); }
   bool JoinIsDue(Instant now) const { return join_retry_.Due(now); }
   void JoinSent(Instant now) { join_retry_.Sent(now); }

@@ -17,14 +17,15 @@ namespace capstan::client {
 
 class Coverage {
  public:
-  // Nothing is known, and so many shards are asked.
+  // Begins with nothing known; so many shards are asked.
   void Begin(std::size_t shards) {
     *this = {};
     answered_.assign(shards, false);
     missing_ = shards;
   }
   bool answered(ShardIndex shard) const { return shard < answered_.size() && answered_[shard]; }
-  // Takes a shard's first answer. Returns whether all have answered now. `blocks`: those of the whole job.
+  // Takes a shard's first answer. Returns whether all shards have answered now. `blocks`: the number of blocks in the
+  // job.
   bool Take(ShardIndex shard, const Staged& staged, std::size_t blocks) {
     answered_[shard] = true;
     if (!staged.held.empty()) nodes_.resize(blocks);
@@ -52,7 +53,7 @@ class Coverage {
     }
     return true;
   }
-  // Modes without global steps: per slot, the newest sequence number applied on all shards.
+  // Modes without global steps: returns for each slot the newest sequence number applied on all shards.
   const std::map<SlotIndex, std::uint64_t>& clocks() const { return clocks_; }
 
  private:

@@ -26,19 +26,19 @@ class HeldPushes {
     moved_.reset();
     return true;
   }
-  // Pushes of this round and earlier ones are no longer held, nor will later calls hold any.
+  // Stops holding pushes of this round and earlier ones. Later calls do not hold them either.
   void Release(std::uint64_t round) { released_ = std::max(released_, round); }
-  // The round's sums are made. From now on the shards should acknowledge them.
+  // Notes that the round's sums are made. From now on the shards should acknowledge them.
   void SumsMade(std::uint64_t round, Instant now) {
     if (round == newest_) moved_ = now;
   }
-  // A shard has acknowledged pushes.
+  // Notes that a shard has acknowledged pushes.
   void Acknowledged(Instant now) {
     if (moved_) moved_ = now;
   }
 
   enum class Due { kNothing, kAsk, kRelease };
-  // `any`: whether pushes are held at all.
+  // Returns what is due. `any`: whether pushes are held at all.
   Due Tick(bool any, Instant now) {
     if (!moved_ || now - *moved_ < kAsk) return Due::kNothing;
     if (!any) {

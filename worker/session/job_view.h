@@ -14,13 +14,13 @@ namespace capstan::client {
 class JobView {
  public:
   bool known() const { return view_.has_value(); }
-  // Only once a view is known.
+  // Returns the newest view. Call it only once a view is known.
   const View& newest() const { return *view_; }
   std::uint64_t sequence() const { return view_ ? view_->sequence : 0; }
-  // This session's slots.
+  // Returns this session's slots.
   std::vector<SlotIndex> slots() const { return view_ ? view_->slots : std::vector<SlotIndex>(); }
 
-  // The id of the job; null before the first view.
+  // Returns the id of the job; null before the first view.
   JobId job() const { return job_; }
   void SetJob(JobId job) { job_ = job; }
 

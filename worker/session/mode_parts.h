@@ -18,7 +18,7 @@ struct ModeParts {
   std::unique_ptr<PushCredit> (*make_credit)(std::uint32_t initial) = nullptr;
 };
 
-// `steps`: modes without global steps: a slot's last sequence number.
+// `steps`: a slot's last sequence number, for modes without global steps.
 ModeParts MakeModeParts(Mode mode, std::uint64_t steps);
 
 }  // namespace capstan::client

@@ -22,7 +22,7 @@ class OwedBlocks {
   bool owes(ShardIndex shard) const { return owed_.contains(shard); }
   // Returns whether any of these blocks was still owed.
   bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line);
-  // Blocks sent before message `question` and not acknowledged are lost; SendNew sends them again.
+  // Counts blocks as lost that were sent before message `question` and are not acknowledged. SendNew sends them again.
   void Lost(ShardIndex shard, std::uint64_t question, LinePace* line);
 
   // Calls send(block) for unsent blocks within the window. send returns nullopt when the line has no room.

@@ -36,13 +36,13 @@ class PendingPushes {
 
   // `position`: the block's place in the shard's push order.
   void Add(std::size_t position, PendingPush push);
-  // The shard has this step's pushes of the block at `position` that lie within `node`. Returns whether any was
-  // pending.
+  // Drops this step's pushes of the block at `position` that lie within `node`, because the shard has them. Returns
+  // whether any was pending.
   bool Settle(std::size_t position, Step step, Node node, Instant now, LinePace* line);
-  // The shard needs no pushes of step `passed` or earlier ones.
+  // Drops the pushes of step `passed` and earlier ones, because the shard does not need them.
   void DropThrough(Step passed, LinePace* line);
-  // The shard's answer to message `question` names this push as missing. If it was sent before the question, it is sent
-  // again.
+  // Makes a push unsent again if the shard's answer to message `question` names it as missing and it was sent before
+  // the question.
   void Lost(std::size_t position, Step step, Node node, std::uint64_t question, LinePace* line);
 
   bool empty() const { return pushes_.empty(); }
@@ -52,7 +52,7 @@ class PendingPushes {
   // Whether pushes are pending that this worker sends itself (not kHeld).
   bool any_own() const { return pushes_.size() > held_.size(); }
 
-  // The oldest round with pending pushes.
+  // Returns the oldest round with pending pushes.
   std::optional<PendingRound> oldest() const;
 
   // Calls send(&push) for unsent pushes at positions below `credit`, in push order, until it returns false: no room.
@@ -63,11 +63,11 @@ class PendingPushes {
       unsent_.erase(unsent_.begin());
     }
   }
-  // Pushes in flight, by step.
+  // Returns the pushes in flight, by step.
   std::map<Step, std::vector<StagedNode>> Unanswered() const;
   // Turns kHeld pushes of this round and earlier ones into unsent pushes.
   void Release(std::uint64_t round);
-  // The shard turned away pushes at position `credit` and above: they are sent again.
+  // Makes pushes at position `credit` and above unsent again, because the shard turned them away.
   void TurnedAway(std::size_t credit, LinePace* line);
 
  private:

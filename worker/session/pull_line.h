@@ -27,19 +27,20 @@ class PullLine {
 
   // Starts the pull of a version.
   void Begin(Version version, PullKind kind, Instant now, Outbox* out);
-  // The round is over: drops speculative blocks and unanswered requests.
+  // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo() { pull_.LetGo(); }
 
-  // The block's index. nullopt: damaged (it is requested again), or already here.
+  // Returns the block's index. nullopt: the block is damaged (it is requested again), or already here.
   std::optional<std::size_t> IndexOf(const Weights& weights, const Slice& payload) const;
-  // A block of the published version has arrived.
+  // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
-  // A speculative block has arrived: it is kept until Publish, and more are requested.
+  // Takes a speculative block: keeps it until Publish, and requests more.
   void Hold(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now, Outbox* out);
   // Returns the speculative blocks that are the published version's.
   std::vector<ShardPull::Held> Publish(const Published& published, Instant now);
   void AskForBlocks(Instant now, Outbox* out);
-  // The shard answers a question and has no pull of ours: what was requested before the question is lost.
+  // Takes the shard's answer to a question, if the shard has no pull of ours: what was requested before the question is
+  // lost.
   void SendLost(std::uint64_t question, Instant now, Outbox* out);
 
   LinePace& pace() { return pace_; }

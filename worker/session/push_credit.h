@@ -1,7 +1,7 @@
 // PushCredit: which pushes a shard has room for, as far as the session knows.
 //
 // Kind:   owned by a PushLine; part of Session's core. One implementation per family of modes.
-// Why:    the shard's word comes with its acknowledgements. Until the first one the session assumes `initial`.
+// Why:    the shard's credit comes with its acknowledgements. Until the first one the session assumes `initial`.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,18 @@ class PushCredit {
   explicit PushCredit(std::uint32_t initial) : initial_(initial) {}
   virtual ~PushCredit() = default;
 
-  // A push of this step is about to be sent.
+  // Prepares for a push of this step, which is about to be sent.
   virtual void Begin(Step step) = 0;
   enum class Change { kNone, kGrown, kShrunk };
   // Takes the credit that an acknowledgement carries. kShrunk: the shard has turned away pushes at positions of the new
   // credit and above.
   virtual Change Take(const Staged& staged) = 0;
-  // Only pushes at positions below this one may be sent.
+  // Returns how many positions have credit: only pushes at positions below that may be sent.
   virtual std::size_t positions() const = 0;
   // Whether another push may be sent while so many messages are in flight.
   virtual bool HasRoom(std::size_t in_flight) const = 0;
 
-  // The step of the newest push.
+  // Returns the step of the newest push.
   Step step() const { return step_; }
 
  protected:

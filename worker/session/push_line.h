@@ -31,12 +31,13 @@ class PushLine {
   // Sends held pushes of this round and earlier ones.
   void Release(std::uint64_t round, Instant now, Outbox* out);
 
-  // Drops what the shard has staged. Returns whether a push was among it.
+  // Drops what the shard has staged. Returns whether that includes a push.
   bool Settle(const Staged& staged, Instant now);
   void TakeCredit(const Staged& staged, Instant now);
-  // The shard answers a question, and had handled everything sent before it: what it lacks by now is lost.
+  // Takes the shard's answer to a question. The shard had handled everything sent before the question, so what it lacks
+  // by now is lost.
   void SendLost(const Staged& answer, Outbox* out);
-  // The shard needs nothing of step `passed` or earlier ones.
+  // Drops everything of step `passed` and earlier ones, because the shard does not need it.
   void DropThrough(Step passed);
 
   LinePace& pace() { return pace_; }
@@ -45,11 +46,12 @@ class PushLine {
   bool any_held() const { return pushes_.any_held(); }
   // Whether pushes are pending that this worker sends itself.
   bool any_own() const { return pushes_.any_own(); }
-  // The oldest round with pending pushes.
+  // Returns the oldest round with pending pushes.
   std::optional<PendingRound> oldest() const { return pushes_.oldest(); }
   Step newest_step() const { return credit_->step(); }
-  // Unacknowledged pushes in flight by step, for a question about them. A question about none of them names one step:
-  // the newest push's, or else `step`. Any answer carries the credit.
+  // Unanswered returns the unacknowledged pushes in flight by step, for a question about them. A question without
+  // pushes names the step that StepWithoutPushes returns: the newest push's, or else `step`. Any answer carries the
+  // credit.
   std::map<Step, std::vector<StagedNode>> Unanswered() const { return pushes_.Unanswered(); }
   Step StepWithoutPushes(Step step) const { return pushes_.empty() ? step : credit_->step(); }
 

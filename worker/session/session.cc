@@ -31,7 +31,7 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   if (link == nullptr) return;
   message.header.VisitAs<Staged, Weights, Assigned, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    // Sent by an older or newer start of the shard: the next view will name the right one.
+    // The message is from an older or newer start of the shard: the next view will name the right one.
     if (body.incarnation != link->shard.address.incarnation) return;
     link->last_heard = now;
     if (body.generation != context_.generation) return;  // around a recovery: the next view decides
@@ -171,7 +171,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   Fail({unconnected->status.code(), reason + ": " + unconnected->status.message()});
 }
 
-// The job takes this worker's initial weights.
+// Uploads this worker's initial weights, because the job takes them.
 void Session::GiveInitialWeights(Instant now, Outbox* out) {
   if (uploads_.initial_of() == context_.generation) return;
   if (uploads_.has_initial()) return uploads_.BeginInitial(context_, &links_, now, out);
@@ -338,7 +338,7 @@ void Session::DropPulls() {
   for (auto& [shard, link] : links_) link.down.LetGo();
 }
 
-// New slots came while we wait for weights.
+// New slots came while this session waits for weights: asks the plan whether the pull goes on.
 void Session::ReconsiderPull() {
   if (round_.state != RoundState::kPulling) return;
   switch (mode_.plan->ReconsiderPull(round_.announced)) {
@@ -355,7 +355,7 @@ void Session::VoidRound() {
   ++round_.number;  // later calls for the old round are dropped
 }
 
-// The job is at `step` and we are behind: give up the current round.
+// Gives up the current round, because the job is at `step` and this worker is behind.
 void Session::MoveToStep(Step step, Instant now, Outbox* out) {
   VoidRound();
   mode_.plan->MoveToStep(step);
@@ -391,7 +391,8 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   for (auto& [shard, link] : links_) link.up.Release(round, now, out);
 }
 
-// On a slow link sums take long; as long as each question finds more of them, they are still arriving.
+// Asks shards about held pushes when that is due, or sends the pushes. On a slow link sums take long; as long as each
+// question finds more of them, they are still arriving.
 void Session::CheckHeldPushes(Instant now, Outbox* out) {
   const bool any = links_.Any([](const ShardLink& link) { return link.up.any_held(); });
   const HeldPushes::Due due = held_.Tick(any, now);

@@ -107,11 +107,12 @@ class Session {
   void Push(Gradient gradient, Instant now, Outbox* out);
   // Sends the round's held pushes (kHeld), those already here and those still to come.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
-  // The machine's workers have added up the round's held pushes. From now on the shards should acknowledge the sums.
+  // Notes that the machine's workers have added up the round's held pushes. From now on the shards should acknowledge
+  // the sums.
   void SumsMade(std::uint64_t round, Instant now) { held_.SumsMade(round, now); }
   // `program_state`: the state after the step; empty: this slot brings none.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
-  // Every later push carries these: one entry for each group of the catalog.
+  // Sets what every later push carries: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
   // allreduce: uploads blocks of the version that the round's step makes to their shards. `arrays` hold the weights and
   // then the optimizer's states, each for the whole catalog. They must not change until the version is published.
@@ -119,7 +120,7 @@ class Session {
             Outbox* out);
   // Reports this worker's state in forming the generation's group; `text` as in Beat.
   void SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
-  // The same for the machine's group of that epoch, whose members add up their pushes.
+  // Reports the same for the machine's group of that epoch, whose members add up their pushes.
   void SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
   // Waits for all members of the job; ends with BarrierPassed. Rounds go on meanwhile.
   void Barrier(Instant now, Outbox* out);
@@ -129,7 +130,7 @@ class Session {
   Step step() const { return mode_.plan ? mode_.plan->step() : Step{}; }
   Generation generation() const { return context_.generation; }
   std::size_t unstaged_pushes() const { return links_.unstaged_pushes(); }
-  // Text that names the peers this session waits for; empty when it waits for none.
+  // Returns a text that names the peers this session waits for; empty when it waits for none.
   std::string WaitingFor() const;
 
  private:

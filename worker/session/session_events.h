@@ -16,7 +16,7 @@
 
 namespace capstan::client {
 
-// Some slots of one step, with the weights that were pulled.
+// Work for the application: some slots of one step, with the weights that were pulled.
 struct Work {
   Generation generation;
   Step step;                // sync: the global batch; async: how many pushes the slot has made

@@ -186,8 +186,8 @@ void SessionLoop::ReportWaiting(Instant now) {
   options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
 }
 
-// Called before the same message's events are handed over, so that counters() has this round's time before the
-// application receives the next round.
+// Notes when the last push of a round was staged. This is called before the same message's events are handed over, so
+// that counters() has this round's time before the application receives the next round.
 void SessionLoop::NoteStaged() {
   const std::size_t unstaged = session_->unstaged_pushes();
   if (unstaged == 0 && unstaged_before_ > 0) {

@@ -109,7 +109,7 @@ class SessionLoop {
 
   void Send(Command command);
   Mailbox<LoopEvent>& events() { return events_; }
-  // May be called from any thread. The values are one consistent snapshot, at most a tick old.
+  // Returns consistent values that are at most a tick old. It may be called from any thread.
   ClientCounters counters() const { return published_.Read(); }
 
  private:

@@ -29,7 +29,7 @@ struct ShardLink {
   ShardLink& operator=(const ShardLink&) = delete;
 
   ShardIndex index() const { return shard.address.shard; }
-  // The usual time until an answer.
+  // Returns the usual time until the shard answers.
   Instant usual() const { return std::max(up.pace().usual(), down.pace().usual()); }
 
   struct Question {
@@ -37,9 +37,10 @@ struct ShardLink {
     bool coverage = false;  // the session awaits this shard's coverage of the step
     bool any_ends = false;  // ends of slots are pending on some shard
   };
-  // Nothing is sent twice only because it took long. Instead a question follows it on the same line, and the answer
-  // says what is lost. The answer also distinguishes a shard that waits for a version from one that is unreachable.
-  // `pace`: that of `up` or of `down`; `awaited`: whether the shard owes something on it.
+  // Sends a question when an answer is overdue. No message is sent again only because its answer takes long: a question
+  // follows the message on the same line, and the shard's answer says what is lost. It also tells a shard that waits
+  // for a version from one that is unreachable. `pace`: that of `up` or of `down`; `awaited`: whether the shard owes
+  // something on it.
   void AskWhenDue(LinePace* pace, bool awaited, const Question& question, Instant now, Outbox* out);
 
   ShardPeer shard;
@@ -69,17 +70,17 @@ class ShardLinks {
   // Drops all links, and starts links to a generation's shards. Returns the first shard that cannot be connected to.
   std::optional<Unconnected> Begin(const std::vector<ShardAddress>& shards, const Options& options,
                                    const Connect& connect, Instant now);
-  // The peers whose endpoints are not among those of `shards`.
+  // Returns the peers whose endpoints are not among those of `shards`.
   std::vector<PeerId> PeersNotIn(const std::vector<ShardAddress>& shards) const;
 
   ShardLink* Find(PeerId peer);
   ShardLink& At(ShardIndex shard) { return links_.at(shard); }
-  // Null: there is no such block.
+  // Returns null if there is no such block.
   ShardLink* OfBlock(BlockIndex block);
   const std::vector<ShardIndex>& placement() const { return placement_; }  // by block
   std::size_t size() const { return links_.size(); }
   std::size_t unstaged_pushes() const { return unstaged_; }
-  // The oldest round with unstaged pushes.
+  // Returns the oldest round with unstaged pushes.
   std::optional<PendingRound> OldestPush() const;
 
   auto begin() { return links_.begin(); }

@@ -21,13 +21,13 @@ struct ShardPeer {
   std::vector<BlockIndex> blocks = {};  // in catalog order, which is the order of the forward pass
   std::uint64_t sent = 0;               // number of messages that expect an answer, questions included
 
-  // The block's place among `blocks`; nullopt: it is on another shard.
+  // Returns the block's place among `blocks`; nullopt: it is on another shard.
   std::optional<std::size_t> IndexOf(BlockIndex block) const {
     const auto place = std::lower_bound(blocks.begin(), blocks.end(), block);
     if (place == blocks.end() || *place != block) return std::nullopt;
     return static_cast<std::size_t>(place - blocks.begin());
   }
-  // The block's place in the push order, which is the order of the backward pass.
+  // Returns the block's place in the push order, which is the order of the backward pass.
   std::optional<std::size_t> PositionOf(BlockIndex block) const {
     const std::optional<std::size_t> index = IndexOf(block);
     if (!index) return std::nullopt;

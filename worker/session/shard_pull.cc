@@ -80,7 +80,7 @@ std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept
   std::vector<Held> published;
   if (!follows_) return published;
   follows_ = false;
-  // Until now they waited for the version. The line is measured from here.
+  // Until now the requested blocks waited for the version. Their time on the line is measured from here.
   for (auto& [index, sent] : asked_) sent.at = now;
   if (!kept || attempt != attempt_) Drop();
   for (auto& [index, payload] : held_) {

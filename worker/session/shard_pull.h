@@ -19,7 +19,7 @@
 namespace capstan::client {
 
 // kAnnounced: the shard announces the version with a Published, and until then blocks may arrive as speculative ones.
-// kBare: only that message is awaited, no blocks.
+// kBare: only the Published is awaited, no blocks.
 enum class PullKind : std::uint8_t { kBlocks, kAnnounced, kBare };
 
 class ShardPull {
@@ -36,7 +36,7 @@ class ShardPull {
 
   // Starts the pull of another version, of which nothing has arrived.
   void Begin(std::size_t blocks, PullKind kind);
-  // The round is over: drops speculative blocks and unanswered requests.
+  // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo();
 
   bool complete() const { return bare_ ? !follows_ : arrived_ == state_.size(); }
@@ -68,18 +68,18 @@ class ShardPull {
   // Blocks requested before message `question` that have not arrived are lost, and missing again. Returns whether there
   // were any.
   bool Lost(std::uint64_t question);
-  // Blocks with a request in flight.
+  // Returns the blocks with a request in flight.
   std::vector<std::size_t> Asked() const;
-  // Blocks that the shard may send speculatively and that are not here yet.
+  // Returns the blocks that the shard may send speculatively and that are not here yet.
   std::vector<std::size_t> Ahead() const;
   bool arrived(std::size_t index) const { return state_[index] == State::kArrived; }
 
   // Takes a speculative block of an attempt at this version. Blocks of earlier attempts are dropped. False: not needed.
   bool Hold(std::size_t index, std::uint32_t attempt, Slice payload);
-  // A block of the published version has arrived.
+  // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
-  // The version is published. Returns the speculative blocks of `attempt`, and counts them as arrived. Those of other
-  // attempts become missing, and so do all if `kept` is false (the step was skipped).
+  // Notes that the version is published. Returns the speculative blocks of `attempt`, and counts them as arrived. Those
+  // of other attempts become missing, and so do all if `kept` is false (the step was skipped).
   std::vector<Held> Publish(std::uint32_t attempt, bool kept, Instant now);
 
  private:

@@ -30,7 +30,7 @@ WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   return choice;
 }
 
-// Slots of ours that are complete on all shards need no work.
+// Counts those slots as done that are complete on all shards, because they need no work.
 void SyncPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) {
   coverage_sure_ = true;
   for (SlotIndex slot : slots) {
@@ -38,7 +38,8 @@ void SyncPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t b
   }
 }
 
-// The new slots need work in the step before.
+// The worker got new slots while it pulls the next step's weights: it goes back to the step before, in which the new
+// slots may still need work.
 WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
   if (announced || !before_) return Pulled::kStays;
   step_ = Step{step_.value - 1};
@@ -48,7 +49,7 @@ WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
   return Pulled::kBack;
 }
 
-// A slot that was given up is chosen again, and coverage tells what is missing.
+// A slot that is not done was given up. It is chosen again, and before that coverage tells what is missing of it.
 void SyncPlan::RoundOver(const std::vector<SlotIndex>& slots) {
   for (SlotIndex slot : slots) {
     if (!IsDone(slot)) coverage_sure_ = false;
@@ -68,7 +69,8 @@ bool SyncPlan::EndSlot(SlotIndex slot) {
   return !coverage_.HasEnd(slot);
 }
 
-// Speculative weights do not show that the shard has published anything.
+// Returns the step that the weights' version ended. Speculative weights do not show that the shard has published
+// anything.
 std::optional<Step> SyncPlan::PassedBy(const Weights& weights) const {
   if (weights.tentative || weights.version.value == 0) return std::nullopt;
   return Step{weights.version.value - 1};
@@ -90,7 +92,8 @@ bool SyncPlan::Note(const Published& published) {
   return false;
 }
 
-// No other worker of its machine waits for this one's pushes, so nothing tells of a step that it left.
+// Chooses as in sync. No other worker of the machine waits for this worker's pushes, so it need not report the step
+// that it left.
 WorkPlan::Choice ReplicatedPlan::Choose(const Situation& situation) {
   Choice choice = SyncPlan::Choose(situation);
   choice.left.reset();

@@ -50,7 +50,7 @@ class SyncPlan : public WorkPlan {
   std::optional<Before> before_;
 };
 
-// The group keeps its slots, and a worker pulls no blocks: it has its own.
+// In a group the slots of a worker stay the same, and a worker pulls no blocks, because it has its own weights.
 class ReplicatedPlan final : public SyncPlan {
  public:
   Choice Choose(const Situation& situation) override;

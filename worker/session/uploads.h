@@ -27,7 +27,7 @@ class Upload {
   void SendNew(ShardLink* link, Instant now, Outbox* out);
   // Returns whether any of these blocks was still owed.
   bool Acknowledge(ShardLink* link, const Assigned& assigned, Instant now);
-  // Blocks sent before message `question` and not acknowledged are lost; SendNew sends them again.
+  // Counts blocks as lost that were sent before message `question` and are not acknowledged. SendNew sends them again.
   void Lost(ShardLink* link, std::uint64_t question) { owed_.Lost(link->index(), question, &link->up.pace()); }
   // Waits for no acknowledgement any more.
   void Drop(ShardLinks* links);
@@ -42,27 +42,28 @@ class Upload {
 
 class Uploads {
  public:
-  // All initial weights in the declared order, without gaps; only tensors of kGiven are used. Null: this worker has
-  // none.
+  // Takes all initial weights in the declared order, without gaps; only tensors of kGiven are used. Null: this worker
+  // has none.
   void Bring(BufferRef weights) { weights_ = std::move(weights); }
   bool has_initial() const { return static_cast<bool>(weights_); }
-  // The generation whose shards were last sent the initial weights.
+  // Returns the generation whose shards were last sent the initial weights.
   Generation initial_of() const { return initial_of_; }
-  // The generation of `context` asks for the initial weights. A shard acknowledges again what it has already received.
+  // Starts to upload the initial weights, because the generation of `context` asks for them. A shard acknowledges again
+  // what it has already received.
   void BeginInitial(const SessionContext& context, ShardLinks* links, Instant now, Outbox* out);
-  // Version 0 is on disk: no generation will ask for the initial weights again.
+  // Stops keeping the initial weights: version 0 is on disk, so no generation will ask for them again.
   void EndInitial(ShardLinks* links);
 
   // Uploads these blocks of the version that `step` makes, instead of an earlier version's.
   void BeginVersion(Upload version, const std::vector<BlockIndex>& blocks, ShardLinks* links, Instant now, Outbox* out);
-  // This version is published, so blocks of earlier ones are not needed any more.
+  // Drops the blocks of earlier versions, because this version is published.
   void Published(Version version, ShardLinks* links);
 
-  // A new generation: nothing is owed any more. It may use another worker's initial weights.
+  // Enters a new generation: nothing is owed any more. It may use another worker's initial weights.
   void EnterGeneration() { initial_ = version_ = {}; }
 
   void Acknowledge(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
-  // The shard answers a question: blocks that were sent before it and not acknowledged are sent again.
+  // Takes the shard's answer to a question: blocks that were sent before it and not acknowledged are sent again.
   void SendLost(ShardLink* link, std::uint64_t question, Instant now, Outbox* out);
   bool owes(ShardIndex shard) const { return initial_.owes(shard) || version_.owes(shard); }
   bool owes_initial(ShardIndex shard) const { return initial_.owes(shard); }

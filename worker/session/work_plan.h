@@ -26,7 +26,7 @@ class WorkPlan {
  public:
   virtual ~WorkPlan() = default;
 
-  // The round's step; with global steps also the version that the round computes with.
+  // Returns the round's step. With global steps it is also the version that the round computes with.
   Step step() const { return step_; }
   float loss_scale() const { return loss_scale_; }    // loss scale of the step
   std::uint64_t updates() const { return updates_; }  // sync: updates that the step's weights have had; else 0
@@ -52,19 +52,19 @@ class WorkPlan {
     // only with the retry, a second later.
     std::optional<Step> dropped;
   };
-  // The application is free.
+  // Chooses what to do next; the application is free.
   virtual Choice Choose(const Situation& situation) = 0;
   // Called when all shards have reported their coverage. `blocks`: the number of blocks in the job.
   virtual void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) = 0;
-  // Other slots came: what shards have of them is not known.
+  // Notes that other slots came. It is not known what the shards have of them.
   virtual void SlotsChanged() = 0;
-  // Other slots came while a pull waits. kBack: the pull is dropped, and the step before is chosen again, whose weights
-  // the application still has.
+  // Tells what becomes of a waiting pull when other slots came. kVoid: the round is over. kBack: the pull is dropped,
+  // and the step before is chosen again, whose weights the application still has.
   enum class Pulled { kStays, kVoid, kBack };
   virtual Pulled ReconsiderPull(bool announced) = 0;
-  // The round's work was announced: the step before is over.
+  // Notes that the round's work was announced: the step before is over.
   virtual void WorkAnnounced() {}
-  // The application is free again after a round of these slots: their work is done, or was given up.
+  // Notes that the application is free again after a round of these slots: their work is done, or was given up.
   virtual void RoundOver(const std::vector<SlotIndex>& slots) = 0;
   // Whether a session that waits for work should choose again when a shard acknowledges pushes.
   virtual bool ChoosesAtAcknowledgement() const = 0;
@@ -76,11 +76,11 @@ class WorkPlan {
   virtual bool KeepsSlots() const { return false; }
 
   // ---- pushes
-  // The number that names a push: sync: the step; async: the slot's sequence number.
+  // Returns the number that names a push: sync: the step; async: the slot's sequence number.
   virtual Step PushStep() const = 0;
   // Whether shards already have this node, so that it need not be pushed.
   virtual bool HasNode(BlockIndex block, Node node) const = 0;
-  // The round's work for this slot is done. Returns whether its shard needs the slot's end.
+  // Notes that the round's work for this slot is done. Returns whether its shard needs the slot's end.
   virtual bool EndSlot(SlotIndex slot) = 0;
   // Whether the slot's work of this step is done, or covered by others.
   virtual bool IsDone(SlotIndex slot) const = 0;
@@ -96,7 +96,7 @@ class WorkPlan {
   virtual void PullComplete() {}
   // Whether these weights are of the version that is pulled.
   virtual bool Wants(const Weights& weights) const = 0;
-  // The last step that the shard has published a version of, as these weights show.
+  // Returns the last step of which the shard has published a version, as these weights show.
   virtual std::optional<Step> PassedBy(const Weights& weights) const = 0;
   // Notes the step's terms. Returns whether this is the job's last version.
   virtual bool Note(const Weights& weights) = 0;

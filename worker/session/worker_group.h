@@ -27,13 +27,13 @@ class WorkerGroup {
   // Takes a view. `generation`: the generation that this session is in.
   virtual News Follow(const View& view, SessionId session, Generation generation) = 0;
   virtual void EnterGeneration() = 0;
-  // The group's number, as a Beat names it; 0: the group is named by its generation, or there is none.
+  // Returns the group's number, as a Beat names it; 0: the group is named by its generation, or there is none.
   virtual std::uint64_t epoch() const = 0;
-  // The members that compute a round together, without addresses, and this worker's rank among them.
+  // Returns the members that compute a round together, without addresses, and this worker's rank among them.
   virtual const std::vector<GroupMember>& members() const = 0;
   virtual int rank() const = 0;
 
-  // This worker's state in forming the group; `text` as in Beat.
+  // Sets this worker's state in forming the group; `text` as in Beat.
   void Report(GroupState state, std::string text) { report_ = {state, std::move(text)}; }
   GroupState state() const { return report_.state; }
   const std::string& text() const { return report_.text; }
@@ -44,7 +44,7 @@ class WorkerGroup {
     std::string text;
   };
   static bool AllOffered(const std::vector<GroupMember>& members);
-  // The session's rank among the members; their number if it is none of them.
+  // Returns the session's rank among the members; their number if it is none of them.
   static int RankOf(const std::vector<GroupMember>& members, SessionId session);
 
   Reported report_;

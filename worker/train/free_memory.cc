@@ -21,14 +21,14 @@ std::optional<std::uint64_t> ToNumber(std::string_view text) {
   return number;
 }
 
-// The number that a file begins with. nullopt for "max", which means no limit.
+// Returns the number that a file begins with. nullopt for "max", which means no limit.
 std::optional<std::uint64_t> ReadNumber(const fs::path& path) {
   std::string word;
   std::ifstream file(path);
   return file >> word ? ToNumber(word) : std::nullopt;
 }
 
-// The number behind `name` in a file of lines "name number".
+// Returns the number behind `name` in a file of lines "name number".
 std::optional<std::uint64_t> ReadNamed(const fs::path& path, std::string_view name) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -48,13 +48,13 @@ struct GroupFiles {
 constexpr GroupFiles kUnified{"memory.max", "memory.current", "file", "shmem", "slab_reclaimable"};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem", ""};
 
-// The memory that a group may use before it is killed or throttled. Version 1 has no memory.high.
+// Returns the memory that a group may use before it is killed or throttled. Version 1 has no memory.high.
 std::optional<std::uint64_t> MostOf(const fs::path& group, const GroupFiles& files) {
   const auto most = ReadNumber(group / files.limit), high = ReadNumber(group / "memory.high");
   return most && high ? std::min(*most, *high) : most ? most : high;
 }
 
-// How much swap space a group may still use, at most the machine's. Version 1 does not report it separately.
+// Returns how much swap space a group may still use, at most the machine's. Version 1 does not report it separately.
 std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
   const auto used = ReadNumber(group / "memory.swap.current");
   if (!used) return 0;
@@ -79,7 +79,8 @@ void LowerByGroups(fs::path group, const fs::path& top, const GroupFiles& files,
   }
 }
 
-// proc/self/cgroup has lines "number:controllers:path"; number 0 is the unified hierarchy.
+// Lowers the limit to what this process's control groups allow. Lines of proc/self/cgroup are
+// "number:controllers:path"; number 0 is the unified hierarchy.
 void LowerByControlGroups(const fs::path& root, std::uint64_t machine_swap, MemoryLimit* limit) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {

@@ -9,7 +9,7 @@
 
 namespace capstan::train {
 
-// Empty if the system gives no boot id.
+// Returns the name; empty if the system gives no boot id.
 std::string MachineName();
 
 }  // namespace capstan::train

@@ -31,8 +31,8 @@ namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-// How many whole gradients a worker with these slots holds at once, found by running the client's own bookkeeping
-// without data. Two rounds, because the last slot's gradient is still in flight when the next round begins.
+// Returns how many whole gradients a worker with these slots holds at once. It runs the client's own bookkeeping
+// without data: two rounds, because the last slot's gradient is still in flight when the next round begins.
 std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   BufferPool pool(64);  // one of its buffers stands for a gradient
   BufferRef last;
@@ -51,7 +51,8 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   return most;
 }
 
-// Without global steps a round is one slot. In mode allreduce all slots are added to one sum.
+// Returns the most gradients that a worker of this job holds at once. Without global steps a round is one slot. In mode
+// allreduce all slots are added to one sum.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
   if (WorkersUpdate(config.mode())) return config.slots() > config.cluster.workers ? 2 : 1;
   if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
@@ -63,7 +64,7 @@ std::uint64_t GradientBuffersMax(const JobConfig& config) {
   return most;
 }
 
-// The number of tree nodes that cover these slots.
+// Returns the number of tree nodes that cover these slots.
 std::uint64_t CountCover(Node node, const SampleRange& slots) {
   if (slots.first <= node.begin && node.end <= slots.last) return 1;
   if (node.end <= slots.first || slots.last <= node.begin) return 0;
@@ -120,14 +121,14 @@ std::uint64_t SampleBytes(const SampleSpec& spec) {
                                           : spec.features * sizeof(float) + sizeof(std::int32_t);
 }
 
-// An upper bound for products and row kernels; convolutions are counted separately.
+// Returns an upper bound for products and row kernels; convolutions are counted separately.
 std::uint64_t RowScratchBytes(int threads) {
   constexpr std::int64_t kRows = 1 << 18, kShared = 1 << 20;
   return static_cast<std::uint64_t>((kernels::kMatmulScratch<Bf16> + kRows) * threads + kShared) * sizeof(float);
 }
 
-// Says which keys of the job file lower the need, and at last (`last`) how to raise the limit. `fixed`: bytes that do
-// not depend on the micro-batch.
+// Returns which keys of the job file lower the need, and at the end (`last`) how to raise the limit. `fixed`: bytes
+// that do not depend on the micro-batch.
 std::string Advice(const MemoryAccount& account, std::uint64_t fixed, std::uint64_t left, const std::string& last) {
   std::string advice;
   const auto add = [&](const std::string& text) { advice += (advice.empty() ? "; " : ", or ") + text; };

@@ -19,7 +19,7 @@
 
 namespace capstan::train {
 
-// "1.5 GiB", "640 MiB".
+// Returns a text such as "1.5 GiB" or "640 MiB".
 std::string MemoryText(std::uint64_t bytes);
 
 struct MemoryAccount {
@@ -38,7 +38,7 @@ struct MemoryAccount {
   std::uint64_t activations_otherwise = 0;  // activations with the other setting of recompute, if can_recompute
   std::optional<DeviceMemory> device;       // nullopt: everything is in host memory
 
-  // Bytes of host memory.
+  // Returns the bytes of host memory.
   std::uint64_t resident() const {
     const std::uint64_t others = weights + gradients + samples + messages + scratch;
     return others + (device ? device->pinned + samples : activations);
@@ -54,7 +54,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
                                   JobModel& model, const ModelMaker& make);
 
 Status CheckMemory(const MemoryAccount& account, const FreeMemory& free);
-// The error for an allocation that failed although the account fitted.
+// Returns the error for an allocation that failed although the account fitted.
 Status OutOfMemory(const MemoryAccount& account, const FreeMemory& free);
 
 }  // namespace capstan::train

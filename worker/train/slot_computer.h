@@ -29,17 +29,17 @@ class SlotComputer {
   // All arguments outlive this object. `lane` may be null.
   SlotComputer(const JobConfig& config, const Dataset& data, JobModel& model, monitoring::TraceLane* lane = nullptr);
 
-  // Samples of the slot at this step; valid until the next call.
+  // Returns the samples of the slot at this step; valid until the next call.
   std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
-  // The mean gradient over `samples` (not empty), times `loss_scale`. `hooks.need_weights` is called only in the first
-  // micro-batch, `hooks.gradient_ready` only in the last.
+  // Computes the mean gradient over `samples` (not empty), times `loss_scale`. `hooks.need_weights` is called only in
+  // the first micro-batch, `hooks.gradient_ready` only in the last.
   Result<nn::LossSums> Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
                                 const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
-  // Times since the last call.
+  // Returns the times since the last call.
   PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
-  // The loss on this slot's share of the validation set.
+  // Returns the loss on this slot's share of the validation set.
   Result<nn::LossSums> Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);
 
  private:
@@ -55,7 +55,7 @@ class SlotComputer {
   PhaseTimes times_;
 };
 
-// The most samples that a slot of this job gives to the model at once, in training or validation.
+// Returns the most samples that a slot of this job gives to the model at once, in training or validation.
 std::uint64_t MicroBatchMax(const JobConfig& config, const Dataset& data);
 
 }  // namespace capstan::train

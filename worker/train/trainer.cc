@@ -39,7 +39,7 @@ Status Trainer::Run() {
   }
 }
 
-// nullopt: the job is done or a stop was requested.
+// Waits for the next round. nullopt: the job is done or a stop was requested.
 Result<std::optional<Work>> Trainer::WaitForWork() {
   for (;;) {
     Result<std::optional<Work>> work = client_.NextWork(SteadyClock::now() + kWaitSlice);

@@ -39,7 +39,7 @@ Result<WorkerDescription> Describe(const Dataset& data, const JobModel& model) {
   return description;
 }
 
-// `cpu` outlives the models that the result makes.
+// Returns a maker of the job's models. `cpu` outlives them.
 Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options, kernels::CpuContext& cpu) {
   const Precision precision = config.worker.precision;
   const Device& device = config.worker.device;
@@ -88,7 +88,7 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
                                      options.stop_requested);
 }
 
-// nullopt: the job file does not ask for one.
+// Returns the device for sums on this machine; nullopt: the job file does not ask for one.
 Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                    const JobModel& model) {
   if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<LocalDevice>();

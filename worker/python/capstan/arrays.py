@@ -21,7 +21,7 @@ _READABLE = 1, 3  # CPU memory, and pinned CPU memory
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
-# Torch operations that may be pending on a tensor's memory; not every torch version refuses to export such tensors.
+# Torch operations that may be pending on a tensor's memory. Not every version of torch refuses to export such tensors.
 _LAZY = ("neg", "conj")
 _NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # prefixes that a buffer's format may have
 

@@ -37,7 +37,7 @@ class Handle:
         code = interruptibly(lambda: self.function("connect")(options, self.pointer, error, _ERROR_BYTES))
         if code != abi.OK:
             raise error_of(code, error.value.decode(errors="replace"))
-        # The options hold on_notice, which the client's thread calls until it is freed.
+        # The options hold on_notice, which the client's thread calls until the client is freed.
         weakref.finalize(self, lambda free, pointer, _: free(pointer), self.function("free"), self.pointer, options)
 
     def function(self, name: str) -> Any:

@@ -71,7 +71,7 @@ struct WorkerDescription {
   const float* given = nullptr;
 };
 
-// Prints to stderr, after "capstan: ".
+// Prints a notice to stderr, after "capstan: ".
 [[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
 
 struct ClientOptions {
@@ -111,7 +111,7 @@ struct SlotResult {
 class [[gnu::visibility("default")]] Client {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  // The call ends when the job does, or when the job gives up (its limits.stall).
+  // A call with this deadline ends when the job does, or when the job gives up (its limits.stall).
   static constexpr Deadline kNoDeadline = Deadline::max();
 
   // Asks the coordinator for its job file. Fails when none has come within `join_deadline`.
@@ -126,20 +126,20 @@ class [[gnu::visibility("default")]] Client {
   // the call waits until the last snapshot and the final weights are written.
   virtual Result<std::optional<Work>> NextWork(Deadline deadline) = 0;
 
-  // The weights: all tensors in the declared order, without gaps; null before Declare. A tensor may be read once
-  // WaitWeights has succeeded for it, until the next call of NextWork.
+  // Returns the weights: all tensors in the declared order, without gaps; null before Declare. A tensor may be read
+  // once WaitWeights has succeeded for it, until the next call of NextWork.
   virtual const float* weights() const = 0;
-  // The weights as 16-bit numbers, where the job's precision is bf16 or fp16; else null. In that case weights() holds
-  // only the statistics, which are fp32, and this array holds all other tensors.
+  // Returns the weights as 16-bit numbers, where the job's precision is bf16 or fp16; else null. In that case weights()
+  // holds only the statistics, which are fp32, and this array holds all other tensors.
   virtual const std::uint16_t* narrow_weights() const = 0;
   virtual std::uint64_t element_count() const = 0;
   // Waits until this round's weights of tensors [first, last] have arrived; `last` is included.
   virtual Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) = 0;
 
-  // How this round's gradients update the weights: one entry for each group of the tensors. All workers of a step must
-  // give the same values, so compute them from the step only. Call it after Declare and before a gradient of the round
-  // is final. Later rounds keep the values until the next call. If tensors have groups, this call must come before the
-  // first gradient.
+  // Sets how this round's gradients update the weights: one entry for each group of the tensors. All workers of a step
+  // must give the same values, so compute them from the step only. Call it after Declare and before a gradient of the
+  // round is final. Later rounds keep the values until the next call. If tensors have groups, this call must come
+  // before the first gradient.
   virtual Status SetHyperParameters(const std::vector<HyperParameters>& groups) = 0;
 
   // Gives the program's state after the round's step, such as a schedule's. The job stores it with each version of the
@@ -148,8 +148,8 @@ class [[gnu::visibility("default")]] Client {
   // must bring the same one, so compute it from program_state() and the step only. If no slot brings one, the previous
   // version's state stays. A skipped step's state counts too. At most 64 KiB; mode sync.
   virtual Status SetProgramState(std::string_view state) = 0;
-  // The program's state of the version that this round computes with; empty: none was given yet. It may be read once
-  // WaitWeights has succeeded for tensor 0, until the next call of NextWork.
+  // Returns the program's state of the version that this round computes with; empty: none was given yet. It may be read
+  // once WaitWeights has succeeded for tensor 0, until the next call of NextWork.
   virtual const std::string& program_state() const = 0;
 
   // Starts a slot of the round, in the order of Work::slots. The caller writes the slot's gradient to the returned

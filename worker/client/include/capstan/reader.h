@@ -62,7 +62,8 @@ struct PulledVersion {
   std::uint64_t step = 0;
   std::uint64_t generation = 0;
   bool done = false;  // this is the job's last version
-  // Updates of these weights, without skipped steps. async, bounded: those of the block with the fewest.
+  // The number of updates that these weights have had, without skipped steps. async, bounded: that of the block with
+  // the fewest.
   std::uint64_t updates = 0;
 };
 
@@ -83,14 +84,15 @@ class [[gnu::visibility("default")]] Reader {
   // call continues with the blocks that have arrived.
   virtual Result<std::optional<PulledVersion>> Pull(const PullOptions& options, Deadline deadline) = 0;
 
-  // The job's tensors, in the order in which workers declare them. Empty before the first Pull has succeeded.
+  // Returns the job's tensors, in the order in which workers declare them. Empty before the first Pull has succeeded.
   virtual const std::vector<ReaderTensor>& tensors() const = 0;
   virtual std::uint64_t element_count() const = 0;
-  // The weights of the last Pull: all tensors in the declared order, without gaps; valid until the next Pull. Null when
-  // the last Pull gave no version.
+  // Returns the weights of the last Pull: all tensors in the declared order, without gaps; valid until the next Pull.
+  // Null when the last Pull gave no version.
   virtual const float* weights() const = 0;
-  // The names of the optimizer's state arrays, as in PyTorch: "momentum_buffer"; "exp_avg", "exp_avg_sq"; "sum". Each
-  // array is laid out as the weights; null when the last Pull did not ask for state.
+  // state_names returns the names of the optimizer's state arrays, as in PyTorch: "momentum_buffer"; "exp_avg",
+  // "exp_avg_sq"; "sum". state returns an array, laid out as the weights; null when the last Pull did not ask for
+  // state.
   virtual const std::vector<std::string>& state_names() const = 0;
   virtual const float* state(std::size_t index) const = 0;
 };
