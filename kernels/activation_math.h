@@ -10,20 +10,20 @@ constexpr Real ReluOf(Real x) {
   return x < Real(0) ? Real(0) : x;  // NaN stays
 }
 
-// sqrt(2 / pi) (x + 0.044715 x^3), twice: gelu(x) = x / 2 (1 + tanh(u / 2)) = x sigmoid(u).
+// Returns u = 2 sqrt(2 / pi) (x + 0.044715 x^3), so that gelu(x) = x / 2 (1 + tanh(u / 2)) = x sigmoid(u).
 template <class Real>
 constexpr Real GeluArgument(Real x) {
   constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(1.59576912160573071176 * 0.044715);
   return x * std::fma(kCubic * x, x, kLinear);
 }
 
-// The tanh form of GELU (Hendrycks and Gimpel, 2016).
+// Returns the tanh form of GELU (Hendrycks and Gimpel, 2016).
 template <class Real>
 constexpr Real GeluOf(Real x) {
   return x * Sigmoid(GeluArgument(x));
 }
 
-// `sigmoid` of GeluArgument(x).
+// Returns the derivative of GELU at x; `sigmoid` is Sigmoid(GeluArgument(x)).
 template <class Real>
 constexpr Real GeluDerivative(Real x, Real sigmoid) {
   constexpr Real kLinear = Real(1.59576912160573071176), kCubic = Real(3 * 1.59576912160573071176 * 0.044715);

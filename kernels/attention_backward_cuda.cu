@@ -2,12 +2,13 @@
 // the gradients of k and v over the queries that see them, and in blocks that own queries and add the gradients of q.
 // So no two blocks add to the same number.
 //
-// Launch: Means: 32 rows of out to a block of 256 threads. Backward: a block for every 64 keys or queries (float wider
-//         than 64: 16) of each head of each sequence, the longest first; a warp for 16 of them. The others come in
-//         tiles of 64 (16-bit numbers wider than 64, and float: 16).
-// Bytes:  out once; qkv and dout once for each of the passes; the rows that a block does not own, once more for each
-// tile that it owns, from the L2 cache; dqkv once.
-// Work:   14 width operations for each pair of query and key, two e^x; with dropout half of a Philox.
+// Launch: a block of Means has 256 threads and 32 rows of out. A block of Backward owns 64 keys or queries of one head
+//         of one sequence (16, if the numbers are float and the head is wider than 64), and each of its warps owns 16
+//         of them. The blocks with the most work come first. The rows that a block does not own come in tiles of 64 (of
+//         16 for float, and for 16-bit numbers in heads wider than 64).
+// Bytes:  out and dqkv once; qkv and dout once for keys and once for queries. The rows that a block does not own are
+// read once more for each such block, from the L2 cache.
+// Work:   14 width operations and two e^x for each pair of query and key; with dropout also half a call of Philox.
 #include <algorithm>
 
 #include "kernels/attention.h"
@@ -21,7 +22,7 @@ namespace {
 
 enum class Own { kKeys, kQueries };
 
-// Widths of heads are rounded up to kWidth with zeros.
+// Heads narrower than kWidth are filled up with zeros.
 template <class T, int in_width>
 struct BackwardSizes {
   static constexpr bool kIsWide = in_width > 64, kIsFloat = std::is_same_v<T, float>;
@@ -32,7 +33,7 @@ struct BackwardSizes {
   static constexpr int kPad = 16 / sizeof(T);
   static constexpr int kStride = kWidth + kPad;
   static constexpr int kSlopeStride = kTileSide + kPad;
-  static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // the owned rows, in registers
+  static constexpr bool kKeepsFactors = kIsFloat || !kIsWide;  // whether a warp keeps its owned rows in registers
   static constexpr int kPartsAtOnce = kKeepsFactors ? kParts : 2;
   static constexpr bool kSparesRegisters = kIsWide && std::is_same_v<T, Half>;  // else 255 registers are too few
 };
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kMeansThreads)
 
 // ---- Backward ------------------------------------------------------------------------------------------------------
 
-// The left factors of a warp: its 16 rows of the block's own rows.
+// The left factors of a warp's products: those 16 of the block's own rows that belong to the warp.
 template <class S, class T>
 struct OwnedRows {
   __device__ __forceinline__ explicit OwnedRows(const Stored<T>* in_rows) : rows(in_rows) {
@@ -93,7 +94,7 @@ struct OwnedRows {
   Left<T> kept[S::kKeepsFactors ? S::kParts : 1];
 };
 
-// A tile of scores: 16 owned rows, 16 columns of the others.
+// A tile of scores: 16 rows that the warp owns, and 16 columns of rows that the block does not own.
 struct PairTile {
   int first_query, first_key, length;
   std::int64_t head_row;   // first row in log_sum
@@ -101,7 +102,8 @@ struct PairTile {
   const float* means;      // for the tile's queries
 };
 
-// 8 bits for each lane: query lane / 2 of the tile and keys from lane % 2 * 8 on.
+// Tells which probabilities of the tile are dropped. Each lane returns 8 bits: they are for query lane / 2 of the tile
+// and for the 8 keys from lane % 2 * 8 on.
 template <class T>
 __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, const PairTile& pairs) {
   if (task.dropped.threshold == 0) return 0;
@@ -113,7 +115,8 @@ __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, c
   return dropped;
 }
 
-// From products of queries with keys, and of values with dout, computes dropped probabilities and the scores' gradient.
+// Turns `scores`, the products of queries with keys, into probabilities after dropout, and `slopes`, the products of
+// values with dout, into the gradient of the scores.
 template <Own kOwn, class T>
 __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, const PairTile& pairs,
                                                 const WarpPlaces<T>& places, WarpTile<T>& scores, WarpTile<T>& slopes) {
@@ -133,7 +136,7 @@ __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, con
   }
 }
 
-// sums += a right; a is converted to T through `scratch`, which belongs to the warp.
+// Computes sums += a right. The tile a is converted to T through `scratch`, which belongs to the warp.
 template <class S, class T>
 __device__ __forceinline__ void AddRounded(WarpTile<T>& a, const WarpPlaces<T>& places, Stored<T>* scratch,
                                            const Stored<T>* right, WarpTile<T>* sums) {
@@ -157,8 +160,8 @@ __device__ __forceinline__ void LoadOthers(const GlobalRows<const T>& from, int 
   }
 }
 
-// Writes a warp's gradients through `scratch`, 16 rows of its own. No thread of the warp reads those any more: the last
-// reads were before AddRounded's barriers.
+// Writes a warp's gradients to `to` through `scratch`, which is 16 of the block's rows that belong to this warp. No
+// thread of the warp reads these rows any more: the last reads were before AddRounded's barriers.
 template <class S, class T>
 __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlaces<T>& places, Stored<T>* scratch,
                                               const GlobalRows<T>& to) {
@@ -180,8 +183,8 @@ __device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, cons
   }
 }
 
-// Rows from `first` on of the four arrays whose products are the scores and their gradients: queries or keys, and the
-// matching rows of dout or values.
+// The factors of the scores and of their gradients, from row `first` of a head on: `scored` are queries or keys,
+// `weighted` are the matching rows of dout or values.
 template <class T>
 struct HeadRows {
   __device__ __forceinline__ HeadRows(const BackwardTask<T>& task, const DeviceHead& head, Own which, int first) {
@@ -220,11 +223,11 @@ __global__ void __launch_bounds__(BackwardSizes<T, kWidth>::kThreads, 2) Backwar
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.scored, thread, own_scored, S::kStride);
   LoadRows<S::kOwned, kWidth, S::kThreads, T>(own.weighted, thread, own_weighted, S::kStride);
   if (kOwn == Own::kQueries) LoadStatistics<kQueries, S::kThreads>(task, head, first_owned, log2_sums, means);
-  const WarpPlaces<T> places;  // its barrier also covers the rows above; for float they are read after the loop's
+  const WarpPlaces<T> places;  // except for float, its barrier also covers the rows above; for float, the loop's does
   const OwnedRows<S, T> own_score_rows(own_scored + warp * kTileSide * S::kStride);
   const OwnedRows<S, T> own_weight_rows(own_weighted + warp * kTileSide * S::kStride);
   Stored<T>* const own_scratch = scratch + warp * kTileSide * S::kSlopeStride;
-  WarpTile<T> score_gradient[S::kParts], weight_gradient[S::kParts];  // for q or k; for v
+  WarpTile<T> score_gradient[S::kParts], weight_gradient[S::kParts];  // of q or k; of v
   for (int part = 0; part < S::kParts; ++part) {
     score_gradient[part].Clear();
     weight_gradient[part].Clear();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kTileRows = 64;  // query rows of one tile; its keys are all keys up to its last row
 
-// One head of one sequence: the offsets of its parts, and the distance between its rows.
+// One head of one sequence: the offsets of its parts in the arrays, and the distance between its rows.
 struct Head {
   Head(const AttentionShape& shape, std::int64_t index)
       : qkv_stride(3 * shape.heads * shape.head_width),
@@ -26,7 +26,7 @@ struct Head {
   std::int64_t qkv, out, row;  // offsets in qkv, out and log_sum
 };
 
-// Query rows [first, first + rows), keys [0, keys).
+// A tile of scores: query rows [first, first + rows), and keys [0, keys), which are all that these rows see.
 struct Tile {
   Tile(const AttentionShape& shape, std::int64_t index)
       : first(index * kTileRows), rows(std::min(kTileRows, shape.length - first)), keys(first + rows) {}
@@ -65,7 +65,7 @@ Real ScoreScale(const AttentionShape& shape) {
   return static_cast<Real>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
 }
 
-// scores = scale * q k' for the tile, dense [rows, keys].
+// Computes scores = scale * q k' for the tile, dense [rows, keys].
 template <class T>
 void Scores(const Head& head, const Tile& tile, const AttentionShape& shape, const T* qkv, Wide<T>* scores,
             Wide<T>* scratch) {
@@ -117,8 +117,8 @@ void ForwardTile(const AttentionArgs<T>& args, const Head& head, const Tile& til
                      scratch.product);
 }
 
-// From scores and dp (the gradient of the dropped probabilities) computes dropped probabilities and the scores'
-// gradient, both in place. `rows` is LaneScratch's.
+// Turns scores into probabilities after dropout, and dp (the gradient of these probabilities) into the gradient of the
+// scores, both in place. `rows` is LaneScratch's.
 template <class T>
 void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const Tile& tile, Wide<T>* rows, Wide<T>* p,
                      Wide<T>* dp) {
@@ -129,7 +129,7 @@ void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const T
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
     const std::int64_t out_row = head.out + (tile.first + r) * head.out_stride;
     const Real log_sum = args.log_sum[row];
-    // The sum over j of p dp, computed from the output.
+    // The sum over j of p[j] dp[j] equals the product of the row of out with the row of dout.
     const Real mean =
         Dot(WideRow(args.out + out_row, width, rows), WideRow(args.dout + out_row, width, rows + width), width);
     DropRow(args.shape, args.dropout, row, seen, dp);
@@ -158,7 +158,7 @@ struct KeyGradients {
     }
   }
 
-  // Call after the last addition.
+  // Writes the sums to dqkv if they are in scratch, rounding them. Call it after the last addition.
   void Finish(const AttentionGradient<T>& args, const Head& head) const {
     for (std::int64_t row = 0; kIs16Bit<T> && row < args.shape.length; ++row) {
       T* out = args.dqkv + head.qkv + head.out_stride + row * head.qkv_stride;
@@ -181,7 +181,7 @@ void BackwardTile(const AttentionGradient<T>& args, const Head& head, const Tile
   const T* k = q + head.out_stride;
   const T* v = k + head.out_stride;
   const Operand<T> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
-  // The last tile is first and sees all keys.
+  // The last tile comes first and sees all keys, so it writes the gradients. The others add to them.
   const Wide<T> add = tile.keys < shape.length ? Wide<T>(1) : Wide<T>(0);
 
   Wide<T>* p = scratch.scores;

@@ -1,10 +1,12 @@
 // The forward pass of attention on a device. A block owns queries of one head and goes over the keys up to its last
 // query, tile by tile, with a running maximum and sum for each row (Dao et al., "FlashAttention-2", 2023).
 //
-// Launch: a block for every 64 queries (float wider than 64: 32) of each head of each sequence, the longest first; a
-//         warp for 16 of them. Tiles of 64 keys (wider than 64: 32; float: 32 and 16).
+// Launch: a block owns 64 queries of one head of one sequence (32, if the numbers are float and the head is wider than
+//         64), and each of its warps owns 16 of them. The blocks with the most work come first. A tile has 64 keys, or
+//         32 if the head is wider than 64; for float half as many.
 // Bytes:  qkv and out once, keys and values again for each tile of queries, which the L2 cache serves.
-// Work:   4 width operations for each pair of query and key, one e^x; with dropout a quarter of a Philox.
+// Work:   4 width operations and one e^x for each pair of query and key; with dropout also a quarter of a call of
+//         Philox.
 #include <algorithm>
 
 #include "kernels/attention.h"
@@ -16,7 +18,7 @@
 namespace capstan::kernels {
 namespace {
 
-// Widths of heads are rounded up to kWidth with zeros.
+// Heads narrower than kWidth are filled up with zeros.
 template <class T, int in_width>
 struct ForwardSizes {
   static constexpr bool kIsWide = in_width > 64, kIsFloat = std::is_same_v<T, float>;
@@ -44,13 +46,14 @@ struct alignas(4 * sizeof(T)) Quad {
   T value[4];
 };
 
-// A row's softmax so far; both threads of a row hold the same values.
+// The softmax of a row over the keys so far: the largest score as an exponent of 2, and the sum of 2^(score - largest).
+// Two threads share a row, and both hold the same values.
 struct RunningRow {
-  float largest = -INFINITY, sum = 0;  // exponents of 2
+  float largest = -INFINITY, sum = 0;
 };
 
 // Turns a row's scores into probabilities not yet divided by the row's sum. `query` counts from the tile's first key.
-// Returns the factor for earlier sums.
+// Returns the factor by which the row's earlier sums are to be multiplied.
 template <class S, class T>
 __device__ __forceinline__ float SoftmaxStep(const ForwardTask<T>& task, int query, std::int64_t row,
                                              std::int64_t first_key, const float* scores, Stored<T>* probabilities,
@@ -86,8 +89,8 @@ __device__ __forceinline__ float SoftmaxStep(const ForwardTask<T>& task, int que
   return factor;
 }
 
-// scores = q k' for a warp's queries and the keys that one of them sees; `last` is the last query, counted from the
-// tile's first key.
+// Computes scores = q k' for a warp's queries and those keys of the tile that at least one of the queries sees. `last`
+// is the last query, counted from the tile's first key.
 template <class S, class T>
 __device__ __forceinline__ void Scores(const Left<T>* queries, const Stored<T>* keys, const WarpPlaces<T>& places,
                                        int last, float* scores) {
@@ -102,7 +105,7 @@ __device__ __forceinline__ void Scores(const Left<T>* queries, const Stored<T>* 
   }
 }
 
-// out = out * factors + probabilities v.
+// Computes out = out * factors + probabilities v.
 template <class S, class T>
 __device__ __forceinline__ void AddValues(const Stored<T>* probabilities, unsigned stride, const Stored<T>* values,
                                           const WarpPlaces<T>& places, const float* factors, int last,
@@ -125,7 +128,7 @@ __device__ __forceinline__ void AddValues(const Stored<T>* probabilities, unsign
 template <class T, int kWidth>
 __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(ForwardTask<T> task) {
   using S = ForwardSizes<T, kWidth>;
-  alignas(32) __shared__ Stored<T> queries[S::kQueries * S::kQueryStride];  // then 16-bit probabilities, then out
+  alignas(32) __shared__ Stored<T> queries[S::kQueries * S::kQueryStride];  // then 16-bit probabilities, and then out
   alignas(32) __shared__ Stored<T> keys[S::kKeys * S::kStride];
   alignas(32) __shared__ Stored<T> values[S::kKeys * S::kStride];
   alignas(32) __shared__ float scores[S::kQueries * S::kScoreStride];  // for float also the probabilities
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(ForwardSizes<T, kWidth>::kThreads) Forward(For
 
   LoadRows<S::kQueries, kWidth, S::kThreads, T>(
       {q + first_query * head.qkv_stride, head.qkv_stride, left, width, task.packed}, thread, queries, S::kQueryStride);
-  const WarpPlaces<T> places;  // its barrier also covers the queries; for float they are read after the loop's
+  const WarpPlaces<T> places;  // except for float, its barrier also covers the queries; for float, the loop's does
   Left<T> own_queries[kWidth / kTileSide];
 #pragma unroll
   for (int d = 0; d < kWidth / kTileSide; ++d) {

@@ -15,7 +15,7 @@ namespace capstan::kernels {
 inline constexpr float kLog2OfE = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 
-// The same choice as Dropout's for a [rows, stride] array.
+// The elements that dropout drops: those that Dropout would drop of a [rows, stride] array.
 struct DroppedElements {
   DroppedElements(const DropoutMask& mask, std::int64_t length)
       : key(mask.key),
@@ -25,7 +25,8 @@ struct DroppedElements {
     CAPSTAN_CHECK(mask.probability >= 0 && mask.probability < 1);
   }
 
-  // One bit for each of columns [column, column + 4) of a row; `column` is a multiple of 4.
+  // Returns one bit for each of the columns [column, column + 4) of a row: 1 if it is dropped. `column` is a multiple
+  // of 4.
   __device__ __forceinline__ unsigned OfFour(std::int64_t row, std::int64_t column) const {
     const Random4 bits = Philox(key, static_cast<std::uint64_t>(row * stride + column) / 4, 0);
     return (bits[0] < threshold ? 1U : 0U) | (bits[1] < threshold ? 2U : 0U) | (bits[2] < threshold ? 4U : 0U) |
@@ -38,7 +39,7 @@ struct DroppedElements {
   float scale;              // of kept elements
 };
 
-// One head of one sequence: the offsets of its parts, and the distance between its rows.
+// One head of one sequence: the offsets of its parts in the arrays, and the distance between its rows.
 struct DeviceHead {
   __device__ __forceinline__ DeviceHead(const AttentionShape& shape, std::int64_t index)
       : qkv_stride(3 * shape.heads * shape.head_width),
@@ -55,7 +56,7 @@ inline float ScoreScaleOf(const AttentionShape& shape) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
 }
 
-// Blocks for tiles of `rows` rows of each head of each sequence.
+// Returns the number of blocks if each has a tile of `rows` rows of one head of one sequence.
 inline std::int64_t TilesOf(const AttentionShape& shape, std::int64_t rows) {
   return shape.sequences * shape.heads * ((shape.length + rows - 1) / rows);
 }

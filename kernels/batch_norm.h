@@ -29,8 +29,8 @@ struct BatchNormArgs {
   T* y = nullptr;                             // may be x in BatchNormEvaluate
   Wide<T>* mean = nullptr;                    // kept for the backward pass
   Wide<T>* inverse_deviation = nullptr;       // 1 / sqrt(variance + 1e-5); the variance is the biased one
-  // For running statistics: average_beta * old + share * (mean, and the unbiased variance, which is 0 for one row).
-  // Null: not computed.
+  // Running statistics: each becomes average_beta * old + share * new, where new is the mean, or the unbiased variance
+  // (0 if there is one row). Null: not computed.
   Wide<T>* mean_average = nullptr;
   Wide<T>* variance_average = nullptr;
   Wide<T> share = 1;
@@ -42,7 +42,7 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
 template <class T>
 void BatchNorm(CudaContext& context, const BatchNormArgs<T>& args);
 
-// The same with given statistics. Of the arguments that BatchNorm writes, it only writes y.
+// Computes the same y from given statistics. It writes nothing but y.
 template <class T>
 void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean, const Wide<T>* variance);
 template <class T>

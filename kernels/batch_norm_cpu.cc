@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Rows per task: few enough tasks that their partial sums stay small.
+// Returns the number of rows of a task. There are at most 256 tasks, so that their partial sums stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max<std::int64_t>(64, (rows + 255) / 256); }
 
 std::int64_t ChunkCount(std::int64_t rows) { return (rows + ChunkRows(rows) - 1) / ChunkRows(rows); }
@@ -23,8 +23,8 @@ void ForChunks(CpuContext& context, std::int64_t rows, const Work& work) {
                       [&](std::int64_t chunk, int) { work(chunk * each, std::min(rows, (chunk + 1) * each), chunk); });
 }
 
-// sums[0, width) = the sum over rows of what add(row, sums) adds. `partial` has ChunkCount * width elements and begins
-// with the result.
+// Sums over rows what add(row, sums) adds to sums[0, width). `partial` has ChunkCount * width elements; the result is
+// at its begin.
 template <class Real, class Add>
 void SumRows(CpuContext& context, std::int64_t rows, std::int64_t width, Real* partial, const Add& add) {
   ForChunks(context, rows, [&](std::int64_t first, std::int64_t last, std::int64_t chunk) {
@@ -57,13 +57,13 @@ Wide<T> InverseDeviation(Wide<T> variance) {
   return Wide<T>(1) / std::sqrt(variance + static_cast<Wide<T>>(kEpsilon));
 }
 
-// out = beta * out + value.
+// Computes out = beta * out + value.
 template <class Real>
 void Blend(Real beta, Real value, Real* out) {
   *out = beta == Real(0) ? value : beta * *out + value;
 }
 
-// y = normalised x * gamma + beta [+ residual].
+// Computes y = normalised x * gamma + beta [+ residual] for a row.
 template <class T>
 void NormaliseRow(const BatchNormArgs<T>& args, std::int64_t row, const Wide<T>* __restrict mean,
                   const Wide<T>* __restrict inverse) {
@@ -112,7 +112,7 @@ void AddGradients(const BatchNormGradient<T>& g, std::int64_t row, Wide<T>* __re
   }
 }
 
-// dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
+// Computes dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products) for a row.
 template <class T>
 void InputRow(const BatchNormGradient<T>& g, std::int64_t row, const Wide<T>* __restrict mean_product,
               const Wide<T>* __restrict mean_dy) {
@@ -165,7 +165,7 @@ template <class T>
 void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& g) {
   const std::int64_t rows = g.rows, channels = g.channels;
   const auto count = static_cast<Wide<T>>(rows);
-  // First the sums for gamma, then those for beta.
+  // The array begins with the sums for gamma; those for beta follow.
   auto* sums = context.Workspace<Wide<T>>(static_cast<std::size_t>(2 * ChunkCount(rows) * channels));
   SumRows(context, rows, 2 * channels, sums,
           [&](std::int64_t row, Wide<T>* to) { AddGradients(g, row, to, to + channels); });

@@ -20,10 +20,10 @@ namespace {
 
 constexpr int kThreads = 256, kFinalThreads = 512, kFinalAcross = 8;
 constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // loads that registers have room for
-constexpr std::int64_t kBlocksWanted = 264;  // two per multiprocessor of known devices; affects the order
+constexpr std::int64_t kBlocksWanted = 264;  // two per multiprocessor of known devices; affects the order of sums
 constexpr float kEpsilon = 1e-5F;
 
-// Threads next to each other in a row, and rows below each other.
+// How a block's threads are arranged: kAcross of them next to each other in a row, in kDown rows.
 template <int kWide>
 constexpr int kAcross = kWide == 1 ? 32 : 8;
 template <int kWide>
@@ -74,10 +74,11 @@ struct Place {
   bool has_channel;
 };
 
-// From the last tile to the first: the tiles read last may still be in the cache.
+// Returns the tile of this block: blocks go from the last tile to the first, because those read last may still be in
+// the cache.
 __device__ __forceinline__ unsigned BackwardBlock() { return gridDim.x - 1 - blockIdx.x; }
 
-// sum[j] over all threads with the same channel; each of them gets it. All threads of the block must call it.
+// Replaces sum[j] by its sum over all threads with the same channels. All threads of the block must call it.
 template <int kBlock, int kBeside, int kWide>
 __device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
   __shared__ float of_warp[kBlock / 32][kBeside * kWide];
@@ -96,7 +97,7 @@ __device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
   __syncthreads();  // the next call writes of_warp again
 }
 
-// For each chunk: the sum of its rows, then of squares about its mean; `partial` [chunks, 2, channels].
+// Returns where `partial` [chunks, 2, channels] has a chunk's sums: `which` is 0 or 1.
 __device__ __forceinline__ float* PartialAt(const Cut& cut, float* partial, std::int64_t chunk, int which) {
   return partial + (2 * chunk + which) * cut.channels;
 }
@@ -108,7 +109,7 @@ __device__ __forceinline__ void StorePartial(const Cut& cut, const Place<kWide>&
   for (int j = 0; j < kWide; ++j) PartialAt(cut, partial, at.chunk, which)[at.channel + j] = sum[j];
 }
 
-// The number of rows in a chunk.
+// Returns the number of rows in a chunk.
 __device__ __forceinline__ float RowsOf(const Cut& cut, std::int64_t chunk) {
   const std::int64_t left = cut.rows - chunk * cut.chunk_rows;
   return static_cast<float>(left < cut.chunk_rows ? left : cut.chunk_rows);
@@ -139,14 +140,14 @@ __global__ void __launch_bounds__(kThreads, 2) ChunkMoments(Cut cut, const T* x,
   StorePartial(cut, at, 1, squares, partial);
 }
 
-// out = beta * out + value.
+// Computes out = beta * out + value.
 __device__ __forceinline__ void Blend(float beta, float value, float* out) {
   *out = beta == 0 ? value : beta * *out + value;
 }
 
 __device__ __forceinline__ float InverseDeviation(float variance) { return 1.0F / sqrtf(variance + kEpsilon); }
 
-// The sum of get(chunk) over the chunks, for the channel of this thread of a final block.
+// Returns the sum of get(chunk) over the chunks, for the channel of this thread of a final block.
 template <class Get>
 __device__ __forceinline__ float SumChunks(const Cut& cut, const Get& get) {
   float sum[1] = {};
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(kFinalThreads) FinishMoments(Cut cut, BatchNor
 
 enum class Spread : std::uint8_t { kInverseDeviation, kVariance };
 
-// y = activation((x - mean) * inverse deviation * gamma + beta + residual).
+// Computes y = activation((x - mean) * inverse deviation * gamma + beta + residual).
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2)
     Normalise(Cut cut, BatchNormArgs<T> args, const float* mean, const float* spread, Spread kind) {
@@ -219,7 +220,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// For each chunk: the sums of dy * normalised x, and of dy, where dy is first passed through the activation, in place.
+// Passes dy through the activation, in place, and computes for each chunk the sums of dy * normalised x, and of dy.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNormGradient<T> g, float* partial) {
   const Place<kWide> at(cut, blockIdx.x);
@@ -256,7 +257,8 @@ __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNorm
   StorePartial(cut, at, 1, beta_sum, partial);
 }
 
-// Over all chunks: gamma's and beta's gradients, and `means` [2, channels] of the same sums.
+// Adds the sums of all chunks: they are the gradients of gamma and beta. Their means over rows go to `means` [2,
+// channels].
 template <class T>
 __global__ void __launch_bounds__(kFinalThreads)
     FinishGradients(Cut cut, BatchNormGradient<T> g, float* partial, float* means) {
@@ -271,7 +273,7 @@ __global__ void __launch_bounds__(kFinalThreads)
   means[cut.channels + channel] = beta / rows;
 }
 
-// dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
+// Computes dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) InputGradient(Cut cut, BatchNormGradient<T> g, const float* means) {
   const Place<kWide> at(cut, BackwardBlock());
@@ -314,7 +316,7 @@ void Forward(CudaContext& context, const BatchNormArgs<T>& args) {
 template <class T, int kWide>
 void Backward(CudaContext& context, const BatchNormGradient<T>& g) {
   const Cut cut = CutRows<kWide>(g.rows, g.channels);
-  const std::int64_t partials = 2 * cut.chunks * g.channels;  // the packs fit behind them
+  const std::int64_t partials = 2 * cut.chunks * g.channels;  // `means` is behind them
   auto* partial = context.Workspace<float>(static_cast<std::size_t>(partials + 2 * g.channels));
   float* const means = partial + partials;
   Launch(context, ChunkGradients<T, kWide>, GridOf(cut), cut, g, partial);

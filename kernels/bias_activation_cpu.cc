@@ -18,7 +18,8 @@ void DerivativeRow(Activation activation, const Real* __restrict x, Real* __rest
   }
 }
 
-// Rows [first, last): dy in place, and their sum. `scratch` has WideScratch<T>(2 * columns).
+// Passes dy of rows [first, last) through the activation, in place, and computes the sum of these rows. `scratch` has
+// WideScratch<T>(2 * columns).
 template <class T>
 void BackwardRows(const BiasActivationGradient<T>& g, std::int64_t first, std::int64_t last, Wide<T>* __restrict sums,
                   Wide<T>* scratch) {

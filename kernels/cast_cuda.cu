@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// Elements [at, at + 8) of the narrow array and of the wide one.
+// Converts elements [at, at + 8) from one array to the other.
 template <class Narrow, bool kPacked, bool kToNarrow, class From, class To>
 __device__ __forceinline__ void CastSome(std::int64_t at, std::int64_t count, const From* from, To* to) {
   constexpr int kCount = Pack<Narrow>::kCount;

@@ -6,10 +6,9 @@
 // Parity: y and the filter's gradient are products over ascending window elements and ascending output pixels, as in
 //         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
 //         product. On a device the filter's gradient adds products of as many windows at a time as its block size
-//         On a device the filter's gradient adds products of as many windows at a time as its block size allows, in
-//         ascending order. A context with Convolutions (cuda/convolutions.h) uses them there for y without bias and
-//         activation, for dx, and for the filter's gradient in float. Their order of sums is their own, and the
-//         same each time.
+//         allows, in ascending order. A context with Convolutions (cuda/convolutions.h) uses them there for y without
+//         bias and activation, for dx, and for the filter's gradient in float. Their order of sums is their own, and
+//         the same each time.
 // Why:    windows are copied into a matrix (im2col) instead of being read from the image during packing. In a step of
 //         resnet18 on 32 x 32 pixels the copy takes 5 % (fp32) or 6 % (bf16), about half of it in the forward pass;
 //         packing from the image would save only part of it.
@@ -33,8 +32,8 @@ namespace capstan::kernels {
 
 inline constexpr std::int64_t kConvBlockElements = 1 << 18;
 inline constexpr std::int64_t kConvChunkElements = 1 << 20;
-// Elements of columns that are laid out on a device at a time: in 16 bits they stay in the cache of the known devices,
-// and products of them are large enough for all multiprocessors.
+// The number of elements of columns that are laid out on a device at a time: in 16 bits they stay in the cache of the
+// known devices, and products of them are large enough for all multiprocessors.
 inline constexpr std::int64_t kConvDeviceElements = 1 << 24;
 
 template <class T>
@@ -82,7 +81,8 @@ template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& gradient,
                           std::int64_t block_elements = kConvDeviceElements);
 
-// The most of the context's workspace that any of the three functions uses for this many samples or fewer.
+// Returns the most bytes of the context's workspace that any of the three functions uses for this many samples or
+// fewer.
 template <class T>
 std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& shape);
 

@@ -22,20 +22,22 @@ std::int64_t BlockRowsMost(const ImageWindows& w) {
   return std::clamp(kConvBlockElements / w.window_elements(), kBlockRowsMin, kBlockRowsMax);
 }
 
-// Windows that are laid out as a matrix at a time: equally many in each block, and for each thread.
+// Returns the number of windows that are laid out as a matrix at a time. A thread's share of the windows is cut into
+// blocks that are as equal as possible.
 std::int64_t BlockRows(const ImageWindows& w, int threads) {
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
   return RoundUp(std::max(DivideUp(share, DivideUp(share, BlockRowsMost(w))), kBlockRowsMin / 2), kPanelRows);
 }
 
-// The largest value of BlockRows for so many samples or fewer: a few more windows can split one block into two.
+// Returns the largest value of BlockRows for so many samples or fewer. Fewer samples may need larger blocks, because a
+// few more windows can split one block into two.
 std::int64_t BlockRowsBound(const ImageWindows& w, int threads) {
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
   return RoundUp(std::max(std::min(share, BlockRowsMost(w)), kBlockRowsMin / 2), kPanelRows);
 }
 
-// Windows that one step of the filter's gradient adds: whole blocks of the product's depth, for any type, so that the
-// order is that of one product.
+// Returns the number of windows that one step of the filter's gradient adds. It is a multiple of the depth of a
+// product's blocks, for any type, so that the order of sums is that of one product.
 std::int64_t ChunkRows(const ImageWindows& w) {
   constexpr std::int64_t kDepth = 2 * kMatmulDepth;
   return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
@@ -60,7 +62,8 @@ std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& si
   return DivideUp(rows, size.rows) * DivideUp(columns, size.columns);
 }
 
-// The largest size that leaves several tiles for each of several threads, so that the threads end together.
+// Returns the largest tile size that leaves several tiles for each of several threads, so that the threads end
+// together.
 TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
   const std::int64_t wanted = threads == 1 ? 1 : 4 * threads;
   for (const TileSize& size : kTileSizes) {
@@ -69,7 +72,7 @@ TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
   return kTileSizes[std::size(kTileSizes) - 1];
 }
 
-// dx of images [first, last), through `columns` (`block` windows) and `sums` (the images).
+// Computes dx of images [first, last) through `columns`, for `block` windows at a time, and `sums`, for these images.
 template <class T>
 void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t last, std::int64_t block,
                            Wide<T>* columns, Wide<T>* sums, Wide<T>* scratch) {
@@ -89,7 +92,7 @@ void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, 
   }
 }
 
-// One tile of the filter's gradient.
+// Computes one tile of the filter's gradient.
 template <class T>
 void FilterTile(Product<T, Wide<T>> product, const TileSize& size, std::int64_t index, Wide<T>* scratch) {
   const std::int64_t across = DivideUp(product.n, size.columns);
@@ -164,7 +167,7 @@ std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& s
   const ImageWindows& w = shape.windows;
   std::int64_t size = kMatmulScratch<T> * context.threads();
   if (!IsProduct(w)) {
-    const InputParts parts(w, BlockRowsBound(w, context.threads()));  // y needs the same without the sums
+    const InputParts parts(w, BlockRowsBound(w, context.threads()));  // y needs the same without `sums`
     size += std::max((parts.columns_size + parts.sums_size) * context.threads(), FilterColumnsSize(w));
   }
   return static_cast<std::size_t>(size) * sizeof(Wide<T>);

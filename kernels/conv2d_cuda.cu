@@ -14,14 +14,15 @@ namespace {
 
 constexpr std::int64_t kTileRows = 128;  // for products on a device
 
-// Windows of a block: equally many in each, in whole tiles.
+// Returns the number of windows that a block has: a multiple of kTileRows, and as nearly as possible the same for each
+// block.
 std::int64_t DeviceBlockRows(const ImageWindows& w, std::int64_t block_elements) {
   const std::int64_t most = std::max(kTileRows, block_elements / w.window_elements());
   const std::int64_t rows = w.samples * w.out_pixels();
   return RoundUp(DivideUp(rows, DivideUp(rows, most)), kTileRows);
 }
 
-// Images of a block: equally many in each.
+// Returns the number of images that a block has: as nearly as possible the same for each block.
 std::int64_t DeviceBlockImages(const ImageWindows& w, std::int64_t block_elements) {
   const std::int64_t most = std::max<std::int64_t>(1, block_elements / (w.out_pixels() * w.window_elements()));
   return DivideUp(w.samples, DivideUp(w.samples, most));
@@ -47,7 +48,7 @@ constexpr Encoding kNumbers = std::is_same_v<T, Bf16>   ? Encoding::kBf16
                               : std::is_same_v<T, Half> ? Encoding::kFp16
                                                         : Encoding::kFp32;
 
-// Whether the context's Convolutions computed it.
+// Enqueues the convolution if the context's Convolutions supports it. Returns whether it did.
 template <class T>
 bool IsConvolved(CudaContext& context, ConvolutionPass pass, const Conv2dShape& shape,
                  const Convolutions::Pointers& pointers, float beta) {

@@ -14,12 +14,12 @@ namespace capstan::kernels {
 inline std::int64_t DivideUp(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 inline std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
-// Whether the images themselves are the columns.
+// Whether each window is exactly one pixel. Then the image array already is the matrix of columns.
 inline bool IsProduct(const ImageWindows& w) {
   return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
 }
 
-// y's rows = columns * filter' + bias.
+// Returns the product: y's rows = columns * filter' + bias.
 template <class T>
 Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::int64_t rows, const T* columns) {
   const std::int64_t depth = args.shape.windows.window_elements(), filters = args.shape.filters;
@@ -36,7 +36,7 @@ Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::in
           .activated = y};
 }
 
-// c = dy's rows * filter + beta * c.
+// Returns the product: c = dy's rows * filter + beta * c.
 template <class T, class Out>
 Product<T, Out> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Out* c,
                              Wide<T> beta) {
@@ -51,7 +51,8 @@ Product<T, Out> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first
           .beta = beta};
 }
 
-// The gradient of the whole filter from rows [first, first + rows) of dy and their windows.
+// Returns the product that makes the gradient of the whole filter from rows [first, first + rows) of dy and their
+// windows.
 template <class T>
 Product<T, Wide<T>> FilterProduct(const Conv2dFilterGradient<T>& g, std::int64_t first, std::int64_t rows,
                                   const T* columns) {

@@ -22,7 +22,7 @@ void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T
 template <class T>
 void Dropout(CudaContext& context, const DropoutMask& mask, std::int64_t count, T* x);
 
-// Elements [first, first + count) on the calling thread; x points at the first of them. `first` is a multiple
+// Drops elements of [first, first + count) on the calling thread; x points at the first of them. `first` is a multiple
 // of kPhiloxGroup.
 template <class T>
 void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, T* x);

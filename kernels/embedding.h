@@ -34,7 +34,7 @@ struct EmbeddingGradient {
   std::int64_t vocabulary = 0;  // a device sorts as many bits of a token as this needs
   const std::int32_t* tokens = nullptr;
   const T* dy = nullptr;
-  Wide<T>* token_gradient = nullptr;     // added to: in a tied model it already holds the head's part
+  Wide<T>* token_gradient = nullptr;     // gradients are added to it: in a tied model it already holds the head's part
   Wide<T>* position_gradient = nullptr;  // position_beta * old + gradient, for the first `length` positions
   Wide<T> position_beta = 0;
 };

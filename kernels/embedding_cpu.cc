@@ -9,7 +9,7 @@ namespace {
 constexpr std::int64_t kTaskColumns = 64;
 constexpr std::int64_t kTaskRows = 64;
 
-// Columns [first, first + count) of both gradients.
+// Computes columns [first, first + count) of both gradients.
 template <class T>
 void BackwardColumns(const EmbeddingGradient<T>& args, std::int64_t first, std::int64_t count) {
   const std::int64_t width = args.width;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kWarps = 8, kBlock = 32 * kWarps;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
-constexpr std::int64_t kRun = 512;     // rows that a warp sorts
+constexpr std::int64_t kRun = 512;     // rows that a warp sorts at once
 constexpr std::int64_t kSegment = 64;  // rows of a token that are added at once
 constexpr int kScanBlock = 1024;
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ int Lane() { return static_cast<int>(threadIdx.x) % 3
 __device__ __forceinline__ std::int64_t WarpOfGrid() {
   return static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
 }
-// The first column of this lane; the grid's second dimension goes over columns.
+// Returns the first column of this lane; the grid's second dimension goes over columns.
 template <class T>
 __device__ __forceinline__ std::int64_t ColumnOfLane() {
   return (static_cast<std::int64_t>(blockIdx.y) * 32 + Lane()) * Pack<T>::kCount;
@@ -35,7 +35,7 @@ Grid WarpsFor(std::int64_t count, std::int64_t width) {
   return grid;
 }
 
-// Bytes: a row of each table and of y; one addition an element.
+// Computes a row of y. Bytes: a row of each table and of y; one addition an element.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kBlock) AddTables(EmbeddingArgs<T> args) {
   const std::int64_t row = WarpOfGrid(), at = ColumnOfLane<T>();
@@ -48,7 +48,9 @@ __global__ void __launch_bounds__(kBlock) AddTables(EmbeddingArgs<T> args) {
   StoreSome<T, kPacked>(pack, args.y + row * args.width, at, args.width);
 }
 
-// One pass of the sort. `rows` is null in the first pass: row i is i. counts [kDigits, runs].
+// One pass of a radix sort of the rows by token: it orders them by the eight bits of their tokens from bit `shift` on.
+// `rows` is the order that the pass before made; in the first pass it is null, and row i is at place i. `counts` has
+// the shape [kDigits, runs].
 struct SortPass {
   std::int64_t count = 0, runs = 0;
   const std::int32_t* tokens = nullptr;
@@ -59,9 +61,9 @@ struct SortPass {
 };
 
 // Calls visit(row, digit, before, same) in each lane that has one of the run's rows, 32 rows at a time: `same` lanes
-// have this digit, and `before` of them are below this one. Its votes make lanes wait for each other but do not order
-// memory, so data that lanes share needs further barriers. Of the tests' builds, only the one with ThreadSanitizer
-// notices a missing barrier.
+// have this digit, and `before` of them are below this lane. The votes in it make lanes wait for each other but do not
+// order memory, so data that lanes share needs further barriers. Of the tests' builds, only the one with
+// ThreadSanitizer notices a missing barrier.
 template <class Visit>
 __device__ __forceinline__ void ForRun(const SortPass& pass, std::int64_t run, const Visit& visit) {
   for (std::int64_t begin = run * kRun; begin < (run + 1) * kRun && begin < pass.count; begin += 32) {
@@ -92,14 +94,14 @@ __global__ void __launch_bounds__(kBlock) CountDigits(SortPass pass) {
   for (int digit = Lane(); digit < kDigits; digit += 32) pass.counts[digit * pass.runs + run] = own[digit];
 }
 
-// Each count becomes the sum of the counts before it. One block; each thread has adjacent counts.
+// Replaces each count by the sum of the counts before it. There is one block; each thread has adjacent counts.
 __global__ void __launch_bounds__(kScanBlock) SumCounts(std::int64_t count, std::int32_t* counts) {
   __shared__ std::int32_t of_warp[kScanBlock / 32];
   const std::int64_t each = (count + kScanBlock - 1) / kScanBlock;
   const std::int64_t first = each * threadIdx.x, last = first + each < count ? first + each : count;
   std::int32_t own = 0;
   for (std::int64_t i = first; i < last; ++i) own += counts[i];
-  std::int32_t up_to = own;  // including the lanes before
+  std::int32_t up_to = own;  // own, and those of the lanes before
   for (int by = 1; by < 32; by *= 2) {
     const std::int32_t other = __shfl_up_sync(kWholeWarp, up_to, by);
     if (Lane() >= by) up_to += other;
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(kBlock) PlaceRows(SortPass pass) {
   });
 }
 
-// ranks[i]: how many of the sorted rows before i have the same token; found by binary search.
+// Writes ranks[i]: how many of the sorted rows before i have the same token. It is found by binary search.
 __global__ void __launch_bounds__(kBlock)
     RankRows(std::int64_t count, const std::int32_t* tokens, const std::int32_t* sorted, std::int32_t* ranks) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
@@ -146,8 +148,9 @@ __global__ void __launch_bounds__(kBlock)
   ranks[i] = static_cast<std::int32_t>(i - first);
 }
 
-// The rows of a batch by token. A token's segments begin where the rank is a multiple of kSegment. The sum of a segment
-// from i on, unless it is the token's first, goes to partial [i / kSegment, width], which no other segment uses.
+// The rows of a batch, sorted by token. A segment of a token begins where the rank is a multiple of kSegment. A segment
+// that begins at i goes straight to the gradient if it is the token's first. Otherwise its sum goes to partial [i /
+// kSegment, width], which no other segment uses.
 struct Segments {
   std::int64_t count = 0;
   const std::int32_t* sorted = nullptr;
@@ -155,8 +158,8 @@ struct Segments {
   float* partial = nullptr;
 };
 
-// A warp for each segment and 32 packs of columns. Bytes: dy once, and the token's rows of the gradient read and
-// written; one addition an element.
+// Adds up the segments. A warp has one segment and 32 packs of columns. Bytes: dy once, and the token's rows of the
+// gradient read and written; one addition an element.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kBlock) AddSegments(EmbeddingGradient<T> g, Segments segments) {
   const std::int64_t first = WarpOfGrid(), at = ColumnOfLane<T>(), width = g.width;
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(kBlock) AddSegments(EmbeddingGradient<T> g, Se
   if (at < width) StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// A warp for each token with more than one segment.
+// Adds the sums of a token's other segments to the gradient. A warp has one token with more than one segment.
 template <bool kPacked>
 __global__ void __launch_bounds__(kBlock)
     AddOtherSegments(std::int64_t width, const std::int32_t* tokens, float* gradient, Segments segments) {
@@ -201,7 +204,8 @@ __global__ void __launch_bounds__(kBlock)
   StoreFloats<float, kPacked>(sums, out, at, width);
 }
 
-// A warp for each position and 32 packs of columns. Bytes: dy once; one addition an element.
+// Adds the gradients of positions. A warp has one position and 32 packs of columns. Bytes: dy once; one addition an
+// element.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kBlock) AddPositions(EmbeddingGradient<T> g) {
   const std::int64_t position = WarpOfGrid(), at = ColumnOfLane<T>(), width = g.width;
@@ -218,7 +222,7 @@ __global__ void __launch_bounds__(kBlock) AddPositions(EmbeddingGradient<T> g) {
   StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// Sorts rows by token into one of `orders`, and returns that one.
+// Sorts rows by token into one of the `orders`, and returns it.
 std::int32_t* SortRows(CudaContext& context, std::int64_t vocabulary, SortPass pass, std::int32_t* const (&orders)[2]) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary - 1)));
   int turn = 0;
@@ -248,7 +252,7 @@ void EmbeddingBackward(CudaContext& context, const EmbeddingGradient<T>& g) {
   CAPSTAN_CHECK(g.vocabulary > 0);
   const std::int64_t count = g.sequences * g.length, runs = (count + kRun - 1) / kRun;
   if (count == 0) return;
-  // Two orders, ranks, counts, and the segments' sums behind them, aligned.
+  // The workspace holds two orders, the ranks, the counts, and then, aligned, the segments' sums.
   const std::int64_t integers = (3 * count + runs * kDigits + 3) / 4 * 4;
   const std::int64_t floats = (count / kSegment + 1) * g.width;
   auto* const work = context.Workspace<std::byte>(static_cast<std::size_t>(4 * (integers + floats)));

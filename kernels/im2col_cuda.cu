@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// A group of channels of the matrix: its window, and its place in the window.
+// The place of a group of channels in the matrix: its window, and its place in the window.
 struct Spot {
   int n, p, q, r, s, group;
 };
@@ -40,7 +40,7 @@ class ColumnGroups {
     return spot;
   }
 
-  // The next group.
+  // Moves to the next group.
   __device__ __forceinline__ void Advance(const DeviceWindows& w, Spot* spot) const {
     if (++spot->group < static_cast<int>(groups_.by)) return;
     spot->group = 0;
@@ -56,7 +56,7 @@ class ColumnGroups {
   }
 
  private:
-  int first_;  // row
+  int first_;  // the first row
   Divisor groups_, row_groups_, window_width_, out_width_, out_pixels_;
 };
 
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < count) StoreGroup(to + i * kWide, LoadSpot<kWide>(w, columns.Find(static_cast<int>(i)), x));
 }
 
-// The same, number by number.
+// Lays out the columns as above, but number by number.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     LayOutNumbers(DeviceWindows w, ColumnGroups columns, int count, const T* x, T* to) {
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(ImageGrid::kThreads)
   if (!grid.Find(&n, &row, &column, &group)) return;
   const IndexRange down = Covering(w, row, w.window_height, w.out_height);
   const IndexRange across = Covering(w, column, w.window_width, w.out_width);
-  const int window = w.window_height * w.window_width;  // pixels
+  const int window = w.window_height * w.window_width;  // pixels of a window
   const std::int64_t image = static_cast<std::int64_t>(n) * (w.out_height * w.out_width);
   Group<float, kWide> sums = {};
   for (int p = down.first; p < down.last; ++p) {

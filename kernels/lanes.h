@@ -31,7 +31,7 @@ template <class Real>
   return lanes;
 }
 
-// The first `count` < kLanes elements; the rest is `fill`.
+// Loads the first `count` < kLanes elements; the other lanes become `fill`.
 template <class Real>
 [[gnu::always_inline]] inline Lanes<Real> LoadSomeLanes(const Real* from, std::int64_t count, Real fill) {
   Real padded[kLanes];
@@ -39,7 +39,7 @@ template <class Real>
   return LoadLanes(padded);
 }
 
-// `lanes` = f(lanes, others...), vector by vector.
+// Computes `lanes` = f(lanes, others...), vector by vector.
 template <class Real, class F, class... Others>
 [[gnu::always_inline]] inline void Combine(Lanes<Real>& lanes, const F& f, const Others&... others) {
   for (int v = 0; v < Lanes<Real>::kVectors; ++v) lanes.part[v] = f(lanes.part[v], others.part[v]...);
@@ -65,7 +65,7 @@ inline Real Sum(const Real* x, std::int64_t count) {
   return SumLanes(sums);
 }
 
-// Sum of (x[i] - center)^2.
+// Returns the sum of (x[i] - center)^2.
 template <class Real>
 inline Real SumOfSquares(const Real* x, std::int64_t count, Real center) {
   const auto add = [center](auto sum, auto v) { return sum + (v - center) * (v - center); };
@@ -76,7 +76,7 @@ inline Real SumOfSquares(const Real* x, std::int64_t count, Real center) {
   return SumLanes(sums);
 }
 
-// Sum of x[i] * y[i].
+// Returns the sum of x[i] * y[i].
 template <class Real>
 inline Real Dot(const Real* x, const Real* y, std::int64_t count) {
   const auto add = [](auto sum, auto v, auto w) { return sum + v * w; };
@@ -89,7 +89,7 @@ inline Real Dot(const Real* x, const Real* y, std::int64_t count) {
   return SumLanes(sums);
 }
 
-// Largest element; NaN is ignored. -infinity if there is none.
+// Returns the largest element and ignores NaN; -infinity if there is none.
 template <class Real>
 inline Real Max(const Real* x, std::int64_t count) {
   constexpr Real kLowest = -std::numeric_limits<Real>::infinity();

@@ -4,8 +4,8 @@
 // Types:  float, double, Bf16, Half; mean, inverse_deviation and the gradients of gamma and beta in Wide<T>. The input
 //         of the normalisation is `sum` as it is stored.
 // Parity: sums over a row in the order of lanes.h; gradients of gamma and beta over rows in ascending order within
-//         chunks that follow from the shape, the chunks in order.
-//         On a device the orders are those of cuda/rows.h and cuda/column_sums.h, a chunk's rows four apart first.
+//         chunks that follow from the shape, the chunks in order. On a device the orders are those of cuda/rows.h and
+//         cuda/column_sums.h; within a chunk, rows that are four apart are added first.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ template <class T>
 struct ResidualLayerNormArgs {
   std::int64_t rows = 0, columns = 0;
   const T* a = nullptr;
-  const T* b = nullptr;  // null: the input is a alone, and `sum` is not written
+  const T* b = nullptr;  // null: the input is a, and `sum` is not written
   T* sum = nullptr;      // a + b; may be a or b
   const T* gamma = nullptr;
   const T* beta = nullptr;

@@ -11,17 +11,18 @@ namespace {
 constexpr std::int64_t kTaskRows = 32;
 constexpr double kEpsilon = 1e-5;
 
-// Rows per task of the backward pass: few enough tasks that their partial sums stay small.
+// Returns the number of rows of a task of the backward pass. There are at most 64 tasks, so that their partial sums
+// stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max(kTaskRows, (rows + 63) / 64); }
 
-// y = (x - mean) * inverse * gamma + beta.
+// Computes y = (x - mean) * inverse * gamma + beta.
 template <class Real>
 void ScaleRow(std::int64_t columns, const Real* __restrict x, Real mean, Real inverse, const Real* __restrict gamma,
               const Real* __restrict beta, Real* __restrict y) {
   for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, gamma[j], beta[j]);
 }
 
-// A task's parameters, and its scratch: two rows, if T needs any.
+// A task's parameters, and its scratch: two rows, if T needs it.
 template <class T>
 struct NormaliseTask {
   const Wide<T>* gamma;
@@ -94,7 +95,7 @@ void RowBackward(const LayerNormGradient<T>& args, std::int64_t row, const Wide<
   Round(dx, columns, args.dx + at);
 }
 
-// out = beta * out + sum over chunks; chunk c's sums start at partial + c * stride.
+// Computes out = beta * out + sum over chunks; chunk c's sums start at partial + c * stride.
 template <class Real>
 void AddChunks(const Real* partial, std::int64_t chunks, std::int64_t stride, std::int64_t columns, Real beta,
                Real* out) {
@@ -123,8 +124,8 @@ template <class T>
 void LayerNormBackward(CpuContext& context, const LayerNormGradient<T>& args) {
   const std::int64_t columns = args.columns, chunk_rows = ChunkRows(args.rows);
   const std::int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
-  // For each chunk: gamma's sums, beta's sums, two rows of scratch; and, if T needs them, wide gamma and
-  // three wide rows.
+  // Each chunk has gamma's sums, beta's sums and two rows of scratch. If T needs them, it also has gamma in Wide<T>,
+  // and three rows in Wide<T>.
   const std::int64_t stride = 4 * columns + WideScratch<T>(4 * columns);
   Wide<T>* partial = context.Workspace<Wide<T>>(static_cast<std::size_t>(stride * chunks));
   context.ParallelFor(chunks, [&](std::int64_t chunk, int) {

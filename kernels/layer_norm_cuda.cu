@@ -12,12 +12,13 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr float kEpsilon = 1e-5F;
-// For the backward pass, whose threads hold two rows and two sums: smaller, so that three blocks fit a multiprocessor.
+// The backward pass has fewer warps in a block, because its threads hold two rows and two sums: so three blocks fit a
+// multiprocessor.
 constexpr int kBackwardWarps = 4;
 template <int kThreads>
 inline constexpr int kBackwardBlock = kThreads == 32 ? 32 * kBackwardWarps : kThreads;
-// Three blocks for each multiprocessor of a large device: few enough that their partial sums are small
-// next to the rows.
+// The most chunks: three blocks for each multiprocessor of a large device. They are so few that their partial sums are
+// small next to the rows.
 constexpr std::int64_t kChunksMax = 396;
 
 // Whether the row has an element j: always, if rows are whole packs.
@@ -39,7 +40,7 @@ __device__ __forceinline__ Pack<T> AddSome(const ResidualLayerNormArgs<T>& args,
   return pack;
 }
 
-// y of one pack of x.
+// Computes y of one pack of x.
 template <class T, bool kPacked>
 __device__ __forceinline__ void NormaliseSome(const ResidualLayerNormArgs<T>& args, std::int64_t row, std::int64_t at,
                                               Pack<T> pack, float mean, float inverse) {
@@ -52,7 +53,7 @@ __device__ __forceinline__ void NormaliseSome(const ResidualLayerNormArgs<T>& ar
   StoreSome<T, kPacked>(pack, args.y + row * args.columns, at, args.columns);
 }
 
-// Bytes: a, b, sum and y once; about 10 operations an element.
+// Computes sum and y of a row. Bytes: a, b, sum and y once; about 10 operations an element.
 template <class T, int kThreads, bool kPacked>
 __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T> args) {
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kThreads) + threadIdx.x / kThreads;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T>
   ForPacks<T, kThreads>(
       columns, thread, [&](int k, std::int64_t at) { held[k] = AddSome<T, kPacked>(args, row, at); },
       [&](std::int64_t at) { (void)AddSome<T, kPacked>(args, row, at); });
-  // Sum of the row's elements, or of their squared distances from `center`.
+  // Returns the sum of the row's elements, or of their squared distances from `center`.
   const auto sum_of = [&](float center, bool squared) {
     float sum = 0;
     const auto add = [&](const Pack<T>& pack, std::int64_t at) {
@@ -103,7 +104,8 @@ __device__ __forceinline__ Slopes<T> LoadSlopes(const LayerNormGradient<T>& g, s
           LoadSome<T, kPacked>(g.dy + row * g.columns, at, g.columns)};
 }
 
-// A row's mean and inverse deviation; then the means of dy gamma, and of dy gamma times the normalised row.
+// A row's mean and inverse deviation; `scaled` and `product` become the means of dy gamma, and of dy gamma times the
+// normalised row.
 struct RowOfBackward {
   std::int64_t row;
   float mean, inverse, scaled = 0, product = 0;
@@ -168,9 +170,10 @@ __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t colu
   }
 }
 
-// A block for each chunk of rows computes dx of its rows, and their part of the parameters' gradients. Each warp
-// adds every fourth row; then the warps' sums are added in order. Bytes: x, dy, dx once, and the sums; about 20
-// operations an element.
+// Each block has a chunk of rows. It computes dx for them, and their part of the gradients of gamma and beta. With 32
+// threads for a row, each of the four warps takes every fourth row, and the warps' sums are added in order at the end;
+// otherwise the whole block takes one row after the other. Bytes: x, dy and dx once, and the sums. Operations: about 20
+// for each element.
 template <class T, int kThreads, bool kPacked>
 __global__ void __launch_bounds__(kBackwardBlock<kThreads>, kThreads == 32 && kPacked && kIs16Bit<T> ? 3 : 1)
     RowsBackward(LayerNormGradient<T> g, std::int64_t chunk_rows, float* partial) {
@@ -245,7 +248,7 @@ template <class T>
 void LayerNormBackward(CudaContext& context, const LayerNormGradient<T>& g) {
   const bool packed = ArePacked(g.columns * static_cast<std::int64_t>(sizeof(T)), g.x, g.gamma, g.dy, g.dx);
   const bool narrow = g.columns <= kWarpColumns;
-  constexpr std::int64_t kRoundRows = kBackwardWarps * kChunksMax;  // rows of all chunks at once
+  constexpr std::int64_t kRoundRows = kBackwardWarps * kChunksMax;  // rows that all chunks have at once
   const std::int64_t chunk_rows = std::max<std::int64_t>(1, (g.rows + kRoundRows - 1) / kRoundRows) * kBackwardWarps;
   const std::int64_t chunks = (g.rows + chunk_rows - 1) / chunk_rows;
   float* const partial = context.Workspace<float>(static_cast<std::size_t>(chunks * 2 * g.columns));

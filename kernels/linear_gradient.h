@@ -23,10 +23,11 @@ struct LinearGradient {
   T* dy = nullptr;       // becomes the gradient before the activation, in place
   Wide<T>* weight_gradient = nullptr;
   Wide<T>* bias_gradient = nullptr;
-  Wide<T> beta = 0;  // both: beta * old + gradient; 0: written without being read
+  Wide<T> beta = 0;  // of both gradients: beta * old + gradient; 0: written without being read
 };
 
-// Of the two steps, the matrix product: the weight gradient is dy' x.
+// A linear layer's backward pass has two steps. The first one is that of bias and activation. The second one is a
+// matrix product, which makes the weight gradient, dy' x.
 template <class T>
 BiasActivationGradient<T> BiasActivationOf(const LinearGradient<T>& g) {
   return {.rows = g.rows,
@@ -54,7 +55,7 @@ void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient);
 template <class T>
 void LinearBackward(CudaContext& context, const LinearGradient<T>& gradient);
 
-// The same if dy still has to be computed: `incoming` is the product whose C it is.
+// As above, but dy is not computed yet: it is the C of the product `incoming`.
 template <class T>
 void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient, const Product<T>& incoming);
 template <class T>

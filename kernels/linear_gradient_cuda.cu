@@ -7,8 +7,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Starts from the gradient before the activation. A product's row sums overwrite their target, so for beta != 0 they
-// are computed in the workspace and added.
+// Computes the parameters' gradients from the gradient before the activation. A product's row sums overwrite their
+// target, so for beta != 0 they are computed in the workspace and added.
 template <class T>
 void ParametersBackward(CudaContext& context, LinearGradient<T> g) {
   g.activation = Activation::kNone;

@@ -53,13 +53,14 @@ struct Product {
 
 template <class T, class Out>
 void Matmul(CpuContext& context, const Product<T, Out>& product);
-// float, Bf16 and Half; a bias only if C has the operands' type. The order of sums is cuBLASLt's, which is fixed for
-// given shapes on a given device (cuda/products.h). `activated` may be computed from C as rounded. Does not use the
-// context's workspace, where the callers' operands may lie.
+// On a device T is float, Bf16 or Half, and there may be a bias only if C has the operands' type. The order of sums is
+// cuBLASLt's, which is fixed for given shapes on a given device (cuda/products.h). `activated` may be computed from C
+// as rounded. Does not use the context's workspace, where the callers' operands may lie.
 template <class T, class Out>
 void Matmul(CudaContext& context, const Product<T, Out>& product);
 
-// The same on the calling thread only, for kernels whose tasks are products; `scratch` has kMatmulScratch<T> elements.
+// Computes the same on the calling thread only, for kernels whose tasks are products; `scratch` has kMatmulScratch<T>
+// elements.
 template <class T, class Out>
 void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch);
 
@@ -68,8 +69,8 @@ inline constexpr std::int64_t kMatmulCutScratch = 672 * 512;  // sums for a part
 template <class T>
 inline constexpr std::int64_t kMatmulScratch = kMatmulTileScratch + (kIs16Bit<T> ? kMatmulCutScratch : 0);
 
-// "amx-bf16", "avx512-bf16", "avx512" or "avx2": the code that this machine uses. The bits are the same, except for
-// Bf16 with the first two.
+// Returns "amx-bf16", "avx512-bf16", "avx512" or "avx2": the code that this machine uses. The bits are the same for all
+// four, except for Bf16 with the first two.
 std::string MatmulDispatchName();
 
 }  // namespace capstan::kernels

@@ -1,13 +1,13 @@
-// Compiled with AVX-512 and AMX. Called only if the processor has both and HasAmx got the system's permission;
-// otherwise as matmul_avx512.cc.
+// Compiled with AVX-512 and AMX. It is called only if the processor has both and HasAmx got the system's permission.
+// The rules of matmul_avx512.cc hold here too.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 
 namespace capstan::kernels {
 namespace {
 
-// A register of AMX holds 16 rows of 64 bytes: 16 x 32 of A, 16 pairs of k x 16 of B, or 16 x 16 sums. One step adds
-// 32 of k to 32 x 32 sums, which are four registers.
+// A register of AMX holds 16 rows of 64 bytes: 16 x 32 numbers of A, 16 pairs in k x 16 columns of B, or 16 x 16 sums.
+// One step adds the products of 32 numbers in k to 32 x 32 sums, which are four registers.
 constexpr std::int64_t kTile = 16, kPanel = 2 * kTile, kStepDepth = 32;
 constexpr std::int64_t kStepFloats = kPanel * kStepDepth / 2;  // a step's part of a panel or strip, as packed pairs
 
@@ -38,7 +38,7 @@ void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-// The same if A is stored as [k][row].
+// Packs the same if A is stored as [k][row].
 void PackTransposedStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
   float pairs[kStepFloats];
   if (rows < kPanel || depths < kStepDepth) __builtin_memset(pairs, 0, sizeof(pairs));
@@ -61,9 +61,9 @@ void PackPanels(const Operand<Bf16>& a, std::int64_t row, std::int64_t rows, std
   }
 }
 
-// sums [32][32] = panel * strip.
+// Computes sums [32][32] = panel * strip.
 void TileSums(std::int64_t steps, const float* a, const float* b, float* sums) {
-  constexpr int kPackedRow = 64, kStripRow = 128;  // bytes
+  constexpr int kPackedRow = 64, kStripRow = 128;  // in bytes
   asm volatile("" ::: "memory");                   // the compiler does not see that the instructions below read memory
   _tile_zero(0);
   _tile_zero(1);
@@ -86,7 +86,7 @@ void TileSums(std::int64_t steps, const float* a, const float* b, float* sums) {
   asm volatile("" ::: "memory");
 }
 
-// C = alpha * sums + beta * C + bias, for `rows` rows and `columns` columns.
+// Computes C = alpha * sums + beta * C + bias, for `rows` rows and `columns` columns.
 void AddSums(const float* sums, std::int64_t rows, std::int64_t columns, const TileTarget<float>& target) {
   const __m512 alpha = _mm512_set1_ps(target.alpha), beta = _mm512_set1_ps(target.beta);
   for (std::int64_t first = 0; first < columns; first += kTile) {

@@ -1,11 +1,12 @@
-// Compiled with AVX-512 and its Bf16 products; called only if the processor has them; otherwise as matmul_avx512.cc.
+// Compiled with AVX-512 and its Bf16 products; called only if the processor has both. The rules of matmul_avx512.cc
+// hold here too.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 
 namespace capstan::kernels {
 namespace {
 
-// A lane's sum takes two products at a time, those of two numbers that are consecutive in k.
+// An addition to a lane's sum adds two products at once, those of two numbers that are consecutive in k.
 struct Avx512Pairs {
   using Vec = __m512;
   static constexpr int kWidth = 16, kVectors = 2, kRows = 14;

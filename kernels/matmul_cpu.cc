@@ -24,7 +24,7 @@ bool HasAvx512() {
   return has;
 }
 
-// AMX registers are large, so Linux requires a request for them, once per process.
+// Whether AMX can be used. Its registers are large, so Linux requires a request for them, once per process.
 bool HasAmx() {
   static const bool has = [] {
     constexpr unsigned kTileAndBf16 = 1U << 24 | 1U << 22;
@@ -36,14 +36,14 @@ bool HasAmx() {
   return has;
 }
 
-// Whether products of pairs are twice as fast as fused multiply-adds. Intel's processors have them too, at half that
-// speed: there widening is faster.
+// Whether products of pairs are twice as fast as fused multiply-adds. On Intel's processors they have half that speed,
+// so widening the numbers is faster there.
 bool HasFastPairs() {
   static const bool has = HasAvx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
   return has;
 }
 
-// Rows of the widest tile.
+// Returns the number of rows of the widest tile.
 template <class T>
 std::int64_t PanelRows() {
   if (!std::is_same_v<T, Bf16>) return 12;
@@ -73,7 +73,7 @@ void Activate(Activation activation, std::int64_t count, const Real* in, Real* o
   }
 }
 
-// Rows [row, row + rows) and columns [column, column + columns) of `whole`.
+// Returns the product for rows [row, row + rows) and columns [column, column + columns) of `whole`.
 template <class T, class Out>
 Product<T, Out> Part(const Product<T, Out>& whole, std::int64_t row, std::int64_t rows, std::int64_t column,
                      std::int64_t columns) {
@@ -88,7 +88,7 @@ Product<T, Out> Part(const Product<T, Out>& whole, std::int64_t row, std::int64_
   return part;
 }
 
-// A 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded at the end.
+// Computes a 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded at the end.
 template <class T>
 void RoundedProduct(const Product<T>& product, float* scratch) {
   float* sums = scratch + kMatmulTileScratch;
@@ -128,7 +128,7 @@ void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch) {
       Activate(product.activation, product.n, product.c + row, product.activated + row);
     }
   } else {
-    // Parts of equal size, whose sums fit into the scratch.
+    // C is cut into parts of equal size, whose sums fit into the scratch.
     const std::int64_t parts = (product.m + kCutRowsMax - 1) / kCutRowsMax;
     const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, PanelRows<T>());
     const std::int64_t columns = kMatmulCutScratch / rows / kStripColumns * kStripColumns;
@@ -147,7 +147,8 @@ void Matmul(CpuContext& context, const Product<T, Out>& product) {
   const int threads = context.threads();
   Wide<T>* scratch = context.Workspace<Wide<T>>(static_cast<std::size_t>(kMatmulScratch<T> * threads));
   if (threads == 1) return MatmulOnThisThread(product, scratch);
-  // The cut does not change a bit, so it may depend on the number of threads: some tasks for each, of whole tiles.
+  // How C is cut into tasks does not change a bit, so it may depend on the number of threads. Each thread gets some
+  // tasks, which are whole tiles.
   const std::int64_t wanted = 4 * threads;
   const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
   const std::int64_t column_tasks =

@@ -11,7 +11,7 @@ namespace capstan::kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kWithAux = 128;      // a bit of the epilogues that read or write values before the activation
+constexpr unsigned kWithAux = 128;      // a bit of those epilogues that read or write values before the activation
 constexpr std::int64_t kAuxStride = 8;  // must divide the stride of those values
 
 template <class T>
@@ -19,8 +19,8 @@ constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
                                  : std::is_same_v<T, Half> ? CUDA_R_16F
                                                            : CUDA_R_32F;
 
-// activated = f(c), after adding the bias to c unless it is null, for products without a suitable epilogue. A thread
-// computes one element. Bytes: c once, activated once.
+// Adds the bias to c unless it is null, and computes activated = f(c), for products without a suitable epilogue. A
+// thread computes one element. Bytes: c once, activated once.
 template <class T>
 __global__ void __launch_bounds__(kThreads) Activate(Activation activation, std::int64_t count, std::int64_t columns,
                                                      std::int64_t stride, const T* bias, T* c, T* activated) {
@@ -56,8 +56,8 @@ ProductShape ShapeOf(const Product<T, Out>& p) {
   return shape;
 }
 
-// The bias; and the activation, if the values before it are not needed, or are GELU's in the layout that
-// cuBLASLt wants.
+// Returns the epilogue that the product needs: it adds the bias, and it computes the activation if the values before
+// the activation are not needed, or are GELU's in the layout that cuBLASLt wants.
 template <class T, class Out>
 unsigned EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
   unsigned epilogue = p.bias == nullptr ? 0U : static_cast<unsigned>(CUBLASLT_EPILOGUE_BIAS);
@@ -84,7 +84,7 @@ void Matmul(CudaContext& context, const Product<T, Out>& p) {
   CAPSTAN_CHECK((std::is_same_v<T, Out>) || p.bias == nullptr);
   ProductShape shape = ShapeOf(p);
   constexpr unsigned kBias = CUBLASLT_EPILOGUE_BIAS, kNothing = CUBLASLT_EPILOGUE_DEFAULT;
-  // The largest epilogue that cuBLASLt supports; it has no bias for some shapes of one row or column.
+  // Tries the epilogue that does most, then lesser ones: for some shapes of one row or column cuBLASLt adds no bias.
   for (const unsigned epilogue : {EpilogueOf(p, shape.alignment), p.bias == nullptr ? kNothing : kBias, kNothing}) {
     shape.epilogue = epilogue;
     if (context.products()->Has(shape)) break;

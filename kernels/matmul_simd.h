@@ -1,4 +1,4 @@
-// The instances of TileProduct: one file and one function for each instruction set.
+// The instances of TileProduct: each instruction set has its own file and functions.
 #pragma once
 
 #include "kernels/matmul.h"

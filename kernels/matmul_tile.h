@@ -1,5 +1,5 @@
-// TileProduct: one thread's matrix product, as a template on the machine's vectors. Only files compiled for one
-// instruction set include it; matmul.h says what the bits depend on.
+// TileProduct: one thread's matrix product, as a template on the machine's vectors. It is included only by files that
+// are compiled for one instruction set; matmul.h says what the bits depend on.
 //
 // Kind:   everything here is in an unnamed namespace, so that the linker never uses code for one instruction set in
 //         place of another's.
@@ -26,16 +26,16 @@ struct TileTarget {
   Real* c;
   std::int64_t stride;
   Real alpha, beta;
-  const Real* bias;  // null: none, or not yet
+  const Real* bias;  // null: there is none, or it is added later
 };
 
-// The number of packed numbers that hold `depths` of k.
+// Returns the number of packed numbers that hold `depths` of k.
 template <class Reader>
 constexpr std::int64_t PackedDepths(std::int64_t depths) {
   return (depths + Reader::kStep - 1) / Reader::kStep;
 }
 
-// out[k * kWidth + r] = packed number k of column r, for r < count; `in` is [depths][...] with `stride`.
+// Writes out[k * kWidth + r] = packed number k of column r, for r < count; `in` is [depths][...] with `stride`.
 template <class Reader, int kWidth>
 void PackRows(const typename Reader::Source* in, std::int64_t stride, std::int64_t count, std::int64_t depths,
               typename Reader::Packed* out) {
@@ -48,7 +48,8 @@ void PackRows(const typename Reader::Source* in, std::int64_t stride, std::int64
   }
 }
 
-// A's rows [row, row + rows) and depths [depth, depth + depths) as panels of S::kRows rows, in each [depth][row].
+// Packs A's rows [row, row + rows) and depths [depth, depth + depths) as panels of S::kRows rows; a panel is
+// [depth][row].
 template <class S, class Reader>
 void PackA(const Operand<typename Reader::Source>& a, std::int64_t row, std::int64_t rows, std::int64_t depth,
            std::int64_t depths, typename Reader::Packed* out) {
@@ -62,7 +63,8 @@ void PackA(const Operand<typename Reader::Source>& a, std::int64_t row, std::int
   }
 }
 
-// B's depths and columns [column, column + columns) as one strip [depth][kStripWidth], filled up with zeros.
+// Packs B's columns [column, column + columns) and depths [depth, depth + depths) as one strip [depth][kStripWidth],
+// filled up with zeros.
 template <class S, class Reader>
 void PackB(const Operand<typename Reader::Source>& b, std::int64_t column, std::int64_t columns, std::int64_t depth,
            std::int64_t depths, typename Reader::Packed* out) {
@@ -77,7 +79,7 @@ void PackB(const Operand<typename Reader::Source>& b, std::int64_t column, std::
   }
 }
 
-// One tile of kRows x kStripWidth sums over `depths`, added to the target.
+// Adds one tile of kRows x kStripWidth sums over `depths` to the target.
 template <class S, int kRows, class Real>
 void Tile(std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
   using Vec = typename S::Vec;
@@ -116,7 +118,7 @@ void Tile(std::int64_t depths, const Real* a, const Real* b, const TileTarget<Re
   }
 }
 
-// Tile for `rows` <= kRows.
+// Calls Tile for `rows` <= kRows.
 template <class S, int kRows, class Real>
 void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
   if (rows == kRows) {
@@ -126,8 +128,8 @@ void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const T
   }
 }
 
-// The same at the right edge: through a full-width copy, so that nothing beyond C's columns is touched. A bias already
-// has full width.
+// As TileOf, for a tile at the right edge of C: goes through a copy of full width, so that nothing beyond C's columns
+// is touched. The bias already has full width.
 template <class S, class Real>
 void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b,
               const TileTarget<Real>& target) {
@@ -153,7 +155,7 @@ void TileProduct(const Product<typename Reader::Source, Real>& product, Real* sc
   const auto address = reinterpret_cast<std::uintptr_t>(scratch);
   Real* strip = scratch + ((64 - address % 64) % 64) / sizeof(Real);  // vectors of B never straddle cache lines
   Real* block = strip + kWidth * kMatmulDepth;
-  // Blocks of equal size, so that no block is too short to pay for packing B.
+  // A is cut into blocks of equal size, so that no block is too short to pay for packing B.
   const std::int64_t blocks = (product.m + kBlockRowsMax - 1) / kBlockRowsMax;
   const std::int64_t block_rows = ((product.m + blocks - 1) / blocks + S::kRows - 1) / S::kRows * S::kRows;
   for (std::int64_t row = 0; row < product.m; row += block_rows) {

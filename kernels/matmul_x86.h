@@ -16,9 +16,9 @@
 namespace capstan::kernels {
 namespace {
 
-// Each has: kStep, the numbers of k in one packed number; One(in, next, left), the packed number of in[0] and, for
-// a pair, in[next] if 2 are left; Row, kCount of One side by side; and, except for double, Eight and Four
-// consecutive in k.
+// Each reader has: kStep, the numbers of k in one packed number; One(in, next, left), which returns the packed number
+// of in[0] and, for a pair, of in[next] if 2 are left; Row, which packs kCount adjacent numbers; and, except for
+// double, Eight and Four, which return numbers consecutive in k.
 struct DoubleReader {
   using Source = double;
   using Packed = double;
@@ -48,7 +48,7 @@ inline float WidenOne(float x) { return x; }
 inline float WidenOne(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
 inline float WidenOne(Half x) { return _cvtsh_ss(x.bits); }
 
-// Row for numbers that must be widened: eight, four and one at a time.
+// Does the work of Row for numbers that must be widened: eight, four and one at a time.
 template <class Reader, int kCount>
 inline void WidenRow(const typename Reader::Source* in, float* out) {
   int i = 0;
@@ -113,7 +113,7 @@ struct PairReader {
   }
 };
 
-// out[k * width + r] = packed number k of row r, for one block of eight rows and eight packed numbers.
+// Writes out[k * width + r] = packed number k of row r, for one block of eight rows and eight packed numbers.
 template <class Reader>
 inline void InterleaveBlock(const typename Reader::Source* in, std::int64_t stride, float* out, std::int64_t width) {
   __m256 pairs[8], quads[8];
@@ -134,7 +134,7 @@ inline void InterleaveBlock(const typename Reader::Source* in, std::int64_t stri
   }
 }
 
-// The same for four rows and four packed numbers.
+// Does the same for four rows and four packed numbers.
 template <class Reader>
 inline void InterleaveSmallBlock(const typename Reader::Source* in, std::int64_t stride, float* out,
                                  std::int64_t width) {
@@ -155,7 +155,7 @@ void InterleaveScalar(const typename Reader::Source* in, std::int64_t stride, st
   }
 }
 
-// Rows become columns: out[k * width + r] = packed number k of row r, for r < rows; a row has `depths` numbers.
+// Turns rows into columns: out[k * width + r] = packed number k of row r, for r < rows; a row has `depths` numbers.
 template <class Reader>
 void Interleave(const typename Reader::Source* in, std::int64_t stride, std::int64_t rows, std::int64_t depths,
                 typename Reader::Packed* out, std::int64_t width) {

@@ -9,7 +9,7 @@ namespace capstan::kernels {
 
 inline constexpr int kPhiloxGroup = 64;  // numbers are made in groups of this many
 
-// out[i] = number (first + i), for i in [0, count). Both are multiples of kPhiloxGroup.
+// Writes out[i] = number (first + i), for i in [0, count). `first` and `count` are multiples of kPhiloxGroup.
 void PhiloxFill(std::uint64_t key, std::uint64_t first, std::int64_t count, std::uint32_t* out);
 
 }  // namespace capstan::kernels

@@ -3,9 +3,9 @@
 // Shapes: x, dx [samples, height, width, channels]; y, dy and argmax [samples, out_height, out_width, channels]; of
 //         GlobalAverage y and dy [samples, channels].
 // Types:  float, double (on a CPU), Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
-// Parity: of equal values in a window the first one counts, by rows; NaN counts as the largest. Padding is never the
-//         maximum, and counts as zeros in an average. Sums are over ascending pixels of the window or, for dx, over
-//         ascending windows.
+// Parity: of equal values in a window the first one counts, by rows; NaN counts as larger than any number. Padding is
+//         never the maximum, and counts as zeros in an average. Sums are over ascending pixels of the window or, for
+//         dx, over ascending windows.
 // Limits: padding is less than the window; an image has fewer than 2^31 pixels, on a device 2^31 elements.
 #pragma once
 
@@ -35,7 +35,7 @@ void AveragePoolBackward(CpuContext& context, const ImageWindows& windows, const
 template <class T>
 void AveragePoolBackward(CudaContext& context, const ImageWindows& windows, const T* dy, T* dx);
 
-// The mean over the `pixels` of an image.
+// Computes the mean over the `pixels` of an image.
 template <class T>
 void GlobalAverage(CpuContext& context, std::int64_t samples, std::int64_t pixels, std::int64_t channels, const T* x,
                    T* y);

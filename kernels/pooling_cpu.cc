@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kGroup = 64;  // channels summed at a time
 
-// Pixels [first, last) of the image's rows or columns that window `index` covers.
+// The pixels [first, last) of the image's rows or columns that window `index` covers.
 struct Range {
   std::int64_t first, last;
 };
@@ -19,7 +19,7 @@ Range Covered(std::int64_t index, std::int64_t window, std::int64_t extent, cons
   return {std::max<std::int64_t>(begin, 0), std::min(begin + window, extent)};
 }
 
-// Windows [first, last) that cover pixel `at`.
+// Returns the windows [first, last) that cover pixel `at`.
 Range Covering(std::int64_t at, std::int64_t window, std::int64_t count, const ImageWindows& w) {
   const std::int64_t from = at + w.padding;
   return {from < window ? 0 : (from - window) / w.stride + 1, std::min(from / w.stride + 1, count)};
@@ -44,7 +44,7 @@ void StoreScaled(const Wide<T>* sums, Wide<T> scale, std::int64_t count, T* out)
   for (std::int64_t j = 0; j < count; ++j) out[j] = Narrow<T>(sums[j] * scale);
 }
 
-// dx = scale * the sum, over windows, of what add(window's element, pixel, channels, sums) adds.
+// Computes dx = scale * the sum, over windows, of what add(window's element, pixel, channels, sums) adds.
 template <class T, class Add>
 void GatherWindows(CpuContext& context, const ImageWindows& w, Wide<T> scale, T* dx, const Add& add) {
   ForPixels(context, w.samples, w.height, w.width, w.channels,
@@ -133,7 +133,7 @@ void AveragePoolBackward(CpuContext& context, const ImageWindows& w, const T* dy
 
 namespace {
 
-// An image as a single window.
+// Returns an image as a single window.
 ImageWindows WholeImage(std::int64_t samples, std::int64_t pixels, std::int64_t channels) {
   return {.samples = samples,
           .height = 1,

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreGroup(argmax + out, at);
 }
 
-// dx = the sum of dy over the windows whose maximum is here.
+// Computes dx: the sum of dy over the windows whose maximum is this pixel.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads)
     GatherMaxima(ImageGrid grid, DeviceWindows w, const T* dy, const std::int32_t* argmax, T* dx) {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreRounded(y + w.OutAt(n) + (p * w.out_width + q) * w.channels + group * kWide, sums);
 }
 
-// dx = scale * the sum of dy over the windows that contain the pixel.
+// Computes dx = scale * the sum of dy over the windows that contain the pixel.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads)
     GatherMeans(ImageGrid grid, DeviceWindows w, float scale, const T* dy, T* dx) {
@@ -107,7 +107,7 @@ ImageGrid InGrid(const ImageWindows& w, int wide) { return {w.samples, w.height,
 
 float MeanScale(const ImageWindows& w) { return 1.0F / static_cast<float>(w.window_height * w.window_width); }
 
-// An image as a single window.
+// Returns an image as a single window.
 ImageWindows WholeImage(std::int64_t samples, std::int64_t pixels, std::int64_t channels) {
   return {.samples = samples,
           .height = 1,

@@ -9,11 +9,12 @@
 
 namespace capstan::kernels {
 
-// C = gelu'(before) (op(A) op(B)); `before` [m,n] with C's stride. False: unsupported, and nothing was enqueued.
+// Computes C = gelu'(before) (op(A) op(B)); `before` is [m,n] with C's stride. False: unsupported, and nothing was
+// enqueued.
 template <class T>
 bool MatmulGeluBackward(CudaContext& context, const Product<T>& product, const T* before);
 
-// Also writes the sums [m] of op(A)'s rows, in fp32. False: unsupported, and nothing was enqueued.
+// Computes the product, and the sums [m] of op(A)'s rows, in fp32. False: unsupported, and nothing was enqueued.
 template <class T>
 bool MatmulRowSums(CudaContext& context, const Product<T, Wide<T>>& product, Wide<T>* sums);
 

@@ -31,7 +31,7 @@ void FillGroups(std::uint64_t key, std::uint64_t first, std::span<float> out, Ma
 
 }  // namespace
 
-// Box and Muller: each pair of words gives two independent normal numbers.
+// By Box and Muller: each pair of words gives two independent normal numbers.
 void FillNormal(std::uint64_t key, std::uint64_t first_element, float stddev, std::span<float> out) {
   FillGroups(key, first_element, out, [stddev](const std::uint32_t* words, float* values) {
     for (int i = 0; i < kPhiloxGroup; i += 2) {

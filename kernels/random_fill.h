@@ -11,10 +11,10 @@
 
 namespace capstan::kernels {
 
-// Normal numbers with mean 0 (Box and Muller); out[j] is element first_element + j.
+// Fills `out` with normal numbers with mean 0 (Box and Muller); out[j] is element first_element + j.
 void FillNormal(std::uint64_t key, std::uint64_t first_element, float stddev, std::span<float> out);
 
-// Uniform numbers in [-scale, scale); out[j] is element first_element + j.
+// Fills `out` with uniform numbers in [-scale, scale); out[j] is element first_element + j.
 void FillUniform(std::uint64_t key, std::uint64_t first_element, float scale, std::span<float> out);
 
 }  // namespace capstan::kernels

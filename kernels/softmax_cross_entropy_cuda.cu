@@ -24,7 +24,7 @@ struct SoftmaxSum {
   float largest = kLowest, sum = 0;
 };
 
-// Elements beyond the row's end are skipped; NaN is never the largest, but makes the sum NaN.
+// Adds a pack to the sum. Elements beyond the row's end are skipped; NaN is never the largest, but makes the sum NaN.
 template <class T, bool kPacked>
 __device__ __forceinline__ void AddSome(const Pack<T>& pack, std::int64_t inside, SoftmaxSum& so_far) {
   float largest = so_far.largest;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads, kThr
   const float largest = RowMax<kThreads>(own.largest);
   const float sum = RowSum<kThreads>(own.sum * ExpOf<T>(own.largest - largest));
   const float factor = args.gradient_scale / sum;
-  // Backward from the end, which is what the caches hold.
+  // Goes from the end to the begin, because the caches hold the end.
   for (at -= kThreads * kCount; at >= first; at -= kThreads * kCount) {
     Pack<T> pack = LoadSome<T, kPacked>(logits, at, classes);
 #pragma unroll

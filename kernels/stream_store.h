@@ -12,7 +12,7 @@ namespace capstan::kernels {
 
 inline constexpr int kStreamLineBytes = 64;
 
-// `values` may be unaligned.
+// Writes 16 floats to `line`; `values` may be unaligned.
 [[gnu::target("avx")]] inline void StreamLine(float* line, const float* values) {
   _mm256_stream_ps(line, _mm256_loadu_ps(values));
   _mm256_stream_ps(line + 8, _mm256_loadu_ps(values + 8));

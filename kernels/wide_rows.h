@@ -13,13 +13,13 @@
 
 namespace capstan::kernels {
 
-// Elements of scratch for rows of `count` elements in total.
+// Returns the number of elements of scratch for rows of `count` elements in total.
 template <class T>
 constexpr std::int64_t WideScratch(std::int64_t count) {
   return kIs16Bit<T> ? count : 0;
 }
 
-// For reading.
+// Returns the row for reading.
 template <class T>
 inline const Wide<T>* WideRow(const T* row, std::int64_t count, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -30,7 +30,7 @@ inline const Wide<T>* WideRow(const T* row, std::int64_t count, Wide<T>* scratch
   }
 }
 
-// For reading and changing; ends with Round.
+// Returns the row for reading and changing; call Round at the end.
 template <class T>
 inline Wide<T>* WideRowInPlace(T* row, std::int64_t count, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -41,7 +41,7 @@ inline Wide<T>* WideRowInPlace(T* row, std::int64_t count, Wide<T>* scratch) {
   }
 }
 
-// For writing without reading; ends with Round.
+// Returns a row that is written without being read; call Round at the end.
 template <class T>
 inline Wide<T>* WideResult(T* row, Wide<T>* scratch) {
   if constexpr (kIs16Bit<T>) {
@@ -57,7 +57,7 @@ inline void Round(const Wide<T>* wide, std::int64_t count, T* row) {
   if constexpr (kIs16Bit<T>) NarrowAll({wide, static_cast<std::size_t>(count)}, row);
 }
 
-// The values as T: in `scratch`, or in place.
+// Returns the values as T: in `scratch`, or in place.
 template <class T>
 inline const T* RoundedRow(const Wide<T>* wide, std::int64_t count, T* scratch) {
   if constexpr (kIs16Bit<T>) {

@@ -15,7 +15,7 @@
 
 #include "common/base/status.h"
 
-struct CUstream_st;  // *: cudaStream_t
+struct CUstream_st;  // a pointer to it is a cudaStream_t
 
 namespace capstan::kernels {
 
@@ -44,17 +44,17 @@ class CpuContext {
     void operator()(void* memory) const;
   };
   using Memory = std::unique_ptr<void, Free>;
-  // Memory that kernels of this context can use, aligned to 64 bytes, uninitialised.
+  // Allocates memory that kernels of this context can use. It is aligned to 64 bytes and not initialised.
   Memory Allocate(std::size_t bytes);
 
-  // The value at an address in this context's memory.
+  // Returns the value at an address in this context's memory.
   template <class T>
   T Read(const T* value) {
     return *value;
   }
 
-  // At least `count` elements, like Allocate's; valid until the next call of Workspace. It grows to the largest request
-  // and is not shrunk.
+  // Returns at least `count` elements, aligned as Allocate's memory and valid until the next call of Workspace. The
+  // workspace grows to the largest request and is not shrunk.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));
@@ -102,11 +102,11 @@ class CudaContext {
     void operator()(void* memory) const;
   };
   using Memory = std::unique_ptr<void, Free>;
-  // Device memory, aligned to 256 bytes, uninitialised. Null after a failure.
+  // Allocates device memory. It is aligned to 256 bytes and not initialised. Null after a failure.
   Memory Allocate(std::size_t bytes);
 
-  // The value at an address of the device, after everything enqueued has finished, for which it waits. T()
-  // after a failure.
+  // Waits until everything that was enqueued has finished, and returns the value at an address of the device. Returns
+  // T() after a failure.
   template <class T>
   T Read(const T* value) {
     T copy{};
@@ -114,7 +114,7 @@ class CudaContext {
     return copy;
   }
 
-  // As CpuContext's: the enqueued kernels use it one after the other.
+  // As CpuContext::Workspace. All kernels share this memory: they run one after the other.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));

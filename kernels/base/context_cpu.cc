@@ -54,7 +54,7 @@ class CpuContext::Pool {
   static constexpr std::uint64_t kOneJob = std::uint64_t{1} << 32;
   static constexpr int kSpins = 4000;  // tens of microseconds: about what a wake-up costs
 
-  // Also joins them if the system gives only some: then the pool's constructor throws, and its
+  // Joins the helper threads, also if the system starts only some of them: then the pool's constructor throws, and its
   // destructor is not called.
   struct Threads {
     ~Threads() {
@@ -80,7 +80,7 @@ class CpuContext::Pool {
     }
   }
 
-  // Runs tasks until none is left; returns the value of `open_` that showed it.
+  // Runs tasks until none is left; returns the value of `open_` that showed that none is left.
   std::uint64_t ClaimAll(int lane) {
     std::uint64_t open = open_.load(std::memory_order_acquire);
     while (open % kOneJob != 0) {

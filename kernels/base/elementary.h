@@ -44,7 +44,7 @@ struct FloatLayout<double> {
   static constexpr double kTanhMax = 20.0;
 };
 
-// c0 + x * (c1 + x * (c2 + ...)).
+// Returns c0 + x * (c1 + x * (c2 + ...)).
 template <class Real>
 constexpr Real Horner(Real, Real c0) {
   return c0;
@@ -54,7 +54,7 @@ constexpr Real Horner(Real x, Real c0, Rest... rest) {
   return std::fma(x, Horner<Real>(x, rest...), c0);
 }
 
-// e^x. Overflow gives infinity, results below about 2^-125 (double: 2^-1020) give 0, NaN gives NaN.
+// Returns e^x. Overflow gives infinity, results below about 2^-125 (double: 2^-1020) give 0, NaN gives NaN.
 template <class Real>
 constexpr Real Exp(Real x) {
   using L = FloatLayout<Real>;
@@ -68,14 +68,14 @@ constexpr Real Exp(Real x) {
     p = Horner<Real>(r, 1.0, 1.0, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
                      1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800);
   }
-  // 2^(n-1), so that the largest n still has a finite scale.
+  // The exponent is n - 1, so that the largest n still has a finite scale.
   const auto scale_bits = (std::bit_cast<typename L::Bits>(shifted) + (L::kExponentBias - 1)) << L::kMantissaBits;
   Real result = (p + p) * std::bit_cast<Real>(scale_bits);
   result = x > L::kExpMax ? std::numeric_limits<Real>::infinity() : result;
   return x < L::kExpMin ? Real(0) : result;
 }
 
-// Natural logarithm of a normal positive number. 0 gives -infinity, negative numbers and NaN give NaN.
+// Returns the natural logarithm of a normal positive number. 0 gives -infinity, negative numbers and NaN give NaN.
 template <class Real>
 constexpr Real Log(Real x) {
   using L = FloatLayout<Real>;
@@ -107,7 +107,7 @@ constexpr Real Log(Real x) {
   return x == Real(0) ? -kInfinity : result;
 }
 
-// 1 / (1 + e^-x).
+// Returns 1 / (1 + e^-x).
 template <class Real>
 constexpr Real Sigmoid(Real x) {
   return Real(1) / (Real(1) + Exp(-x));
@@ -141,7 +141,7 @@ struct SineCosine {
   Real sine, cosine;
 };
 
-// sin(2 pi u), cos(2 pi u) for |u| below 2^20.
+// Returns sin(2 pi u) and cos(2 pi u) for |u| below 2^20.
 template <class Real>
 constexpr SineCosine<Real> SinCos2Pi(Real u) {
   using L = FloatLayout<Real>;

@@ -23,7 +23,7 @@ struct ImageWindows {
   auto operator<=>(const ImageWindows&) const = default;
 };
 
-// As many channels of a convolution's output as filters.
+// The shape of a convolution. Its output has as many channels as there are filters.
 struct Conv2dShape {
   ImageWindows windows;
   std::int64_t filters = 0;

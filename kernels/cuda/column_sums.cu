@@ -1,5 +1,5 @@
-// A block of 32 x 16 threads for 32 columns of one array: each thread adds every sixteenth chunk. Bytes: the partial
-// sums once; one addition an element.
+// A block has 32 x 16 threads and 32 columns of one array. Each thread adds every sixteenth chunk of a column. Bytes:
+// the partial sums once; one addition an element.
 #include "kernels/cuda/column_sums.h"
 
 #include "kernels/cuda/launch.h"
@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(kColumns* kWays) AddChunks(PartialSums sums) {
   __syncthreads();
   if (threadIdx.y != 0 || column >= sums.columns) return;
   for (unsigned way = 1; way < kWays; ++way) sum += of_way[way][threadIdx.x];
-  // An index known only at run time would put the arguments into local memory.
+  // Both elements of sums.out are named, because an index known only at run time would put the arguments into local
+  // memory.
   float* const out = (blockIdx.y == 0 ? sums.out[0] : sums.out[1]) + column;
   *out = sums.beta == 0 ? sum : sums.beta * *out + sum;
 }

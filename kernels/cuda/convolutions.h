@@ -19,7 +19,8 @@
 
 namespace capstan::kernels {
 
-// Forward: y from x and the filter. Input: dx from dy and the filter. Filter: its gradient from x and dy.
+// kForward computes y from x and the filter, kInput dx from dy and the filter, kFilter the filter's gradient from x and
+// dy.
 enum class ConvolutionPass : std::uint8_t { kForward, kInput, kFilter };
 
 struct Convolution {
@@ -36,14 +37,14 @@ class Convolutions {
   virtual ~Convolutions() = default;
 
   struct Pointers {
-    const void* image = nullptr;   // x; for kInput dy
-    const void* filter = nullptr;  // for kFilter dy
+    const void* image = nullptr;   // x; dy for kInput
+    const void* filter = nullptr;  // the filter; dy for kFilter
     void* out = nullptr;
   };
   // Enqueues out = result + beta * out; sums are fp32 and rounded once. False: unsupported, and nothing was enqueued.
   virtual bool Run(CudaContext& context, const Convolution& convolution, const Pointers& pointers, float beta) = 0;
 
-  // The shapes found unsupported since the last call, with reasons, for a log line.
+  // Returns the shapes found unsupported since the last call, with reasons, for a log line.
   virtual std::string TakeRefusals() = 0;
 };
 

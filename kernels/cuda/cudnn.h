@@ -1,8 +1,8 @@
 // Cudnn: the functions of cuDNN, from the library found at run time.
 //
 // Fails:  kUnsupported, naming the places searched.
-// Why:    as CublasLt: too large to ship. Of cuDNN's two interfaces this is the older one, for which the library itself
-//         suffices. The emulation has its own.
+// Why:    as CublasLt: too large to ship. cuDNN has two interfaces; this is the older one, which needs nothing but the
+//         library itself. The emulation has its own.
 #pragma once
 
 #include <cudnn.h>

@@ -25,7 +25,7 @@ struct Divisor {
     const auto high = static_cast<std::uint32_t>(static_cast<std::uint64_t>(n) * multiplier >> 32);
     return static_cast<int>((high + n) >> shift);
   }
-  // Also stores the remainder.
+  // Returns the quotient, and stores the remainder.
   __host__ __device__ int Divide(int number, int* remainder) const {
     const int quotient = Divide(number);
     *remainder = number - quotient * static_cast<int>(by);

@@ -21,7 +21,7 @@ __device__ __forceinline__ float ExpOf(float x) {
   }
 }
 
-// 1 / (1 + e^-x).
+// Returns 1 / (1 + e^-x).
 template <class T>
 __device__ __forceinline__ float SigmoidOf(float x) {
   if constexpr (kIs16Bit<T>) {

@@ -13,7 +13,7 @@ struct Group {
   T value[kCount];
 };
 
-// kCount: 1, or whole packs of T.
+// Loads kCount numbers: one, or whole packs of T.
 template <int kCount, class T>
 __device__ __forceinline__ Group<T, kCount> LoadGroup(const T* from) {
   Group<T, kCount> group;
@@ -29,7 +29,7 @@ __device__ __forceinline__ Group<T, kCount> LoadGroup(const T* from) {
   return group;
 }
 
-// The numbers as floats.
+// Loads the numbers as floats.
 template <int kCount, class T>
 __device__ __forceinline__ Group<float, kCount> LoadFloats(const T* from) {
   const Group<T, kCount> group = LoadGroup<kCount>(from);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void StoreGroup(T* to, const Group<T, kCount>& group)
   }
 }
 
-// Rounds each number once.
+// Stores the numbers, rounding each once.
 template <class T, int kCount>
 __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& floats) {
   Group<T, kCount> group;
@@ -60,8 +60,8 @@ __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& 
   StoreGroup(to, group);
 }
 
-// Calls with(std::integral_constant) with the number of channels of T that a thread may take; the
-// pointers are its rows.
+// Calls with(std::integral_constant) with the number of channels of T that a thread may take at once. `pointers` point
+// to the rows of the arrays.
 template <class T, class With, class... Pointers>
 void WithGroup(std::int64_t channels, const With& with, const Pointers*... pointers) {
   if (ArePacked(channels * static_cast<std::int64_t>(sizeof(T)), pointers...)) {

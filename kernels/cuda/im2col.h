@@ -14,12 +14,12 @@
 
 namespace capstan::kernels {
 
-// Rows [first, last) of the matrix.
+// Writes rows [first, last) of the matrix.
 template <class T>
 void Im2Col(CudaContext& context, const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* x,
             T* columns);
 
-// x = beta * x + the windows of all images. With beta = 0, x is written without being read.
+// Computes x = beta * x + the windows of all images. With beta = 0, x is written without being read.
 template <class T>
 void Col2Im(CudaContext& context, const ImageWindows& windows, const float* columns, float beta, T* x);
 

@@ -21,7 +21,7 @@ class ImageGrid {
  public:
   static constexpr unsigned kThreads = 128;  // few, so that small images leave few idle threads
 
-  // `wide` channels per group; `wide` divides the number of channels.
+  // A group has `wide` channels; `wide` divides the number of channels.
   ImageGrid(std::int64_t images, std::int64_t height, std::int64_t width, std::int64_t channels, int wide)
       : groups_(channels / wide), width_(width), threads_(static_cast<int>(height * width * (channels / wide))) {
     CAPSTAN_CHECK(height * width * channels <= kIndexMax);
@@ -33,7 +33,7 @@ class ImageGrid {
 
   const Grid& grid() const { return grid_; }
 
-  // The place of the calling thread; false if it has no work.
+  // Finds the place of the calling thread. Returns false if the thread has no work.
   __device__ __forceinline__ bool Find(int* image, int* y, int* x, int* group) const {
     int block = 0, pixel = 0;
     *image = blocks_.Divide(static_cast<int>(blockIdx.x), &block);
@@ -65,7 +65,7 @@ struct DeviceWindows {
     CAPSTAN_CHECK(w.height + 2 * w.padding <= kIndexMax && w.width + 2 * w.padding <= kIndexMax);
   }
 
-  // Offsets of an image, and of a window, in an array with one pixel for each window.
+  // Return an image's offset: ImageAt in an array of images, OutAt in an array with one pixel for each window.
   __device__ __forceinline__ std::int64_t ImageAt(int image) const {
     return static_cast<std::int64_t>(image) * (height * width * channels);
   }
@@ -81,13 +81,13 @@ struct IndexRange {
   int first, last;
 };
 
-// The rows or columns, below `extent`, that window `index` covers.
+// Returns the rows or columns, below `extent`, that window `index` covers.
 __device__ __forceinline__ IndexRange Covered(const DeviceWindows& w, int index, int window, int extent) {
   const int begin = index * w.stride - w.padding;
   return {begin < 0 ? 0 : begin, begin + window < extent ? begin + window : extent};
 }
 
-// The windows, below `count`, that cover pixel `at`.
+// Returns the windows, below `count`, that cover pixel `at`.
 __device__ __forceinline__ IndexRange Covering(const DeviceWindows& w, int at, int window, int count) {
   const int from = at + w.padding, behind = w.by_stride.Divide(from) + 1;
   return {from < window ? 0 : w.by_stride.Divide(from - window) + 1, behind < count ? behind : count};

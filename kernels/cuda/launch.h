@@ -17,7 +17,7 @@ struct Grid {
   dim3 blocks, threads;
 };
 
-// The blocks of `threads` threads for `count` elements, `per_thread` of them each.
+// Returns the grid for `count` elements: blocks have `threads` threads, and each thread has `per_thread` elements.
 inline Grid GridFor(std::int64_t count, unsigned threads, std::int64_t per_thread = 1) {
   const std::int64_t per_block = static_cast<std::int64_t>(threads) * per_thread;
   return {dim3(static_cast<unsigned>((count + per_block - 1) / per_block)), dim3(threads)};

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The entries of `folder` that begin with `prefix`, sorted by name.
+// Returns the entries of `folder` that begin with `prefix`, sorted by name.
 std::vector<fs::path> In(const fs::path& folder, const std::string& prefix) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -55,7 +55,7 @@ Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std
   std::string looked;
   for (const std::string& place : LibraryPlaces(search)) {
     for (const std::string& name : names) {
-      // Never unloaded: it may have threads and device code whose end it does not report.
+      // The library is never unloaded: it may have threads and device code whose end it does not report.
       void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (library != nullptr) return std::shared_ptr<void>(library, [](void* open) { (void)dlclose(open); });
       // A library that exists but cannot be opened reports the reason.

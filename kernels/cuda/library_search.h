@@ -17,7 +17,7 @@ struct LibrarySearch {
   std::string path = {};                  // value of PATH: PyTorch's libraries lie next to its folders
 };
 
-// From a program's environment: variable("PATH") and the like return null or the value.
+// Makes the search from a program's environment: variable("PATH") and the like return null or the value.
 template <class Variable>
 LibrarySearch SearchOf(const Variable& variable) {
   LibrarySearch search;
@@ -28,11 +28,11 @@ LibrarySearch SearchOf(const Variable& variable) {
   return search;
 }
 
-// In search order, with a "/" at the end; "" stands for the system loader's own search.
+// Returns the places in search order, each with a "/" at the end; "" stands for the system loader's own search.
 std::vector<std::string> LibraryPlaces(const LibrarySearch& search);
 
-// The library stays loaded until the process ends. The first place with one of `names` (file names) wins; within it,
-// the first name.
+// Opens the library, which stays loaded until the process ends. The first place that has one of `names` (file names)
+// wins; within a place, the first name.
 Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std::vector<std::string>& names);
 
 }  // namespace capstan::kernels

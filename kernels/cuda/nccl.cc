@@ -27,7 +27,7 @@ bool FindAll(void* library, Nccl* nccl) {
          Find(library, "ncclRecv", &nccl->Recv);
 }
 
-// NCCL's threads may outlive the last communicator, so its code stays mapped until the process ends.
+// Keeps NCCL's code mapped until the process ends, because its threads may outlive the last communicator.
 void KeepMapped(const Nccl& nccl) {
   Dl_info where{};
   if (dladdr(reinterpret_cast<void*>(nccl.GetVersion), &where) == 0) return;

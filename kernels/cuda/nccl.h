@@ -40,7 +40,7 @@ struct Nccl {
   std::shared_ptr<void> library;  // keeps the library open
 };
 
-// "2.28.9" for 22809.
+// Returns "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
 Result<Nccl> OpenNccl(const LibrarySearch& search);

@@ -41,7 +41,7 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // Whether cuBLASLt supports it; asked once for each shape.
+  // Whether cuBLASLt supports the shape; it is asked once for each shape.
   bool Has(const ProductShape& shape) { return PlanFor(shape) != nullptr; }
 
   struct Pointers {
@@ -51,7 +51,7 @@ class Products {
     const void* bias = nullptr;  // BIAS reads it; BGRADB writes it
     const void* aux = nullptr;   // values before the activation: GELU_AUX writes them; DGELU reads them
   };
-  // out = epilogue(alpha * left * right + beta * out).
+  // Enqueues out = epilogue(alpha * left * right + beta * out).
   void Run(CudaContext& context, const ProductShape& shape, const Pointers& pointers, float alpha, float beta);
 
   const std::string& name() const { return lt_.name; }
@@ -60,7 +60,7 @@ class Products {
   struct Plan;
   explicit Products(CublasLt lt);
   const Plan* PlanFor(const ProductShape& shape);
-  // Null: unsupported.
+  // Returns null if the shape is unsupported.
   std::unique_ptr<Plan> MakePlan(const ProductShape& shape) const;
   std::optional<cublasLtMatmulAlgo_t> Choose(const Plan& plan, unsigned alignment) const;
 

@@ -7,7 +7,7 @@ namespace capstan::kernels {
 
 inline constexpr unsigned kWholeWarp = 0xFFFFFFFF;
 
-// Every thread gets the sum: pairs 16 apart, then 8, 4, 2, 1.
+// Returns the sum over a warp to every thread: adds lanes 16 apart, then 8, 4, 2, 1.
 template <class Number>
 __device__ __forceinline__ Number WarpSum(Number x) {
   for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(kWholeWarp, x, with);
@@ -19,7 +19,8 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Over a block of kThreads (a multiple of 32) in one dimension; every thread gets the result. All threads must call it.
+// Returns the sum over a block of kThreads (a multiple of 32) in one dimension to every thread. All threads must call
+// it.
 template <int kThreads, class Number>
 __device__ __forceinline__ Number BlockSum(Number x) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024);

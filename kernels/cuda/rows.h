@@ -16,7 +16,7 @@
 
 namespace capstan::kernels {
 
-// Elements [at, at + Pack<T>::kCount) of a row of `count`; 0 beyond its end.
+// Loads elements [at, at + Pack<T>::kCount) of a row of `count`; those beyond its end are 0.
 template <class T, bool kPacked>
 __device__ __forceinline__ Pack<T> LoadSome(const T* row, std::int64_t at, std::int64_t count) {
   if constexpr (kPacked) {
@@ -64,11 +64,11 @@ __device__ __forceinline__ void StoreFloats(const Floats<T>& from, float* row, s
   }
 }
 
-// The elements of a row that each of its threads holds in registers, also as packs.
+// The number of elements of a row that each of its threads holds in registers, and how many packs these are.
 inline constexpr int kHeldElements = 32;
 template <class T>
 inline constexpr int kHeldPacks = kHeldElements / Pack<T>::kCount;
-// Longer rows get a whole block.
+// The longest row that a warp has. Longer rows get a whole block.
 inline constexpr std::int64_t kWarpColumns = 32 * kHeldElements;
 
 // Calls held(k, at) for the packs of the row that a thread holds, k < kHeldPacks<T> known at compile time; then
@@ -87,7 +87,7 @@ __device__ __forceinline__ void ForPacks(std::int64_t columns, int thread, const
   }
 }
 
-// Over the threads of a row; each gets the result.
+// Returns the sum over the threads of a row to each of them.
 template <int kThreads, class Number>
 __device__ __forceinline__ Number RowSum(Number x) {
   if constexpr (kThreads == 32) {

@@ -61,7 +61,7 @@ struct WarpTile<float> {
   }
 };
 
-// The left factor, in registers; for float, its address.
+// The left factor: in registers, or for float its address.
 template <class T>
 struct Left {
   nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, kTileSide, kTileSide, kTileSide, Stored<T>, nvcuda::wmma::row_major>
@@ -82,7 +82,7 @@ struct Left<float> {
   }
 };
 
-// sum += left * right.
+// Computes sum += left * right.
 template <Order kOrder, class T>
 __device__ __forceinline__ void AddProduct(WarpTile<T>& tile, const Left<T>& left, const Stored<T>* right,
                                            unsigned stride) {
@@ -116,8 +116,8 @@ __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<flo
   }
 }
 
-// Which element of a tile this thread's tile[i] is. All threads of a block construct theirs together; except for float
-// that includes a barrier, on which callers rely.
+// Tells which element of a tile this thread's tile[i] is. All threads of a block construct their WarpPlaces together.
+// Except for float, the constructor includes a barrier, and callers rely on it.
 template <class T>
 class WarpPlaces {
  public:
@@ -143,7 +143,7 @@ class WarpPlaces {
   int place_[kTileElements];
 };
 
-// Converts to T, rounding once.
+// Stores a tile as T, rounding each number once.
 template <class T>
 __device__ __forceinline__ void StoreRounded(WarpTile<T>& tile, const WarpPlaces<T>& places, Stored<T>* to,
                                              int stride) {
@@ -170,7 +170,7 @@ struct GlobalRows {
   bool packed;  // the result of ArePacked
 };
 
-// Pack `i` of rows of kWidth numbers; zeros outside the array.
+// Loads pack `i` of rows of kWidth numbers; numbers outside the array become zero.
 template <int kWidth, class T>
 __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, int i, Stored<T>* to, int to_stride) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;
@@ -187,14 +187,14 @@ __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, 
   }
 }
 
-// Loads kRows x kWidth numbers from memory with kThreads threads, of which this is `thread`.
+// Loads kRows x kWidth numbers from device memory with kThreads threads; the calling one has number `thread`.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRows(const GlobalRows<const T>& from, int thread, Stored<T>* to, int to_stride) {
   constexpr int kPacks = kRows * kWidth / Pack<T>::kCount;
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// The same with one pack of a thread in flight at a time, for kernels without registers for more.
+// As LoadRows, but each thread has only one pack in flight at a time. For kernels that have no registers to spare.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& from, int thread, Stored<T>* to,
                                                   int to_stride) {
@@ -203,7 +203,7 @@ __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& fro
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// Stores kRows x kWidth numbers to memory.
+// Stores kRows x kWidth numbers to device memory.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void StoreRows(const Stored<T>* from, int from_stride, int thread, const GlobalRows<T>& to) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;

@@ -33,7 +33,7 @@ using capstan::Widen;
 constexpr std::size_t kWorkspaceBytes = 4096;
 constexpr int kFiltersWithoutAlgorithm = 5, kFiltersNotSupported = 7;
 
-// A convolution's parameters as they were when it was enqueued; descriptors of x, w and y.
+// A convolution's parameters as they were when it was enqueued; x_is, w_is and y_is describe x, w and y.
 struct Call {
   cudnnTensorStruct x_is, w_is, y_is;
   cudnnConvolutionStruct how;
@@ -42,7 +42,7 @@ struct Call {
   float alpha, beta;
 };
 
-// Whether y is the result shape of x and w, all in one type, with the arithmetic that capstan requires.
+// Whether y has the shape that x and w give, all three have one type, and the arithmetic is what capstan requires.
 bool Fits(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const cudnnTensorStruct& y,
           const cudnnConvolutionStruct& how) {
   const auto out = [&](int size, int window) { return (size + 2 * how.padding - window) / how.stride + 1; };

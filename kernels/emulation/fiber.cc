@@ -12,7 +12,7 @@ namespace {
 
 namespace context = boost::context;
 
-// Not a power of two: stacks whose tops are a multiple of 4096 bytes apart evict each other from the cache.
+// The size is not a power of two: stacks whose tops are a multiple of 4096 bytes apart evict each other from the cache.
 constexpr std::size_t kStackBytes = (std::size_t{64} << 10) + 13 * 64;
 
 thread_local Fiber* left_last = nullptr;
@@ -43,7 +43,7 @@ void Fiber::SwitchTo(Fiber& to) {
   left_last = this;
   RunAs(to.identity_);
   context::fiber left = std::move(to.context_).resume();
-  // The fiber that switched here leaves its context; a fiber that has ended leaves an empty one.
+  // The fiber that switched here gets its context stored; if it has ended, this context is empty.
   left_last->context_ = std::move(left);
 }
 

@@ -18,21 +18,21 @@ namespace capstan::emulation {
 namespace {
 
 constexpr unsigned kWarp = 32, kThreadsMax = 1024, kWholeWarp = 0xFFFFFFFF, kNobody = 0xFFFFFFFF;
-constexpr int kNothing = -1, kVotes = -2;  // instead of a lane to take from
+constexpr int kNothing = -1, kVotes = -2;  // values in place of a lane to take from
 
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
   std::abort();
 }
 
-// A permutation of 0 to kWarp - 1.
+// A permutation of the numbers 0 to kWarp - 1.
 struct Order {
   unsigned turn = 0, flip = 0;
   unsigned operator[](unsigned i) const { return ((i + turn) % kWarp) ^ flip; }
 };
 constexpr Order kAscending{0, 0}, kDescending{0, kWarp - 1};
 
-// Marsaglia's xorshift: a number for every few fiber switches must cost almost nothing.
+// Makes random orders with Marsaglia's xorshift: a number for every few fiber switches must cost almost nothing.
 class Orders {
  public:
   bool Coin() { return (Next() & 1) != 0; }
@@ -59,21 +59,22 @@ class Orders {
 
 struct Thread {
   Place place;
-  Fiber* fiber = nullptr;  // the fiber that it runs on since it began
-  // While it waits for its warp: the threads it waits for, and the values it gives and takes.
+  Fiber* fiber = nullptr;  // the fiber that the thread runs on since it began
+  // While the thread waits for its warp: the lanes it waits for, and the values it gives and takes.
   unsigned mask = 0;
   int from = kNothing;
   std::uint64_t given = 0, taken = 0;
 };
 
-// A bit for each lane. Lanes that the block does not have count as done.
+// A warp's threads: a bit for each lane. Lanes that the block does not have count as done.
 struct Warp {
   unsigned ready = 0, at_block = 0, at_warp = 0, done = 0;
   unsigned meetings = 0;
-  std::array<char, 3> places{};  // for memory order: two in turn for the whole warp's meetings, one for others
+  std::array<char, 3> places{};  // for memory order: two in turn for whole warps, one for others
 };
 
-// Runs one block after the other. A thread begins on a free fiber: if no thread waits, all run on one fiber.
+// Runs one block after the other. Each thread of a block begins on a free fiber, so if no thread waits, all run on one
+// fiber.
 class Runner {
  public:
   ~Runner();
@@ -107,13 +108,13 @@ class Runner {
   unsigned running_ = 0;
   const std::function<void()>* body_ = nullptr;
 
-  // The next to run: lanes of a warp, then perhaps the same warp again, then another one.
+  // The order in which threads run: the lanes of a warp, then perhaps the same warp again, then another one.
   Order first_order_ = kDescending, lane_order_, warp_order_;
   unsigned warp_ = 0, lane_at_ = 0, warp_at_ = 0;
   bool is_first_round_ = true;
 
   unsigned meetings_ = 0;         // meetings of the whole block
-  std::array<char, 2> places_{};  // for memory order, used in turn
+  std::array<char, 2> places_{};  // addresses for memory order, used in turn
   char begun_ = 0, ended_ = 0;    // for memory order
   bool ends_ = false;
   Fiber main_;
@@ -163,7 +164,7 @@ void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::funct
   }
 }
 
-// The work of a fiber: runs threads from beginning to end.
+// The work of a fiber: it runs threads from beginning to end.
 void Runner::Carry(Fiber& own) {
   while (!ends_) {
     threads_[running_].fiber = &own;
@@ -193,7 +194,7 @@ Fiber& Runner::FiberFor(unsigned thread) {
   return fiber;
 }
 
-// Switches to the next thread, from one that waits or, if `own` is free, has ended.
+// Switches to the next thread. The present one waits or, if `own` is free, has ended.
 void Runner::GoOn(Fiber& own, bool is_free) {
   const unsigned next = Choose();
   Fiber* to = &main_;
@@ -237,7 +238,7 @@ void Runner::WaitForWarp(unsigned mask) {
   See(place);
 }
 
-// Threads wait for each other but, as in CUDA, this does not order their writes.
+// The threads wait for each other. As in CUDA, this does not order their writes.
 std::uint64_t Runner::Exchange(unsigned mask, int from, std::uint64_t given) {
   Meet(mask, from, given);
   return threads_[running_].taken;
@@ -278,7 +279,7 @@ bool Runner::NextWarp() {
   }
 }
 
-// Releases threads of a warp that wait for each other and for no other thread.
+// Releases those threads of a warp that wait for each other and for no other thread.
 void Runner::ReleaseWarp(unsigned index) {
   Warp& warp = warps_[index];
   for (unsigned left = warp.at_warp; left != 0;) {

@@ -1,14 +1,14 @@
 // RunGrid: runs a CUDA grid on the calling thread: blocks one after the other, the threads of a block as fibers.
 //
-// Kind:   functions for the stand-in headers in cuda/; only code inside a grid calls any but RunGrid.
+// Kind:   functions for the stand-in headers in cuda/; except RunGrid, they are called only by code inside a grid.
 // Limits: CUDA's limits for grids and blocks. Only static __shared__ arrays: they are thread_local here, so a grid
 //         never moves to another system thread.
 // Fails:  ends the process with a message if the threads of a block wait for each other and none can go on, or if a
 //         shuffle names a lane outside the mask.
 // Why:    kernels run on machines without a GPU, under sanitizers, from the same source. Between two barriers threads
-//         may run in any order, and one warp far ahead of another. One block begins with its last thread, the next with
-//         its first; later the order is random, seeded by CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier shows in
-//         one of these orders; ThreadSanitizer reports it as a data race in any order.
+//         may run in any order, and one warp may be far ahead of another. One block begins with its last thread, the
+//         next with its first; later the order is random, seeded by CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier
+//         shows in one of these orders; ThreadSanitizer reports it as a data race in any order.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Size3 {
 
 void RunGrid(Size3 blocks, Size3 threads, const std::function<void()>& body);
 
-// The running thread's place.
+// Where the running thread is in its grid.
 struct Place {
   Size3 thread{0, 0, 0}, block{0, 0, 0}, block_size, grid_size;
 };
@@ -34,7 +34,7 @@ void SyncBlock();
 void SyncWarp(unsigned mask);
 // Gives `bytes` bytes (at most 8) at `value` to the threads of `mask` in the warp, and takes those of lane `from`.
 void Exchange(unsigned mask, int from, void* value, std::size_t bytes);
-// The bits of the threads of `mask`, one for each.
+// Returns the bits that the threads of `mask` give, one for each thread.
 unsigned Ballot(unsigned mask, bool bit);
 int Lane();
 

@@ -11,7 +11,7 @@ bool DetectsRaces();
 void* RunningIdentity();
 void* NewIdentity();
 void DeleteIdentity(void* identity);
-// Call it immediately before the switch.
+// Tells which fiber runs next. Call it immediately before the switch.
 void RunAs(void* identity);
 
 // Everything before a Publish at `place` is visible to a thread that later calls See there.

@@ -12,7 +12,7 @@ namespace {
 std::atomic<std::uint64_t> streams_made{0};
 std::atomic<bool> runs_late{false};
 
-// Delays the start of work by up to 2000 yields, or not.
+// Delays the start of work by up to 2000 yields, if CAPSTAN_EMULATED_DELAYS asks for it.
 class Delays {
  public:
   Delays() : numbers_(Seed(), streams_made++), on_(Seed() != 0) {}
@@ -39,7 +39,7 @@ std::uint64_t Event::NewTicket(Stream* stream, std::uint64_t place) {
   return newest_.ticket;
 }
 
-// If an event is recorded on two streams, the earlier record may complete last.
+// If an event is recorded on two streams, the earlier record may complete last; the later one still counts.
 void Event::Complete(std::uint64_t ticket) {
   time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   std::uint64_t known = completed_.load(std::memory_order_relaxed);

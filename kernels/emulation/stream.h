@@ -21,21 +21,21 @@ void RunLate(bool late);
 
 class Stream;
 
-// One recording of an event.
+// One recording of an event on a stream.
 struct Mark {
-  std::uint64_t ticket = 0;  // 0: never
+  std::uint64_t ticket = 0;  // 0: the event was never recorded
   Stream* stream = nullptr;  // the stream that completes the event, and outlives it; null: waiters just wait
-  std::uint64_t place = 0;   // how much was enqueued on the stream then
+  std::uint64_t place = 0;   // how much had been enqueued on the stream by then
 };
 
 class Event {
  public:
-  // The host's side of recording; the stream later calls Complete with the returned ticket.
+  // Does the host's side of recording an event. The stream later calls Complete with the returned ticket.
   std::uint64_t NewTicket(Stream* stream = nullptr, std::uint64_t place = 0);
   const Mark& newest() const { return newest_; }
   void Complete(std::uint64_t ticket);
   bool Is(std::uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  // When it last completed.
+  // Returns when the event last completed.
   std::chrono::steady_clock::time_point time() const { return time_.load(std::memory_order_relaxed); }
   void Wait(const Mark& mark) const;
 

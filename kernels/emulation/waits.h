@@ -1,8 +1,8 @@
 // CountWaits: counts the program's waits on the emulated device, and can leave one of them out.
 //
 // Kind: functions for tests and for the emulated runtime; called by the one host thread that enqueues and waits.
-// Why:  a test leaves out each wait in turn and checks that something notices. A wait that nothing misses is
-//       superfluous, or the test would not notice if it were forgotten.
+// Why:  a test leaves out each wait in turn and checks that something notices. If nothing does, either the wait is
+//       superfluous or the test is too weak to find a wait that was forgotten.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ enum class Waiting : std::uint8_t { kStreamForEvent, kHostForEvent, kHostForStre
 
 inline constexpr std::int64_t kNoWait = -1;
 
-// From now on waits are counted from 0, and the one with number `left_out` returns at once. So that a program has the
-// same waits each time, cudaEventQuery reports nothing as done until StopCounting.
+// Starts to count waits from 0. The wait with number `left_out` returns at once. So that a program has the same waits
+// each time, cudaEventQuery reports nothing as done until StopCounting.
 void CountWaits(std::int64_t left_out = kNoWait);
 
 struct Waits {
@@ -24,7 +24,7 @@ struct Waits {
 Waits StopCounting();
 
 bool CountsWaits();
-// Counts this wait.
+// Counts this wait. Returns whether it is the one to leave out.
 bool IsLeftOut(Waiting waiting);
 
 }  // namespace capstan::emulation

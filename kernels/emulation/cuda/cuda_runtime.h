@@ -128,12 +128,12 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
 
-// Memory comes poisoned, host memory too: every byte is 0xFF, which is NaN in every floating-point type.
+// All allocated memory is poisoned, also the host's: every byte is 0xFF, which is NaN in every floating-point type.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
-// Records where a registered range begins; for a few ranges at a time.
+// Records where a registered range begins. Only a few ranges can be registered at a time.
 cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
@@ -148,7 +148,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-// Measured with the host's clock.
+// The time is measured with the host's clock.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument);
 

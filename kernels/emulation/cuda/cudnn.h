@@ -3,8 +3,8 @@
 //
 // Limits: the library is found only with CAPSTAN_EMULATED_CUDNN=1, so that both cases are tested.
 // Fails:  as cuDNN; and also if capstan's own rules are broken: for sums in any order, and for fp32 computed with less
-//         precision. Its first offer always breaks these rules. For 5 filters it offers nothing else; for 7 filters its
-//         offer fails with "not supported" when it runs.
+//         precision. The first algorithm that it offers always breaks these rules. For 5 filters it offers none that
+//         keeps them; for 7 filters the one that keeps them fails with "not supported" when it runs.
 #pragma once
 
 #include "kernels/emulation/cuda/cuda_runtime.h"

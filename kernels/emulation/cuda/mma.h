@@ -1,8 +1,8 @@
 // The part of CUDA's header of this name that capstan uses: products of 16 x 16 tiles by a warp; see cuda_runtime.h.
 //
-// Parity: sums over k in ascending order, in float. A thread owns 8 elements of an accumulator, as on a device, though
-//         not the same ones, which CUDA leaves open. Other threads see what a warp stores only after __syncwarp, and
-//         the same holds for loads.
+// Parity: sums over k in ascending order, in float. A thread owns 8 elements of an accumulator, as on a device, but not
+//         necessarily the same ones: CUDA leaves open which they are. Other threads see what a warp stores only after
+//         __syncwarp, and the same holds for loads.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,8 @@ enum layout_t { mem_row_major, mem_col_major };
 inline float ToFloat(__half x) { return __half2float(x); }
 inline float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// Factors: each thread holds the numbers for its elements of the product, as float: a row of a, 8 columns of b.
+// The factors. Each thread holds as floats the numbers that its elements of the product need: a row of a, and 8 columns
+// of b.
 template <class Use, int M, int N, int K, class T, class Layout = void>
 struct fragment;
 template <int M, int N, int K, class T, class Layout>
@@ -41,7 +42,7 @@ struct fragment<accumulator, M, N, K, float> {
   static_assert(M == 16 && N == 16 && K == 16);
   static constexpr int num_elements = 8;
   float x[num_elements];
-  // The row of this thread's element x[i]. Column: its column.
+  // Return the row and the column of this thread's element x[i].
   static int Row(int i) { return (capstan::emulation::Lane() * num_elements + i) / 16; }
   static int Column(int i) { return (capstan::emulation::Lane() * num_elements + i) % 16; }
 };

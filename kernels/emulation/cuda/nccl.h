@@ -66,7 +66,7 @@ ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int from, ncclComm_t comm,
                       cudaStream_t stream);
 
-// Not part of NCCL: gives the stand-in a way to put work on a stream. Call it first.
+// Not part of NCCL: tells the stand-in how to enqueue work on a stream. Call it first.
 void capstan_nccl_use_device(cudaError_t (*launch_host_func)(cudaStream_t, cudaHostFn_t, void*));
 }
 // NOLINTEND

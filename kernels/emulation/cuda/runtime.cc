@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device >= Devices()) return cudaErrorInvalidDevice;
   *properties = {"emulated on the CPU", {}, static_cast<int>(Setting("CAPSTAN_EMULATED_CAPABILITY", 9)), 0, 2,
                  TotalMemory()};
-  // Each process has other devices, unless CAPSTAN_EMULATED_UUID is set.
+  // Each process has different devices, unless CAPSTAN_EMULATED_UUID is set.
   const std::size_t uuid[] = {Setting("CAPSTAN_EMULATED_UUID", static_cast<std::size_t>(getpid())),
                               static_cast<std::size_t>(device)};
   static_assert(sizeof(uuid) == sizeof(properties->uuid));
@@ -92,7 +92,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = nullptr;
   if (bytes > TotalMemory() - std::min(TotalMemory(), used.load())) return cudaErrorMemoryAllocation;
-  void* whole = nullptr;  // ends with the last byte, so that a sanitizer sees writes beyond it
+  void* whole = nullptr;  // the allocation; it ends with the last byte, so that a sanitizer sees writes beyond it
   if (posix_memalign(&whole, kFront, kFront + bytes) != 0) return cudaErrorMemoryAllocation;
   auto* const front = static_cast<std::byte*>(whole);
   std::memcpy(front, &bytes, sizeof(bytes));
