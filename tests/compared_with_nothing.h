@@ -1,4 +1,4 @@
-// ComparedWithNothing: the message of a test that has nothing to compare with on this machine.
+// ComparedWithNothing: reports that a test has nothing to compare with on this machine.
 #pragma once
 
 #include <cstdio>
@@ -15,7 +15,7 @@ inline void ComparedWithNothing(const std::string& what, const std::string& why)
   std::fflush(stdout);
 }
 
-// Whether this machine must have everything that can be installed: a test that lacks something then fails.
+// Whether this machine must have everything that can be installed. A test that lacks something fails there.
 inline bool MustHaveAll() {
   const char* const ci = std::getenv("CI");
   return ci != nullptr && std::string_view(ci) == "true";

@@ -6,13 +6,13 @@
 
 namespace capstan::testing {
 
-// A whole number, at least 1; 1 if the variable is not set.
+// Returns a whole number, at least 1; 1 if the variable is not set.
 inline int FactorFromEnvironment(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? 1 : std::max(1, std::atoi(text));
 }
 
-// CAPSTAN_TEST_PATIENCE (set by slow machines) times CAPSTAN_TEST_SLOWDOWN (set by the sanitizers' presets).
+// Returns CAPSTAN_TEST_PATIENCE (set by slow machines) times CAPSTAN_TEST_SLOWDOWN (set by the sanitizers' presets).
 inline int Patience() {
   return FactorFromEnvironment("CAPSTAN_TEST_PATIENCE") * FactorFromEnvironment("CAPSTAN_TEST_SLOWDOWN");
 }

@@ -1,7 +1,7 @@
 // TempFolder: an empty folder for one test or benchmark, removed afterwards, with functions to put files there.
 //
 // Kind:   owned by its maker.
-// Fails:  CHECKs: without a place for temporary files it cannot test.
+// Fails:  CHECKs that there is a place for temporary files, because without one there is nothing to test.
 #pragma once
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ class TempFolder {
  public:
   enum class Where { kMemory, kDisk };
 
-  // In memory, if the system has a file system there: few tests are about power cuts.
+  // Makes the folder. It is in memory, if the system has a file system there, because few tests are about power cuts.
   explicit TempFolder(Where where = Where::kMemory) {
     const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
     const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();
@@ -34,7 +34,7 @@ class TempFolder {
   }
 
   const std::string& path() const { return path_; }
-  // The path of a file or folder in it, existing or not.
+  // Returns the path of a file or folder in this folder, existing or not.
   std::string path(const std::string& name) const { return path_ + "/" + name; }
   // Writes a file, and creates the folders above it; returns its path.
   std::string Write(const std::string& name, std::string_view bytes) const {

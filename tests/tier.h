@@ -5,7 +5,7 @@
 //
 // Kind:   functions of the environment.
 // Fails:  throws std::invalid_argument for invalid values of these variables, so that the test fails.
-// Why:    a failed run can be repeated; each run of tier all tries other seeds.
+// Why:    a failed run can be repeated, and each run of tier all tries other seeds.
 #pragma once
 
 #include <charconv>
@@ -29,7 +29,7 @@ inline Tier TestTier() {
   throw std::invalid_argument("CAPSTAN_TEST_TIER is quick, default or all, not \"" + word + "\"");
 }
 
-// The decimal number in a variable; `otherwise` if it is not set.
+// Returns the decimal number in a variable; `otherwise` if it is not set.
 inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
   if (text == nullptr || *text == '\0') return otherwise;
@@ -40,11 +40,11 @@ inline std::uint64_t NumberFromEnvironment(const char* name, std::uint64_t other
   throw std::invalid_argument(std::string(name) + " is a decimal number of 64 bits, not \"" + digits + "\"");
 }
 
-// How many of `count` random tries a run makes: all in tier all, an eighth in the other tiers, whose seeds change
-// with each commit.
+// Returns how many of `count` random tries a run makes: all in tier all, an eighth in the other tiers.
 inline int TriesOfTier(int count) { return TestTier() == Tier::kAll ? count : (count + 7) / 8; }
 
-// 32 bits, which it prints: CAPSTAN_TEST_SEED; if not set, fresh ones in tier all and 0 in the others.
+// Returns and prints a seed of 32 bits: CAPSTAN_TEST_SEED. If that is not set, the seed is fresh in tier all, and 0 in
+// the other tiers.
 inline std::uint32_t TestSeed() {
   const std::uint32_t otherwise = TestTier() == Tier::kAll ? std::random_device()() : 0;
   const auto seed = static_cast<std::uint32_t>(NumberFromEnvironment("CAPSTAN_TEST_SEED", otherwise));

@@ -67,7 +67,7 @@ class QuickTest(unittest.TestCase):
         self.assertIn(link_table.columns(point), out)
         print("times of the formula:", {mode: point[mode]["ratio"] for mode in ("sync", "allreduce")})
         for mode in "sync", "allreduce":
-            # By sync a worker pushes its gradient; in a ring of two it sends half of it twice.
+            # In mode sync a worker pushes its whole gradient; in a ring of two it sends half of it twice.
             self.assertGreaterEqual(point[mode]["sent_bytes"], point["bytes"], point)
             self.assertLess(point[mode]["sent_bytes"], 2 * point["bytes"], point)
             self.assertGreater(point[mode]["steps"], 0, point)

@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Two ends, one of which is read here: a pipe, or sockets.
+// The two ends of a pipe or of a pair of sockets. One of them is read here.
 class Ends {
  public:
   enum class Kind { kPipe, kSockets };
@@ -40,7 +40,7 @@ class Ends {
   void CloseReader() {
     if (reader_ >= 0) close(std::exchange(reader_, -1));
   }
-  // Text that was written and not yet read.
+  // Returns the text that was written and not read yet.
   std::string Read() const {
     std::string text;
     std::array<char, 4096> bytes{};
@@ -56,7 +56,7 @@ class Ends {
   int reader_ = -1;
 };
 
-// Writes until the output accepts no more, and no more may wait.
+// Writes lines until the output accepts no more and its queue is full. Returns all accepted text.
 std::string FillUp(BoundedOutput* output) {
   std::string all;
   for (int i = 0;; ++i) {

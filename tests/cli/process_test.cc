@@ -11,7 +11,7 @@
 namespace capstan::cli {
 namespace {
 
-// A process whose launcher is this test: it obeys when it gets a byte, and writes its reports.
+// A child process whose launcher is this test: it reports when it gets a byte.
 class Launched {
  public:
   Launched() {
@@ -29,9 +29,9 @@ class Launched {
   }
 
   int pid() const { return pid_; }
-  // The signal that it now takes for its stop signal.
+  // Returns the signal that the process now takes for its stop signal.
   int Ask() { return Answer().signal; }
-  // How many stop signals it has had.
+  // Returns how many stop signals the process has had.
   int AskCount() { return Answer().count; }
 
  private:

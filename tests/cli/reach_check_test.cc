@@ -13,7 +13,7 @@ namespace {
 using Catch::Matchers::Contains;
 using Clock = ReachCheck::Clock;
 
-// A free port of this machine; no process answers there before the test listens.
+// A free port of this machine. No process answers there until the test listens.
 class Port {
  public:
   Port() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

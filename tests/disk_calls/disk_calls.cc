@@ -22,7 +22,7 @@ namespace {
 
 DiskCalls* watching = nullptr;
 
-// The kernel marks pages clean that it could not write: only bytes written again can be synced.
+// After a failed fsync the kernel marks the pages clean, so only bytes that are written again can be synced.
 constexpr char kLost[] = "written, its fsync failed, and was not written again";
 
 std::string PathOf(int descriptor) {
@@ -34,7 +34,7 @@ std::string PathOf(int descriptor) {
 
 std::string FolderOf(const std::string& path) { return std::filesystem::path(path).parent_path(); }
 
-// Whether the call must fail; errno then has the reason.
+// Records the call. Returns whether it must fail; then errno has the reason.
 bool Fails(DiskCalls::Call::Kind kind, const std::string& path, const std::string& to = "") {
   if (watching == nullptr) return false;
   const int error = watching->Add(kind, path, to);
@@ -96,7 +96,7 @@ std::vector<std::string> DiskCalls::NotDurable() const {
 
 }  // namespace capstan::testing
 
-// The C library's names; after recording, the calls do what the library does.
+// These replace the C library's functions. They record a call and then do what the library does.
 extern "C" {
 
 using capstan::testing::Fails;

@@ -21,22 +21,23 @@ class DiskCalls {
     bool failed = false;
   };
 
-  // `below`: only paths that begin with this count.
+  // Only paths that begin with `below` count.
   explicit DiskCalls(std::string below);
   DiskCalls(const DiskCalls&) = delete;
   DiskCalls& operator=(const DiskCalls&) = delete;
   ~DiskCalls();
 
-  // The errno with which a call fails instead of being made; 0: the call is made.
+  // Returns the errno with which a call fails instead of being made; 0: the call is made.
   std::function<int(const Call&)> fail;
   // The process ends before call number `end_at`, as after kill -9.
   std::size_t end_at = SIZE_MAX;
 
   const std::vector<Call>& calls() const { return calls_; }
-  // Names and bytes that were not synced, so that a power cut could lose or tear them now; one line each.
+  // Returns one line for each name and file whose bytes were not synced, so that a power cut could lose or tear them
+  // now.
   std::vector<std::string> NotDurable() const;
 
-  // For disk_calls.cc.
+  // Records a call; returns the errno with which it must fail, or 0. For disk_calls.cc.
   int Add(Call::Kind kind, const std::string& path, const std::string& to = "");
 
  private:

@@ -23,7 +23,8 @@ class AddressSpaceTest(harness.JobTest):
         self.assertIn("(ulimit -v) has the limit 1200 MiB", output)
 
     def test_memory_that_is_refused_is_an_error_with_the_account(self):
-        # It fits beside what is in use, about 30 MiB, and not beside what the threads have reserved, about 900 MiB.
+        # The model fits besides what is in use, about 30 MiB. It does not fit besides what the threads have reserved,
+        # about 900 MiB.
         code, output = self.run_worker(1400, "model.hidden=[1000000]", "data.features=32")
         self.assertEqual(code, 1, output)
         self.assertIn("no more memory was given to a model that needs", output)

@@ -100,10 +100,10 @@ class AllReduceNcclTest(NcclJobTest):
             recovery.say(f"{now[REDUCED]:.0f} bytes were added up, {now[SENT]:.0f} sent over Gloo")
             groups = {kind: now[f'capstan_worker_groups_total{{kind="{kind}"}}'] for kind in ("gloo", "nccl")}
             self.assertEqual(groups, {"gloo": 0, "nccl": 1})
-            self.assertLess(now[SENT], VERSION + now[REDUCED] / 10)  # who reads the first version passes it on
+            self.assertLess(now[SENT], VERSION + now[REDUCED] / 10)  # if it has read the first version, it passes it on
             recovery.stop(launch)
 
-    # ---- kills, pauses, and what NCCL does not do
+    # ---- kills, pauses, and failures of NCCL
 
     def disturb_and_await(self, launch, victim, number):
         """The group is whole before and after, and adds up on devices."""
@@ -159,7 +159,7 @@ class AllReduceNcclTest(NcclJobTest):
             self.assert_ends_with_bits_of(launch, *IN_MODE_SYNC)
         recovery.say(self.assert_each_says("ended 3 times before a step was done"))
 
-    # ---- who has it, and who has not
+    # ---- machines that have NCCL, and machines that lack it
 
     def test_a_member_without_nccl_has_all_take_gloo_and_says_why(self):
         ended = self.launched(program=self.with_a_worker_without_nccl())
@@ -183,7 +183,8 @@ class AllReduceNcclTest(NcclJobTest):
                 for word in words:
                     self.assertIn(word, ended.stderr)
                 recovery.say(said)
-                # Another group may come of a worker that has ended before the other, but not of what it is refused for.
+                # If a worker ends before the other one, the other one may begin another group. But a refusal must not
+                # be reported as a group that is given up.
                 self.assertNotRegex(ended.stderr + ended.stdout, "is given up at step .*(NCCL|nccl|one device)")
                 self.assert_nothing_runs("run")
 

@@ -46,7 +46,7 @@ EditableJobConfig MakeConfig(std::uint32_t shards) {
   return config;
 }
 
-// Two and a half blocks, and a small tensor.
+// Declares a tensor of two and a half blocks, and a small tensor.
 WorkerDescription Describe() {
   WorkerDescription description;
   description.tensors = {{"large", {5, 131072}}, {"small", {7}}};
@@ -59,8 +59,8 @@ struct Observed {
   std::uint64_t torn_blocks = 0;
 };
 
-// Every weight of a tensor starts at 0 and gets the same gradient w - 1, so all weights of a block are always equal: a
-// pull of half an update would show two values.
+// Trains with gradients w - 1. Every weight of a tensor starts at 0 and gets the same gradient, so all weights of a
+// block are always equal: a pull of half an update would show two values.
 Observed Train(const std::string& coordinator, const std::string& name, const std::function<void()>& before_slot) {
   Observed observed;
   Result<std::unique_ptr<Client>> connected =
@@ -99,8 +99,8 @@ constexpr std::uint32_t kWholeBlocks = 4;
 constexpr std::uint32_t kPullsAtOnce = 16;
 constexpr std::uint32_t kPushes = 2;
 
-// A hand-made peer of a shard. Everything that it sends takes one connection, so the shard handles it in that order. It
-// has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
+// A peer of a shard whose messages the test makes. All of them take one connection, so the shard handles them in that
+// order. The peer has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
 class LatePeer {
  public:
   explicit LatePeer(const std::string& shard)
@@ -112,7 +112,7 @@ class LatePeer {
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) pull.blocks.push_back(block);
     Send({std::move(pull), {}});
   }
-  // A gradient of 1 everywhere: the first push of this slot.
+  // Pushes a gradient of 1 everywhere, as the first push of this slot.
   void Push(SlotIndex slot) {
     BufferPool pool(kBlockElements * sizeof(float));
     BufferRef ones = pool.Take();
@@ -138,7 +138,7 @@ class LatePeer {
     report.samples = report.predictions = 1;
     Send({EndSlot{kGeneration, kLife, SessionId{1}, Step{1}, report, {}}, {}});
   }
-  // Reads until it has so many blocks, or a refusal.
+  // Reads until so many blocks have arrived, or a refusal.
   std::vector<Message> Read(std::size_t blocks) {
     std::vector<Message> read;
     std::string refused;
@@ -180,7 +180,7 @@ class LatePeer {
   const PeerId shard_;
 };
 
-// Whether this is a block with so many updates, each by -0.25 in every number.
+// Whether this is a block that has had so many updates, each of which adds -0.25 to every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
   const Weights& weights = message.header.Get<Weights>();
   const auto* values = reinterpret_cast<const float*>(message.payload.data);

@@ -19,11 +19,11 @@ PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
 SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
           "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
 FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
-# Of cuBLASLt, beside the one that says its version.
+# The functions of cuBLASLt besides the one that returns its version.
 FUNCTIONS = ["Create", "Destroy", "GetStatusString", "Matmul", "MatmulAlgoGetHeuristic", "MatmulDescCreate",
              "MatmulDescDestroy", "MatmulDescSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy",
              "MatmulPreferenceSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy"]
-# Its arguments are the root folder and a command.
+# A shell command whose arguments are the root folder and the command to run there.
 IN_ROOT = 'mount --rbind /proc "$1/proc" && mount --rbind /dev "$1/dev" && root=$1 && shift && exec chroot "$root" "$@"'
 
 

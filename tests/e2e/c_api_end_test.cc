@@ -28,7 +28,7 @@ EditableJobConfig MakeJob() {
   return config;
 }
 
-// A client of the job with one tensor of 48 MiB.
+// Connects a client to the job, with one tensor of 48 MiB.
 capstan_client* ConnectWithLargeTensor(const InProcessJob& job) {
   const std::string coordinator = job.address();
   capstan_options options{};

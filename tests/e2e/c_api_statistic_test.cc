@@ -57,7 +57,8 @@ capstan_client* Connect(const capstan_options& options) {
   return client;
 }
 
-// Five elements, observed if `statistic` is 1, and one trained element, in structs of `bytes`.
+// Declares two tensors: five elements, observed if `statistic` is 1, and one trained element. The structs have `bytes`
+// bytes.
 capstan_code Declare(capstan_client* client, std::uint64_t statistic = 0, std::size_t bytes = sizeof(capstan_tensor)) {
   const std::int64_t five = 5, one = 1;
   std::array<capstan_tensor, 2> tensors{};
@@ -81,7 +82,7 @@ capstan_work NextWork(capstan_client* client) {
   return work;
 }
 
-// One weight of each tensor, after one step of gradients that are 1.
+// Returns one weight of each tensor, after one step of gradients that are 1.
 std::array<float, 2> AfterOneStep(std::uint64_t statistic, std::size_t bytes) {
   InProcessJob job(MakeJob());
   job.StartShard(0);

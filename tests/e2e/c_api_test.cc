@@ -78,7 +78,7 @@ capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZERO
   return capstan_declare(client, &description);
 }
 
-// Gradient descent with these rates, one for each group.
+// Sets gradient descent with these rates, one for each group.
 capstan_code SetRates(capstan_client* client, double first, double second) {
   std::array<capstan_hyper_parameters, 2> groups{};
   for (capstan_hyper_parameters& group : groups) group.size = sizeof group;
@@ -155,7 +155,7 @@ capstan_code EndWith(InRound& round, const char* name) {
   return capstan_end_slot(round.client, 0, &result);
 }
 
-// The result of `call` in a child of this process, which ends without cleanup.
+// Returns the result of `call` in a child of this process. The child ends without cleanup.
 template <class Call>
 int InChild(const Call& call) {
   const pid_t child = fork();
@@ -326,7 +326,7 @@ TEST_CASE("two workers with different hyper-parameters: the second hears whose t
       REQUIRE(RunSlot(clients[i], work.slots[slot]) == CAPSTAN_OK);
     }
   }
-  // When the second worker's data arrives, the first one's round may be over on the shard; one of them is refused.
+  // Either worker may be refused: the shard may have finished the first one's round before the second one's data.
   capstan_code code = CAPSTAN_TIMEOUT;
   const char* text = "";
   for (int i = 0; i < 600 && code == CAPSTAN_TIMEOUT; ++i) {
@@ -407,13 +407,13 @@ TEST_CASE("what an older program does not have is left out, in both directions",
   const std::string coordinator = round.job.address();
   capstan_options options = OptionsFor(coordinator.c_str(), "older");
   options.size = offsetof(capstan_options, rank);
-  options.rank = 99;  // is another field of that program's
+  options.rank = 99;  // that program has another field there
   capstan_client* client = nullptr;
   CHECK(capstan_connect(&options, &client, nullptr, 0) == CAPSTAN_OK);
   capstan_free(client);
 }
 
-// capstan_tensor before groups existed: four bytes of padding at its end.
+// The struct capstan_tensor as it was before groups existed: it has four bytes of padding at its end.
 struct OlderTensor {
   std::size_t size = sizeof(OlderTensor);
   const char* name = "old";

@@ -27,7 +27,7 @@ constexpr std::uint64_t kRounds = 10'000, kWarm = 2'000;
 constexpr std::size_t kGrowthMax = 64 << 10;  // a leak of 8 bytes a round is above it
 constexpr std::size_t kElements = 3000;
 
-// Bytes allocated by malloc.
+// Returns the bytes allocated by malloc.
 std::size_t AllocatedBytes() {
   if (__sanitizer_get_current_allocated_bytes != nullptr) return __sanitizer_get_current_allocated_bytes();
   const auto info = mallinfo2();
@@ -36,7 +36,7 @@ std::size_t AllocatedBytes() {
 
 class Watch {
  public:
-  // Call it in each round.
+  // Notes the allocated bytes at the steps that are compared. Call it in each round.
   void See(std::uint64_t step) {
     if (step >= kWarm && warm_ == 0) warm_ = AllocatedBytes();
     if (step == kRounds - 1) end_ = AllocatedBytes();

@@ -39,7 +39,8 @@ def delete(path, _):
 
 
 class DamageTest(recovery.RecoveryTest):
-    # A job that waits for a server which was refused ends so soon; all others must have started by then.
+    # The time after which a job gives up waiting for a server that was refused. All other processes must have started
+    # by then.
     LIMITS = ("--set", f"limits.join={harness.patient(15)}")
 
     def setUp(self):

@@ -87,7 +87,7 @@ class DeadlinesTest(harness.JobTest):
                 self.server(job, address, "--index", "0") as first:
             first.wait_for_line("server-0 at")
             with self.server(job, address, "--index", "0", "--run-dir", self.path("second")) as second:
-                # Which of them the coordinator heard first is not for us to say.
+                # The test cannot know which of them the coordinator heard first.
                 loser = self.first_to_end(first, second)
                 self.assert_fails(loser, "server 0 is already running at", "another --index")
 
@@ -138,7 +138,7 @@ class DeadlinesTest(harness.JobTest):
             said = launch.wait_for_line("for the coordinator (process ")
             self.assertRegex(said, rf"^warning: waiting \d+ s for the coordinator \(process {pid}\): it does not answer$")
             self.assert_fails(launch, "the job failed")
-            # The others wait for it as long: who says it last is not for us to say.
+            # All wait for the coordinator for the same time, so the test cannot know which process ends the job first.
             self.assertRegex(launch.output, f"(waited {STALL} s for the coordinator|the coordinator at .* has been silent for {STALL} s|"
                                             f"no answer from the coordinator for {STALL} s)")
             again = [line for line in launch.lines if line.startswith("warning: waiting ") and str(pid) in line]

@@ -28,7 +28,7 @@ import harness
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STEPS = 60  # jobs of blocks are shortened to this
 MORE_STEPS = 120  # or to this, if a block itself sets job.steps
-# Keys of a whole job.
+# The keys that a whole job needs.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
 CAPSTAN = """\
 #!/bin/sh

@@ -41,7 +41,7 @@ stall = {stall}
 """
 
 LOST = "acknowledged pushes after version"
-# Of all slots together, before all servers are killed; a night has time for many.
+# The number of pushes of all slots together before all servers are killed. A nightly run has time for many.
 PUSHES = 2000 if recovery.CHAOS_RUNS == 1 else 100000
 SERVERS = ("server-0", "server-1")
 

@@ -15,15 +15,15 @@ import harness
 import installed_prefix
 import recovery
 
-# What the shared library may need of its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
+# The libraries that the shared library may need on its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
 NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
 CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::PrintNotice",
              "capstan::Reader::Connect", "capstan::Status::ToString[abi:cxx11]"}
 STEPS = 400
 KILLED_AT = 200  # steps that are committed before something is killed
-HELD_AT = 300  # and before this one, programs that are to be killed wait for the test
+HELD_AT = 300  # before this step, programs that are to be killed wait for the test
 PREFIX = BUILT = None
-# In a loop of rounds: C++ for gate.py's wait_at().
+# C++ code for a loop of rounds: does what gate.py's wait_at() does.
 WAIT = f"""
     if (const char* gate = work->step >= {HELD_AT} ? std::getenv("{gate.VARIABLE}") : nullptr) {{
       static const int file = open(gate, O_RDONLY);

@@ -42,7 +42,7 @@ EditableJobConfig MakeConfig(Precision precision) {
   return config;
 }
 
-// Three blocks, and a statistic.
+// Declares a tensor of three blocks, and a statistic.
 WorkerDescription Describe() {
   WorkerDescription description;
   description.tensors = {{"large", {3, 262144}}};
@@ -56,7 +56,7 @@ struct Trained {
   float mean = -1.0F;          // at the last step
 };
 
-// Gradient descent by half on 1/2 (w - 1)^2; the statistic observes 2.
+// Trains by gradient descent with rate 1/2 on 1/2 (w - 1)^2; the statistic observes 2.
 Trained Train(Precision precision) {
   InProcessJob job(MakeConfig(precision));
   job.StartShard(0);
@@ -100,7 +100,8 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
   CHECK(wide.counters.payload_messages_in == kMessages);
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     const Trained narrow = Train(precision);
-    // 0, 1/2, 3/4, 7/8: numbers that 16 bits hold. In fp16 the first gradient times 65536 does not fit, and is skipped.
+    // The weights are 0, 1/2, 3/4, 7/8, which 16 bits hold. In fp16 the first gradient times 65536 overflows, so this
+    // step is skipped.
     const std::vector<float> expected =
         precision == Precision::kBf16 ? std::vector<float>{0, 0.5, 0.75, 0.875} : std::vector<float>{0, 0, 0.5, 0.75};
     CHECK(narrow.weights == expected);
@@ -115,7 +116,7 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
                             wide.counters.payload_bytes_in + wide.counters.header_bytes_in);
     INFO("out " << out << ", in " << in);
     CHECK((out >= 0.499 && out <= 0.51));
-    // Pushes of the skipped step that had left before the decision come once more.
+    // Pushes of the skipped step that were sent before the decision are sent once more.
     const std::uint64_t again = precision == Precision::kFp16 ? 4 : 0;
     CHECK(narrow.counters.payload_messages_in >= kMessages);
     CHECK(narrow.counters.payload_messages_in <= kMessages + again);

@@ -21,7 +21,8 @@ import recovery
 SERVERS, WORKERS = 2, 2
 MADE = SERVERS + WORKERS * (1 + SERVERS)  # connections, where none breaks
 DISTURBED = float(os.environ.get("CAPSTAN_CHAOS_SECONDS", "8"))
-# A process whose handshake was damaged may be taken for another one: it connects again when it has heard nothing for 80 s.
+# This is longer than 80 s: a process whose handshake was damaged may be taken for another one, and it connects again
+# only after it has heard nothing for 80 s.
 STALL = harness.patient(150)
 PROXIES = "127.{}.{}".format(int(harness.HOST.split(".")[1]) + 64, harness.HOST.split(".", 2)[2])  # this process's own, too
 REFUSED = ("capstan_network_errors_total", "capstan_server_payload_hash_mismatches_total")

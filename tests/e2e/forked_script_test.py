@@ -10,7 +10,7 @@ import harness
 import recovery
 import skips
 
-# Tells what a script may see of how it was started.
+# A script that prints what a script can see of how it was started.
 SEEN = """
 import json, os, sys
 module = sys.modules["__main__"]
@@ -19,7 +19,7 @@ descriptors = sorted(name for name in os.listdir("/proc/self/fd") if os.path.exi
 print(json.dumps([sys.argv, sys.path, os.getcwd(), dict(os.environ), names, descriptors, os.getpid() == os.getsid(0),
                   sys.stdout.isatty(), sys.stdout.line_buffering, sys.dont_write_bytecode, __name__]))
 """
-# How a script may end.
+# The ways in which a script may end.
 ENDS = {
     "at its last line": "print('done')",
     "with a code": "import sys; sys.exit(3)",
@@ -37,7 +37,7 @@ ENDS = {
                             "    with m.get_context('spawn').Pool(1) as pool: print(pool.map(abs, [-1]))\n",
 }
 WAITS = "import signal; print('waits', flush=True); signal.pause()"
-# Starts a script, and then waits to be killed.
+# A test that starts a script, and then waits to be killed.
 TEST = """
 import os, sys
 import forked_script

@@ -5,7 +5,7 @@ another language takes a shared lock of the file before it begins the step.
 """
 import fcntl
 
-# The gates at which a worker waits: STEP:FILE, separated by spaces.
+# The environment variable with the gates at which a worker waits: STEP:FILE, separated by spaces.
 VARIABLE = "CAPSTAN_TEST_GATES"
 
 

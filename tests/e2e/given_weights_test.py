@@ -8,7 +8,8 @@ import harness
 import own_workers
 import recovery
 
-# Its third argument is the value that its weights begin with. Two blocks, and one that is not given.
+# A worker whose third argument is the value that its weights begin with. Its given tensor has two blocks; its other
+# tensor is not given.
 SCRIPT = """
 import array, sys
 import capstan

@@ -150,7 +150,7 @@ class Gpt2ImportTest(harness.JobTest):
             said = self.run_import(file_of(self.tensors, **form), run=f"run-{run}")
             self.assertIn("GPT-2's layout", said)
             self.assertEqual(self.export(f"run-{run}"), wanted)
-        # Its export is in our own layout, and taken as it is.
+        # This job's export has our own layout, so it is taken as it is.
         said = self.run_import(self.export("run-0"), run="again")
         self.assertNotIn("GPT-2's layout", said)
         self.assertEqual(self.export("again"), wanted)

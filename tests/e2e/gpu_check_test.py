@@ -109,13 +109,13 @@ cat >"$4" <<END
 END
 exit 1
 """
-# Figures, of which one is cut.
+# A stand-in that prints figures, of which one is cut.
 BABBLES = """#!/bin/sh
 case $1 in facts) echo '{"device": "emulated on the CPU"}'; exit 0;; esac
 echo '[{"name": "cut", "val'
 echo ',{"name": "good", "value": 2, "unit": "s", "PATH": "'${PATH%%:*}'"}'
 """
-# A job that ends well and leaves nothing.
+# A stand-in for a job that ends well and leaves nothing.
 FORGETS = """#!/bin/sh
 case $1 in --version) echo "capstan 0";; esac
 """

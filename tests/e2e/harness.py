@@ -27,7 +27,8 @@ def patient(seconds):
 
 OUT_OF_TIME = "(limit of the test)"  # in each failure caused by a test's deadline; tests/suite looks for it
 DEADLINE = patient(120)  # seconds for anything that should take a few
-# Put before a command: nohup and background jobs of a shell leave signals ignored, which the command would inherit.
+# This is put before a command: nohup and background jobs of a shell leave signals ignored, and the command would
+# inherit that.
 OBEDIENT = "/usr/bin/env", "--default-signal=HUP,INT"
 ENDLESS = 10**9  # steps of a job that runs until its test ends it
 # Each test process has its own loopback address, so another test cannot take a port there.
@@ -190,7 +191,7 @@ def read_pid(path):
         pid, written = Pid(file.read()), os.fstat(file.fileno()).st_mtime
     stat = stat_of(pid)
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    # A process writes its file after its start; ids are not reused within a second.
+    # A process writes its file after its own start. Ids are not reused within a second.
     if stat is not None and booted + stat[1] / os.sysconf("SC_CLK_TCK") <= written + 1:
         pid.started = stat[1]
     return pid

@@ -311,7 +311,7 @@ exit 5
         self.assertIn("fewer [cluster] workers", launch.output)
         self.assertFalse(os.path.exists(self.path("run")))
 
-    # ---- what it is called with, and what it says
+    # ---- arguments and messages
 
     def call(self, *words):
         """The exit code of a call that starts nothing, and what it says."""

@@ -60,7 +60,7 @@ class LocalReduceNcclTest(NcclJobTest):
             self.assertGreaterEqual(groups["nccl"], 1)
             recovery.stop(launch)
 
-    # ---- kills, pauses, and what NCCL does not do
+    # ---- kills, pauses, and failures of NCCL
 
     def disturb_and_await(self, launch, victim, number):
         """The group is whole before, and another one is after."""
@@ -106,7 +106,7 @@ class LocalReduceNcclTest(NcclJobTest):
                 recovery.say(said[0])
                 shutil.rmtree(self.path("run"))
 
-    # ---- who has it, and who has not
+    # ---- machines that have NCCL, and machines that lack it
 
     def test_a_worker_without_nccl_is_refused_by_name(self):
         ended = self.launched(LOCAL, program=self.with_a_worker_without_nccl())

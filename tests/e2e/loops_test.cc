@@ -40,14 +40,15 @@ EditableJobConfig MakeConfig(std::uint32_t shards, std::uint32_t workers, Mode m
   return config;
 }
 
-// A block and a half, followed by a small tensor.
+// Declares a tensor of a block and a half, and a small tensor.
 WorkerDescription Describe() {
   WorkerDescription description;
   description.tensors = {{"large", {3, 131072}}, {"small", {5}, InitialWeights::kOnes}};
   return description;
 }
 
-// Every gradient is `gradient_value`: after five steps of sgd each weight is its first value minus 5 * 0.25 times that.
+// Trains with gradients that are all `gradient_value`: after five steps of sgd each weight is its first value minus 5 *
+// 0.25 times that.
 Status Train(const std::string& coordinator, const std::string& name, float gradient_value = 1.0F) {
   ClientOptions options;
   options.coordinator = coordinator;

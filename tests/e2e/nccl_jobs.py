@@ -23,7 +23,7 @@ listen = "{harness.HOST}:0"
 listen = "{harness.HOST}:0"
 """
 
-# Several buckets; the last step of an epoch has one sample, and slots without any.
+# A job with several buckets. The last step of an epoch has one sample, so some slots have none.
 MLP = f"""
 [job]
 name = "nccl"

@@ -12,7 +12,7 @@ import harness
 import own_workers
 import skips
 
-# A worker that says by which exception its lines ended.
+# A worker that prints the exception by which its lines ended.
 SCRIPT = """
 import gc, os, sys
 import capstan, numpy as np
@@ -31,7 +31,7 @@ try:
 except capstan.Error as error:
     print(f"{{type(error).__name__}}: {{error}}")
 """
-# What a program does wrong, and what it is told. The first of them declares the job's tensors.
+# Mistakes of programs, and the error that each of them gets. The first program declares the job's tensors.
 WRONG_USES = {
     "a tensor that was not declared": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready('wieght')"],
                                        "^Invalid: .*wieght"),
@@ -191,7 +191,8 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
             said = self.said_by(self.address(launch), lines)
         self.assertRegex(said, r"(?s)^Invalid: .*fork\(\).*the parent computes$")
 
-    # Here and not beside the test in C: ThreadSanitizer ends a child of fork() that starts a thread.
+    # This test is here and not next to the test in C, because ThreadSanitizer ends a child of fork() that starts a
+    # thread.
     def test_a_child_may_connect_a_client_of_its_own(self):
         lines = ["child = os.fork()", "if child == 0:",
                  "    capstan.connect(sys.argv[1], 'child', on_notice=lambda text: None).leave()", "    os._exit(0)",

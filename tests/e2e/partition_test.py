@@ -105,7 +105,8 @@ class PartitionTest(recovery.RecoveryTest):
         both = lambda a, b: ((a, b), (b, a))
         with Network() as network, self.job_in(network) as head:
             head.wait_for_line("running: ")
-            # A worker says after 3 s of silence which shard it cannot reach; a shard that is silent for 3 s is named, too.
+            # A worker that has heard nothing for 3 s names the shard that it cannot reach. A shard that is silent for 3
+            # s is named, too.
             self.cut(network, head, both("w1", "server-1"), "w1", "server 1")
             self.cut(network, head, both("coordinator", "server-1"), "server 1")
             self.cut(network, head, [("w0", "server-0")], "w0", "server 0")

@@ -6,7 +6,8 @@ import time
 import harness
 import recovery
 
-# The processes that stand still, and the warning after a lease, or for servers and the coordinator after 3 s.
+# The processes that stand still, and the warning: for workers it comes after a lease, for servers and the coordinator
+# after 3 s.
 PAUSES = ((["worker-1"], ['"worker-1" has been silent']), (["server-0"], ["for server 0"]),
           (["coordinator"], ["for the coordinator (process"]),
           (["worker-0", "worker-1", "worker-2"], [f'"worker-{index}" has been silent' for index in range(3)]))

@@ -38,7 +38,7 @@ EditableJobConfig MakeConfig(Mode mode = Mode::kSync) {
   return config;
 }
 
-// The only client of a job of two shards.
+// The only client of a job, which has two shards.
 class Program {
  public:
   explicit Program(const JobConfig& config) : job_(config) {

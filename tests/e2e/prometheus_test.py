@@ -10,7 +10,7 @@ import harness
 SCRAPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "monitoring", "prometheus_scrape_test.py")
 PROCESSES = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
 
-# Queries and what they give. "count(m > 0) = n": n series of that metric have counted something.
+# Queries and their results. "count(m > 0) = n": n series of that metric have counted something.
 EVERYWHERE = {
     'count(up == 1)': 5,
     'count(capstan_build_info{version!="unknown"} == 1)': 5,
@@ -19,7 +19,7 @@ EVERYWHERE = {
     'count(capstan_network_transmit_messages_total{plane="control"} > 0)': 5,
     'sum(capstan_network_errors_total{kind="decode"})': 0,
 }
-# Gradients flow from the workers to the servers, weights back.
+# Gradients flow from the workers to the servers, weights from the servers to the workers.
 DATA = {
     'count(capstan_network_receive_bytes_total{plane="data"} > 0)': 4,
     'count(capstan_network_transmit_bytes_total{plane="data"} > 0)': 4,
@@ -76,7 +76,7 @@ STEPPING = {
 
 class PrometheusTest(harness.JobTest):
     def scrape(self, expected, *arguments, run):
-        # Several blocks, so that every shard has some.
+        # The model has several blocks, so that every shard has some.
         with self.launch(self.job_file(steps=1000000), "--set", "model.hidden=[1024, 512]", "--set",
                          "job.eval_every=1000", *arguments, run=run) as launch:
             launch.wait_for_line("running: ")

@@ -60,7 +60,7 @@ std::unique_ptr<Client> ConnectWorker(const InProcessJob& job) {
   return client;
 }
 
-// Each gradient is 1 everywhere. Stops before the step `end`.
+// Trains with gradients that are 1 everywhere. Stops before the step `end`.
 Status Train(Client* client, std::uint64_t end = UINT64_MAX) {
   while (true) {
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client->NextWork(Client::kNoDeadline));
@@ -74,7 +74,7 @@ Status Train(Client* client, std::uint64_t end = UINT64_MAX) {
   }
 }
 
-// Weight and momentum of version k when all gradients are 1.
+// Returns the weight and the momentum of version k when all gradients are 1.
 std::pair<float, float> After(std::uint64_t step) {
   float weight = 0, momentum = 0;
   for (std::uint64_t i = 0; i < step; ++i) {
@@ -85,13 +85,14 @@ std::pair<float, float> After(std::uint64_t step) {
 }
 
 bool IsAll(const float* values, std::uint64_t count, float value) {
-  // Uses the library's compare: in unoptimised tests a reader would pause so long that the job stops waiting for it.
+  // Compares with the library's function: in unoptimised tests a loop would pause the reader so long that the job stops
+  // waiting for it.
   const std::vector<float> expected(count, value);
   return values != nullptr && std::memcmp(values, expected.data(), count * sizeof(float)) == 0;
 }
 
 struct RunningJob : InProcessJob {
-  // Only a process that pauses may exceed the lease, however slow a sanitizer makes the others.
+  // The lease is so long that only a process that pauses exceeds it, however slow a sanitizer makes the others.
   explicit RunningJob(Mode mode = Mode::kSync, double lease = 20) : InProcessJob(MakeConfig(mode, lease)) {
     StartShard(0);
     StartShard(1);
@@ -106,7 +107,7 @@ Reader::Deadline In(double seconds) {
          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-// The reader has the version before the last one when the job finishes.
+// Lets the job finish while the reader has the version before the last one.
 void FinishAfterReading(Client* worker, Reader* reader) {
   REQUIRE(Train(worker, kSteps - 1).ok());
   const std::optional<PulledVersion> read = reader->Pull({}, In(kPatience)).value();

@@ -122,7 +122,7 @@ class BrokenBlocksTest(unittest.TestCase):
                 "```sh\ntest $(/usr/bin/python3 three.py) = 1\n```\n")
 
 
-# Jobs in which, together, every key applies.
+# Parts of job files. Every key applies in one of their combinations.
 MODELS = ("mlp", "convnet", "resnet", "gpt", "client")
 DATA = {"text": {"path": "x"}, "tokens": {"path": "x", "vocabulary": 64}, "idx": {"path": "x", "labels": "y"},
         "csv": {"path": "x"}, "cifar10": {"path": "x"}, "synthetic": {}}

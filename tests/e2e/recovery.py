@@ -20,7 +20,7 @@ import time
 
 import harness
 
-# Common to these jobs; their own rates may follow.
+# Settings that these jobs share; a job may add its own rates.
 LEARNING = f"""\
 [cluster]
 coordinator = "{harness.HOST}:0"
@@ -42,8 +42,8 @@ kind = "adamw"
 lr = 0.002
 """
 
-# Two tensors are separate blocks, so that both shards own some; the slots do not divide the batch; the clip norm
-# is exceeded in some steps and not in others, so that shards exchange norms (checked on undisturbed runs).
+# The job's two tensors are separate blocks, so that both shards own some. The slots do not divide the batch. Some steps
+# exceed the clip norm and others do not, so that shards exchange norms (checked on undisturbed runs).
 CLIP_NORM = 0.08
 JOB = """\
 [job]
@@ -77,7 +77,8 @@ stall = {stall}
 """
 
 
-# Rounds of random or repeated parts of a test; one is enough for a change, a nightly run has time for many.
+# The number of rounds of random or repeated parts of a test. One is enough for a change; a nightly run has time for
+# many.
 CHAOS_RUNS = int(os.environ.get("CAPSTAN_CHAOS_RUNS", "1"))
 
 
@@ -96,7 +97,7 @@ def chaos_seed():
 poll = harness.poll
 
 STALL = harness.patient(180)  # longer than tests wait for anything
-# Settings for a job that loses processes.
+# Settings of a job that loses processes.
 KEPT = ["snapshot.every_steps=10", f"limits.lease={harness.patient(3)}", f"limits.stall={STALL}"]
 ONE_OF_EACH = ["cluster.workers=1", "cluster.servers=1"]
 

@@ -101,7 +101,8 @@ accumulate = 2
 """
 
 
-# Most weights are in a tensor of several blocks, which lie on all shards: its trust ratio needs the norms of all of them.
+# Most weights are in a tensor of several blocks, which lie on all shards, so its trust ratio needs the norms of all
+# shards.
 TRUST_JOB = """
 [job]
 name = "same-bits-trust"
@@ -191,7 +192,7 @@ def main():
     bin_dir = sys.argv[2]
     with tempfile.TemporaryDirectory(prefix="same-bits-") as folder:
         job = os.path.join(folder, "job.toml")
-        # The clip norm that half of the steps exceed is found by a run without clipping.
+        # A run without clipping finds the clip norm that half of the steps exceed.
         with open(job, "w") as out:
             out.write(JOB.replace("CLIP", "0.0"))
         launch(bin_dir, job, os.path.join(folder, "probe"), [])

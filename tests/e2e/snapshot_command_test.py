@@ -187,7 +187,8 @@ class SnapshotCommandTest(harness.JobTest):
                 self.assertIn(said, command.output)
 
     def test_beside_a_running_job_all_is_read_and_nothing_changed(self):
-        # Many are kept: it deletes old ones meanwhile, but not all that were there a moment ago.
+        # Many snapshots are kept, so that the job deletes some during a listing, but never all that were there a moment
+        # ago.
         with self.launch(self.job_file(steps=1000000), *SNAPSHOTS, "--set", "snapshot.keep=30") as launch:
             launch.wait_for_line("running: ")
             for _ in range(harness.DEADLINE * 10):
@@ -211,7 +212,7 @@ class SnapshotCommandTest(harness.JobTest):
     def test_imported_weights_are_where_a_job_begins(self):
         self.run_job()
         weights = self.path("run", "final.safetensors")
-        # A step with a learning rate of zero leaves them as they are, on another number of shards.
+        # A step with a learning rate of zero, on another number of shards, leaves the weights as they are.
         job = self.path("job.toml")
         rest = ("--set", "optimizer.lr=0", "--set", "optimizer.kind=sgd", "--set", "job.steps=1")
         rows = self.rows("import", job, weights, *rest, run="new")
@@ -226,7 +227,7 @@ class SnapshotCommandTest(harness.JobTest):
         self.resume("new", "--set", "cluster.servers=3")
         self.assertEqual(self.digest("new", "final.safetensors"), self.digest("run", "final.safetensors"))
         self.assertEqual([step["loss"] > 0 for step in self.metrics("new")], [True])
-        # Weights that are trained further are not what a fresh job makes of its own.
+        # Training goes on from the imported weights, so the result differs from that of a fresh job.
         self.rows("import", job, weights, "--set", "job.mode=async", run="further")
         self.resume("further")
         self.assertNotEqual(self.digest("further", "final.safetensors"), self.digest("run", "final.safetensors"))

@@ -6,7 +6,7 @@ import subprocess
 import harness
 
 STORM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "storm")
-# In capstan's place: its one process waits in the storm until it is killed.
+# A stand-in for capstan: its only process waits in the storm until it is killed.
 STAND_IN = """\
 #!/usr/bin/python3
 import json, os, subprocess, sys
@@ -45,7 +45,7 @@ class StormTest(harness.JobTest):
         return self.storm("job.toml", "--bin", self.folder, code=code)
 
     def test_every_process_is_killed_once_and_the_bits_stay(self):
-        # Steps take long enough for the last kill to come before the end.
+        # The steps take so long that the last kill comes before the job's end.
         said = self.storm(self.job_file(steps=400), "--bin", harness.BIN, "--set", "job.eval_every=0", "--set",
                           "data.features=256", "--set", "model.hidden=[256, 256]", code=0)
         self.assertIn("the same bits", said)

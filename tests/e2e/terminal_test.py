@@ -146,7 +146,7 @@ class TerminalTest(harness.JobTest):
             def get(path, at=address):
                 with urllib.request.urlopen(f"http://{at}{path}", timeout=harness.DEADLINE) as answer:
                     return answer.read().decode()
-            # The coordinator says that it runs, and then writes it down.
+            # The coordinator prints that it runs before its status page shows it.
             harness.poll(lambda: json.loads(get("/api/v1/status"))["state"] == "running", "a job that runs")
             status = json.loads(get("/api/v1/status"))
             self.assertEqual(status["job"], "small")
@@ -161,7 +161,7 @@ class TerminalTest(harness.JobTest):
             victim = self.pids()["server-0"]
             harness.kill(victim, harness.signal.SIGSTOP)
             said = launch.wait_for_line("for server 0 at ")
-            # Which may have named the workers first: they do not get on either.
+            # The page may first have named the workers, which make no progress either.
             harness.poll(lambda: "server 0 at" in json.loads(get("/api/v1/status")).get("waiting", ""), "a page that names it")
             status = json.loads(get("/api/v1/status"))
             self.assertEqual(status["state"], "waiting")

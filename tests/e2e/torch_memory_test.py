@@ -7,7 +7,7 @@ import own_workers
 import skips
 import torch_worker_test
 
-# Says what is told of arrays that offer __dlpack__ and nothing else, and which of their memory is never let go.
+# Prints the answers to arrays that offer only __dlpack__, and how many references to their memory remain.
 ARRAYS = """
 import ctypes, gc, sys
 import numpy, torch
@@ -96,7 +96,8 @@ ARRAYS_SAID = (
     r'Invalid: .*"w".*__dlpack__\(\) gave 3,', 'Invalid: .*"w".*TypeError: no stream', 'Invalid: .*"w".*no export',
     'Invalid: "w" .*read-only',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
-# Says what arrives of a copy where it is queued, what becomes of its gradient, and whose event is waited for.
+# Prints what arrives of a gradient that is copied, for several choices of the copy's stream, the event's stream, and
+# whether the gradient is kept until the end.
 STREAMS = """
 import fake_gpu, torch
 
@@ -118,7 +119,7 @@ arrives("another stream", other, other, False)
 arrives("another stream, held", other, other, True)
 arrives("event of another stream", own, other, True)
 """
-# A worker whose first weights and gradients come from what `KIND` makes of a torch tensor.
+# A worker that gives first weights and gradients in the form that `KIND` makes of a torch tensor.
 GIVEN = """
 import sys
 import capstan, torch

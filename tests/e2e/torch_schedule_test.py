@@ -11,7 +11,7 @@ import skips
 import torch_worker_test
 
 
-# Says which schedules are not, after going to and fro, what PyTorch alone has after so many steps.
+# Prints each schedule and step for which a Schedule that went to and fro has other numbers than PyTorch alone.
 SCHEDULES = """
 import io, warnings
 import numpy, torch
@@ -73,7 +73,8 @@ for name, kind in KINDS.items():
 """
 
 
-# Tells of a step again, with the groups' sum for their hash, which may be 0, and says of which it was refused.
+# Calls check_told several times for the same steps, and prints the calls that are refused. The groups' sum stands for
+# their hash, so it may be 0.
 TOLD = """
 import torch
 from capstan import Unsupported

@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS_PER_EPOCH, SLOTS = 5, 2  # of torch_training.py's data in batches of 64
 ENDLESS = own_workers.ENDLESS
 
-# The first lines of each script; the next line prepares the model.
+# The first lines of each script; the next line of a script prepares the model.
 BEGIN = ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)",
          "loader = DataLoader(training.data(), batch_size=32, shuffle=True)",
          "loss_of = lambda x, y: torch.nn.functional.mse_loss(model(x), y)"]
@@ -216,7 +216,8 @@ class SchedulerTest(TrapTest):
                 self.assertRegex(self.said_by(self.address(launch), lines).splitlines()[-1], said)
 
 
-# Lines left over from a script of plain PyTorch, and the answer to each. Only the last of these scripts ends a slot.
+# Lines that were left in from a script of plain PyTorch, and the answer to each. Only the last of these scripts ends a
+# slot.
 LEFT_OVER = {
     "a plain backward": ([*BATCH, "loss_of(x, y).backward()", "optimizer.step()"],
                          r"^Invalid: loss.backward\(\) was called.*write trainer.backward\(loss\)"),
@@ -495,7 +496,7 @@ class EndTest(TrapTest):
         self.assertRegex(said[0], "slot 0 has 12 samples.*job.global_batch = 64 in 2 slots makes 32")
 
 
-# The lines that a person changes in torch_cnn.py. The job's global batch holds the batches of an update.
+# The changes that a person makes to torch_cnn.py. The job's global batch holds all batches of an update.
 CNN_CHANGES = (
     ("import torch\nfrom torch import nn\n", "import capstan.torch\nimport torch\nfrom torch import nn\n"),
     ("ACCUMULATION = 2\n", "ACCUMULATION = 1\n"),

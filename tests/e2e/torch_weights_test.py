@@ -12,7 +12,8 @@ import skips
 import torch_worker_test
 
 STEPS = 40
-# A norm takes away the bias before it, whose gradient would be noise.
+# A network with norms. A norm cancels the bias before it, so that bias's gradient would be noise; these layers have
+# none.
 NORMS = ["N = torch.nn", "torch.manual_seed(5)", "linear = lambda *sizes: N.Linear(*sizes, bias=False)",
          "model = N.Sequential(linear(12, 24), N.BatchNorm1d(24), N.Tanh(), linear(24, 24), "
          "N.BatchNorm1d(24, momentum=0.3), N.Tanh(), linear(24, 8), N.BatchNorm1d(8, momentum=None), N.Linear(8, 1))",
@@ -22,7 +23,7 @@ LOADER = ["loader = DataLoader(training.data(), batch_size=BATCH, shuffle=True)"
 EPOCHS = ["for _ in trainer.epochs():", "    for x, y in loader:", "        optimizer.zero_grad()",
           "        trainer.backward(torch.nn.functional.mse_loss(model(x), y))", "        optimizer.step()"]
 SAY_STATE = ["import json", "print(json.dumps({name: value.tolist() for name, value in model.state_dict().items()}))"]
-# The same by PyTorch alone, with the batches that the job would choose.
+# Trains the same network by PyTorch without capstan, with the batches that the job would choose.
 PLAIN = ["import json, sys", f"sys.path.insert(0, {torch_worker_test.HERE!r})", "import torch, torch_training as training",
          "torch.set_num_threads(1)", "from capstan.torch.batches import Plan", *NORMS,
          "plan = Plan(seed=1, samples=320, global_batch=64, slots=1, batch=64, shuffle=True, drop_last=False)",
@@ -194,7 +195,7 @@ def after_step(*lines):
     return [*LOOP, *("        " + line for line in lines)]
 
 
-# What a script does to its model, and what it is told.
+# What a script does to its model, and the error that it gets.
 REFUSED = {
     "a clamp through .data": (NETWORK + after_step("for p in model.parameters(): p.data.clamp_(-0.01, 0.01)"),
                               r'^Unsupported: parameter "0.weight" was changed by the script in step 1, .*parametrize'),

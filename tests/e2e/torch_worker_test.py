@@ -145,7 +145,7 @@ class PlanTest(TorchJobTest):
             self.assertEqual(process.output, "[True, True] True")
 
 
-# A worker that says by which exception its lines ended.
+# A worker that prints the exception by which its lines ended.
 SCRIPT = """
 import contextlib, sys
 sys.path.insert(0, {folder!r})
@@ -231,7 +231,7 @@ WRONG_USES = {
          "loader = DataLoader(data, sampler=torch.utils.data.RandomSampler(data, num_samples=64))",
          "trainer.prepare(model, torch.optim.AdamW(model.parameters()), loader)"], "^Unsupported: .*64 of 320 samples.*Subset"),
 }
-# The same by workers that are in the job. The first of them declares its tensors.
+# Mistakes of workers that are in the job, and the answer to each. The first of them declares the job's tensors.
 WRONG_STEPS = {
     "a backward that is missing": (["model, optimizer, loader = prepare(trainer)", "batches = iter(loader)", "next(batches)", "next(batches)"],
                                    r"^Invalid: .*backward\(\) and step\(\)"),
@@ -282,7 +282,7 @@ WRONG_STEPS = {
                                  "^Refused: .*other data"),
 }
 
-# The same, of a slot in pieces.
+# Mistakes of workers whose slot comes in several pieces, and the answer to each.
 WRONG_PIECES = {
     "a last piece without backward": (
         ["for index, (x, y) in enumerate(loader):",

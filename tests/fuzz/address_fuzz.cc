@@ -1,4 +1,5 @@
-// An address from the job file or the command line: refused by name, or its port can be read and changed.
+// The target parses an address from the job file or the command line: it is refused by name, or its port can be read
+// and changed.
 #include "cli/run/address.h"
 
 #include <arpa/inet.h>
@@ -9,7 +10,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// A name would be looked up on the network.
+// Whether the host is a numeric address. A name would be looked up on the network.
 bool IsNumeric(const std::string& host) {
   in_addr number{};
   return inet_pton(AF_INET, host.c_str(), &number) == 1;

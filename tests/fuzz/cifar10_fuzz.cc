@@ -1,4 +1,5 @@
-// A CIFAR-10 file in the place of each of the six: refused by name, or all its images can be drawn.
+// The target reads a CIFAR-10 file in the place of each of the six: it is refused by name, or all its images can be
+// drawn.
 #include "worker/data/cifar10.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ using train::Split;
 
 constexpr std::size_t kRecordBytes = 1 + 32 * 32 * 3;
 
-// Six names for one file.
+// A folder in which six names stand for one file.
 class CifarFolder {
  public:
   CifarFolder() {

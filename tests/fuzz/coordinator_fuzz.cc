@@ -64,7 +64,7 @@ class AttackedCoordinator {
       default: return Operate();
     }
   }
-  // Two strangers and a worker, or also a shard.
+  // Returns one of two strangers and a worker or, if shards may lie, a shard.
   PeerId Somebody() {
     const PeerId peers[] = {CoordinatorBench::kStranger, PeerId{4000}, CoordinatorBench::PeerOf(bench_.MakeJoin("w0")),
                             bench_.shards[0].peer, bench_.shards[1].peer};
@@ -74,7 +74,8 @@ class AttackedCoordinator {
     if (!message || TakesAShardsPlace(message->header)) return;
     bench_.Send(from, std::move(message->header));
   }
-  // A later incarnation of a shard may come from anywhere: no peer can tell it from a correct one yet.
+  // Whether the message is the Hello of a later incarnation of a shard. It may come from anywhere: no peer can tell it
+  // from a correct one yet.
   bool TakesAShardsPlace(const Header& header) const {
     const auto* hello = header.As<Hello>();
     return shards_are_sound() && hello != nullptr && hello->shard < bench_.shards.size() &&
@@ -138,7 +139,7 @@ class AttackedCoordinator {
     report.samples = 1;
     return report;
   }
-  // The shards and workers of a job that wants to continue.
+  // Sends what the shards and workers of a job send that wants to continue.
   void LiveOn() {
     bench_.ShardsEchoTerm();
     for (const char* name : {"w0", "w1"}) bench_.Joins(name);
@@ -163,7 +164,8 @@ class AttackedCoordinator {
 
   void Check() {
     const Coordinator& coordinator = *bench_.coordinator;
-    // One message causes at most a few views per member and a few orders per shard; a turn of LiveOn is 20 messages.
+    // One message causes at most a few views per member and a few orders per shard. One call of LiveOn sends 20
+    // messages.
     CheckAnswers(bench_.out(), 20 * 8 * (coordinator.worker_count() + bench_.shards.size() + 1));
     CheckAnswers(died_, 8 * (coordinator.worker_count() + 1));
     died_.Clear();
@@ -180,7 +182,7 @@ class AttackedCoordinator {
             "\"" + why + "\" names a peer");
   }
 
-  // The job of the correct shards still finishes after everything it was sent.
+  // Checks that the job of the correct shards still finishes, whatever messages it got.
   void EndsAsWithoutThem() {
     for (int turn = 0; turn < 80 && bench_.coordinator->state() != State::kFinished; ++turn) {
       LiveOn();

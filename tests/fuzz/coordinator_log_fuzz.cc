@@ -1,4 +1,5 @@
-// A coordinator's log: any lines are refused, or are records that can be printed and read back unchanged.
+// The target reads any lines as a coordinator's log: they are refused, or are records that can be printed and read back
+// unchanged.
 #include "server/storage/log_text.h"
 #include "server/storage/sealed_text.h"
 #include "tests/fuzz/target.h"
@@ -6,7 +7,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Each whole line as it would be in a log; bytes after the last line end stay a torn line.
+// Returns each whole line as it would be in a log. Bytes after the last line end stay a torn line.
 std::string SealLines(std::string_view text) {
   std::string sealed;
   std::uint64_t previous = 0;

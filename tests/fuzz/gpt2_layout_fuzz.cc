@@ -1,4 +1,5 @@
-// A safetensors file as weights of GPT-2: adopted tensors lie within the file, and a transposed matrix has its values.
+// The target takes a safetensors file as weights of GPT-2: adopted tensors lie within the file, and a transposed matrix
+// has its values.
 #include "cli/snapshot/gpt2_layout.h"
 
 #include <cstring>
@@ -10,7 +11,8 @@
 namespace capstan::fuzz {
 namespace {
 
-// The names of two layers, and a short context.
+// A catalog with some of GPT-2's tensors. AdoptGpt2 reads only the shape of wpe.weight from it: the context has 3
+// positions.
 const Catalog& SmallGpt() {
   static const Catalog catalog =
       Catalog::Create({{"wte.weight", {5, 2}, {}}, {"wpe.weight", {3, 2}, {}}, {"h.0.attn.c_attn.weight", {6, 2}, {}}})

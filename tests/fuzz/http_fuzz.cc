@@ -1,4 +1,5 @@
-// Any bytes as a request to the exporter: no answer, or one whose head consists of the exporter's own words.
+// The target sends any bytes as a request to the exporter: it gives no answer, or one whose head consists of the
+// exporter's own words.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>

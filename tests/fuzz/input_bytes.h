@@ -20,7 +20,7 @@ class InputBytes {
     if (bound <= 1) return 0;
     return Number(bound <= 256 ? 1 : bound <= 65536 ? 2 : 8) % bound;
   }
-  // Returns fewer if fewer are left.
+  // Takes `count` bytes; fewer if fewer are left.
   std::string_view Take(std::size_t count) {
     const std::string_view taken = left_.substr(0, count);
     left_.remove_prefix(taken.size());

@@ -1,7 +1,7 @@
-// InputFile: bytes as a file in memory with a path, for parsers that open files.
+// InputFile: a file in memory that has given bytes and a path, for parsers that open files.
 //
 // Kind:   owned by one run of a target; it leaves nothing behind, even if the process is killed.
-// Fails:  CHECKs: without memory for a file it cannot test.
+// Fails:  CHECKs that there is memory, because without a file there is nothing to test.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// A job file, and overrides after zero bytes: refused at a place, or a job that can be printed and read back unchanged.
+// The target reads a job file, and after zero bytes overrides: they are refused at a place, or give a job that can be
+// printed and read back unchanged.
 #include <string>
 #include <vector>
 

@@ -24,7 +24,7 @@ class PeerScript {
   PeerScript(std::string_view bytes, testing::Plausible plausible)
       : messages_(InputBytes(bytes.substr(0, kInputBytesMax)), std::move(plausible)) {}
 
-  // Whether there is another action.
+  // Whether there is another action. Counts it.
   bool Goes() { return !messages_.random().empty() && ++actions_ <= kActionsMax; }
   std::uint64_t Below(std::uint64_t bound) { return messages_.random().Below(bound); }
   bool Flag() { return Below(2) == 1; }
@@ -33,11 +33,11 @@ class PeerScript {
     return std::chrono::milliseconds(kMilliseconds[Below(8)]);
   }
 
-  // The next bytes as a frame and its payload; nothing if they are no header.
+  // Reads the next bytes as a frame and its payload; nothing if they are no header.
   std::optional<Message> Frame();
-  // A message of any kind; nothing if it cannot be sent.
+  // Makes a message of any kind; nothing if it cannot be sent.
   std::optional<Message> Any();
-  // A correct message, or one that differs in a field.
+  // Returns the correct message `sound`, or one that differs in a field.
   std::optional<Message> Near(Header sound);
 
  private:
@@ -48,11 +48,11 @@ class PeerScript {
   std::size_t actions_ = 0;
 };
 
-// The bytes from which Frame reads this message, for seeds.
+// Returns the bytes from which Frame reads this message, for seeds.
 std::string FrameOf(const Message& message);
 
-// A catalog of a few small tensors: cores under attack use blocks of 4 elements, and a large tensor
-// would have millions.
+// Whether the catalog has only a few small tensors. Cores under attack use blocks of 4 elements, so a large tensor
+// would have millions of blocks.
 bool IsSmall(const std::vector<TensorSpec>& catalog);
 
 // Requires that one call of a core answered with at most `envelopes_max` messages, that each of these can be sent, and

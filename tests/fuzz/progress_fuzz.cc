@@ -1,4 +1,5 @@
-// Lines of a run's metrics.jsonl: skipped, or counted as a step; the text shown for them is short.
+// The target reads lines of a run's metrics.jsonl: each is skipped, or counted as a step; the text shown for them is
+// short.
 #include "cli/report/progress.h"
 
 #include <algorithm>

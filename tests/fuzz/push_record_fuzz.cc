@@ -1,4 +1,5 @@
-// A record of a shard's log, a line of JSON and a payload: refused, or it can be written and read back unchanged.
+// The target reads a record of a shard's log, a line of JSON and a payload: it is refused, or can be written and read
+// back unchanged.
 #include <algorithm>
 
 #include "server/storage/push_record_codec.h"

@@ -1,4 +1,4 @@
-// Runs each target of this program on every file of CORPUS/NAME: the corpus as a test, with any compiler.
+// Runs each target of this program on every file of CORPUS/NAME. So the corpus is a test, with any compiler.
 //
 //   X_replay_test CORPUS
 #include <algorithm>

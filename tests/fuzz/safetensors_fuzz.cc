@@ -1,4 +1,5 @@
-// A safetensors file: any bytes are refused, or are tensors that lie within the file and can be written back unchanged.
+// The target reads any bytes as a safetensors file: they are refused, or are tensors that lie within the file and can
+// be written back unchanged.
 #include "common/data/safetensors.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// The tensors as this program would write them; nothing if it would not write one of them.
+// Returns the tensors as this program would write them; nothing if it would not write one of them.
 std::vector<TensorSpec> SpecsOf(const SafetensorsFile& file) {
   std::vector<TensorSpec> specs;
   for (const SafetensorsEntry& entry : file.tensors) {

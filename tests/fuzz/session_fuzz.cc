@@ -27,7 +27,7 @@ class AttackedSession {
       bench_.Forget();
       Act();
       TakeEvents();
-      // Each of the two shards is asked for what it owes, and every push that is not staged is sent again.
+      // Each of the two shards may be asked for what it owes, and every push that is not staged may be sent again.
       CheckAnswers(bench_.out(), 64 + 4 * pushed_);
       Require(bench_.session->unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
       (void)bench_.session->WaitingFor();
@@ -52,7 +52,7 @@ class AttackedSession {
       default: return Work();
     }
   }
-  // Two shards, a stranger, the coordinator.
+  // Delivers a message from one of the two shards, a stranger or the coordinator.
   void Say(std::uint64_t from, std::optional<Message> message) {
     if (!message) return;
     if (from == 3) return bench_.FromCoordinator(std::move(message->header));
@@ -95,7 +95,7 @@ class AttackedSession {
       }
     }
   }
-  // A correct message, so that the session makes progress.
+  // Delivers a correct message, so that the session makes progress.
   void Help() {
     const std::uint64_t step = bench_.session->step().value;
     switch (script_.Below(4)) {
@@ -105,7 +105,7 @@ class AttackedSession {
       default: return bench_.StageAll(step, {0, 1});
     }
   }
-  // One of the calls that a training program makes.
+  // Makes one of the calls that a training program makes.
   void Work() {
     static constexpr PushWay kWays[] = {PushWay::kNow, PushWay::kHeld};
     switch (script_.Below(8)) {

@@ -58,7 +58,7 @@ class AttackedShard {
       default: return Say(from, script_.Near(OfShard()));
     }
   }
-  // The coordinator, two workers, two shards.
+  // Returns the coordinator, one of two workers, or one of two shards.
   static PeerId PeerOf(std::uint64_t who) {
     return who < 3 ? PeerId{1 + who} : ShardBench::PeerOf(static_cast<ShardIndex>(who - 3));
   }
@@ -75,7 +75,7 @@ class AttackedShard {
     const auto* reset = header.As<Reset>();
     return reset == nullptr || (IsSmall(reset->catalog) && (reset->slot_count <= 64 || reset->slot_count > 4096));
   }
-  // A message that a correct coordinator may send to a shard in this state.
+  // Returns a message that a correct coordinator may send to a shard in this state.
   Header AsCoordinator() {
     const std::uint64_t step = bench_.shard->version().value;
     const auto attempt = static_cast<std::uint32_t>(bench_.shard->engine().attempt() + script_.Below(2));
@@ -105,7 +105,7 @@ class AttackedShard {
       }
     }
   }
-  // A part that is on the disk, or one that is elsewhere.
+  // Returns a part that is on this shard's disk, or one that is elsewhere.
   SnapshotPart Part() {
     const std::vector<SnapshotPart> parts = bench_.disk.List();
     if (parts.empty() || script_.Flag()) return {kKept, 1, 5};
@@ -142,13 +142,13 @@ class AttackedShard {
       default: return bench_.LetLogGo();
     }
   }
-  // A step's pushes, so that an attack may meet a prepared step.
+  // Sends a step's pushes, so that an attack may meet a prepared step.
   void Help() {
     if (bench_.shard->serving()) bench_.CompleteStep(bench_.shard->version().value + script_.Below(2), 1.0F);
   }
 
   void Check() {
-    // A pull names so many blocks, and a batch of pushes is acknowledged to so many peers.
+    // A pull names at most kBlocksMax blocks, and a batch of pushes is acknowledged to at most as many peers.
     CheckAnswers(bench_.out(), 2 * PullQueue::kBlocksMax);
     const std::size_t blocks = bench_.shard->serving() ? bench_.shard->store().size() : 0;
     if (blocks > 0) {  // two payloads for each, with any number of senders
@@ -165,7 +165,7 @@ class AttackedShard {
     }
   }
 
-  // A correct coordinator makes it begin another generation and do a step.
+  // Acts as a correct coordinator that makes the shard begin another generation and do a step.
   void ServesAgain() {
     constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // generations of a job; the coordinator's own limit
     if (bench_.shard->generation().value > kLivesMax) return;

@@ -1,4 +1,5 @@
-// A shard's stored identity (`ShardLife`): any text is refused, or is one that can be written and read back unchanged.
+// The target reads any text as a shard's stored identity (`ShardLife`): it is refused, or can be written and read back
+// unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_life_codec.h"
 #include "tests/fuzz/target.h"

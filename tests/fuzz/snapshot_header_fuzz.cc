@@ -1,4 +1,5 @@
-// The header of a snapshot's part: any text is refused, or is a header that can be written and read back unchanged.
+// The target reads any text as the header of a snapshot's part: it is refused, or can be written and read back
+// unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "tests/fuzz/target.h"

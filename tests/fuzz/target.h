@@ -24,10 +24,10 @@ class Registered {
 
 const std::vector<Target>& Targets();
 
-// `what` names the violated property.
+// Ends the process unless `holds`. `what` names the violated property.
 void Require(bool holds, std::string_view what);
 
-// A refusal must have a message of bounded length that names `subject`, the refused thing.
+// Requires that a refusal has a message of bounded length that names `subject`, the refused thing.
 void RequireReason(const Status& status, std::string_view subject);
 
 }  // namespace capstan::fuzz

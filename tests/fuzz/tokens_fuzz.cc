@@ -1,5 +1,5 @@
-// A file of token ids: refused, or windows of ids below the vocabulary. The first two bytes choose the type and the
-// vocabulary.
+// The target reads a file of token ids: it is refused, or gives windows of ids below the vocabulary. The first two
+// bytes choose the type and the vocabulary.
 #include <algorithm>
 
 #include "tests/fuzz/input_file.h"

@@ -1,4 +1,5 @@
-// Any bytes as a header: refused with a reason, or read as a message that can be sent and read back unchanged.
+// The target reads any bytes as a header: they are refused with a reason, or are a message that can be sent and read
+// back unchanged.
 #include "common/wire/header_seal.h"
 #include "common/wire/wire_codec.h"
 #include "tests/common/wire/random_messages.h"

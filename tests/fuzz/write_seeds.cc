@@ -31,7 +31,7 @@ namespace {
 using namespace std::string_literals;
 using namespace server;
 
-// The folder of one target.
+// The folder of one target in the corpus.
 class Folder {
  public:
   Folder(const std::filesystem::path& corpus, const std::string& target) : path_(corpus / target) {
@@ -42,7 +42,7 @@ class Folder {
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     CAPSTAN_CHECK(out.good());
   }
-  // Unchanged; cut off in the middle; and with one bit in its middle flipped.
+  // Writes the bytes unchanged, cut off in the middle, and with one bit in their middle flipped.
   void WriteAndDamage(const std::string& name, const std::string& bytes) const {
     Write(name, bytes);
     Write(name + "-cut", bytes.substr(0, bytes.size() / 2));
@@ -89,7 +89,7 @@ void WriteMessages(const Folder& folder) {
 
 // ---- messages of peers to cores -----------------------------------------------------------------------------------
 
-// An honest exchange, as frames that PeerScript can read back.
+// A sequence of correct messages, as frames that PeerScript can read back.
 class Exchange {
  public:
   explicit Exchange(char flags) : text_(1, flags) {}
@@ -106,7 +106,7 @@ class Exchange {
   std::string text_;
 };
 
-// Choices among kinds, fields and pauses, mostly small ones.
+// Writes inputs that choose among kinds, fields and pauses, mostly small ones.
 void WriteChoices(const Folder& folder) {
   constexpr int kSeeds = 8, kBytes = 160;
   for (int seed = 0; seed < kSeeds; ++seed) {

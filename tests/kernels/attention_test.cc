@@ -39,7 +39,7 @@ std::vector<Real> Backward(CpuContext& context, const AttentionShape& s, const D
   return dqkv;
 }
 
-// Straight from the definition.
+// Computes attention straight from its definition.
 std::vector<double> Definition(const AttentionShape& s, const DropoutMask& dropout, const std::vector<double>& qkv) {
   std::vector<double> out(static_cast<std::size_t>(Elements(s)));
   const auto at = [&](std::int64_t b, std::int64_t t, std::int64_t part, std::int64_t h) {

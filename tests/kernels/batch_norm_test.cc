@@ -22,7 +22,7 @@ const std::vector<Case> kCases = {{2, 1, Activation::kNone, false},   {15, 17, A
                                   {33, 31, Activation::kRelu, false}, {257, 3, Activation::kNone, true},
                                   {129, 1, Activation::kRelu, true},  {5000, 33, Activation::kRelu, true}};
 
-// Numbers around 3 with channels of different sizes, so that a forgotten mean shows.
+// Returns numbers around 3, with channels of different sizes, so that a forgotten mean shows.
 template <class Real>
 std::vector<Real> Inputs(const Case& c) {
   auto x = RandomNumbers<Real>(c.rows * c.channels, 1);
@@ -144,7 +144,7 @@ TEST_CASE("batch norm's gradients agree with finite differences", "[kernels][bat
     if (c.rows * c.channels > 2000) continue;
     const Run<double> ours(context, c, Inputs<double>(c));
     const auto dy = RandomNumbers<double>(c.rows * c.channels, 7);
-    // One vector of all inputs: x, gamma, beta, residual.
+    // All inputs in one vector: x, gamma, beta, residual.
     const auto size = static_cast<std::size_t>(c.rows * c.channels), channels = static_cast<std::size_t>(c.channels);
     std::vector<double> all = ours.x;
     for (const auto* part : {&ours.gamma, &ours.beta, &ours.residual})

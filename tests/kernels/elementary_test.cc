@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Largest |ours - theirs| / |theirs| over a grid; "theirs" is computed in a wider type.
+// Returns the largest |ours - theirs| / |theirs| over a grid; `theirs` is computed in a wider type.
 template <class Real, class Ours, class Theirs>
 double WorstRelativeError(double low, double high, int steps, Ours ours, Theirs theirs) {
   double worst = 0;
@@ -56,7 +56,7 @@ TEMPLATE_TEST_CASE("sin and cos of 2 pi u are as exact as promised", "[kernels]"
   for (int i = -40000; i <= 40000; ++i) {
     const Real u = static_cast<Real>(i / 10007.0);
     const auto ours = SinCos2Pi(u);
-    // Reduced by hand: 2 pi u itself would lose digits.
+    // The argument is reduced first, because 2 pi u itself would lose digits.
     const double turn = static_cast<double>(u) - std::nearbyint(static_cast<double>(u));
     worst = std::max(worst, std::fabs(static_cast<double>(ours.sine) - std::sin(2 * kPi * turn)));
     worst = std::max(worst, std::fabs(static_cast<double>(ours.cosine) - std::cos(2 * kPi * turn)));
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("the ends of the range give infinities, zeros and NaN", "[ker
   CHECK(Sigmoid(-infinity) == 0);
 }
 
-// `volatile` keeps the second computation scalar.
+// In this test `volatile` keeps the second computation scalar.
 TEMPLATE_TEST_CASE("a vectorised loop gives the bits of single calls", "[kernels]", float, double) {
   using Real = TestType;
   constexpr int kCount = 4099;

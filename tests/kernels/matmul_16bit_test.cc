@@ -20,7 +20,7 @@ template <class Out>
 constexpr const char* kActivated =
     std::is_same_v<Out, float> ? "matrix product: activated in fp32" : "matrix product: activated";
 
-// Whether only columns of C are changed.
+// Whether the elements between the rows of C are unchanged.
 template <class T>
 bool SameBetweenRows(const Case& c, std::int64_t stride, const std::vector<T>& x, const std::vector<T>& y) {
   for (std::int64_t i = 0; i < c.m; ++i) {

@@ -15,7 +15,7 @@ struct Size {
   std::int64_t m, n, k;
 };
 
-// The best of several runs, in 1e9 operations a second.
+// Returns the speed of the best of several runs, in 1e9 operations a second.
 template <class T>
 double GigaFlops(Size s) {
   CpuContext context(1);

@@ -1,4 +1,4 @@
-// Test arrays and comparisons.
+// Arrays for tests, and their comparison.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace capstan::kernels {
 
-// Random numbers in [-1, 1) that use all bits of the mantissa.
+// Returns random numbers in [-1, 1) that use all bits of the mantissa.
 template <class Real>
 std::vector<Real> RandomNumbers(std::int64_t count, std::uint64_t seed) {
   RandomStream stream(seed);
@@ -42,7 +42,7 @@ double DotOf(const std::vector<Real>& x, const std::vector<Real>& y) {
   return sum;
 }
 
-// |x - y| / |y|; infinity if an element is not a number or the lengths differ.
+// Returns |x - y| / |y|; infinity if an element is not a number or the lengths differ.
 template <class A, class B>
 double RelativeDistance(const std::vector<A>& x, const std::vector<B>& y) {
   double difference = 0, norm = 0;
@@ -68,14 +68,15 @@ bool SameBits(const std::vector<T>& x, const std::vector<T>& y) {
   return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
-// The largest error, in norm, of an array of T whose elements were each rounded once: the most that rounding to nearest
-// can cause, and for float some steps of arithmetic.
+// The largest relative error, in norm, of an array of T that was computed in fp32 and rounded to T once. For 16-bit
+// numbers it is the most that rounding to nearest can cause. For float, which is not rounded again, it leaves room for
+// the errors of some operations.
 template <class T>
 constexpr double kRounded = std::is_same_v<T, Bf16>   ? 0x1p-8
                             : std::is_same_v<T, Half> ? 0x1p-11
                                                       : 1e-6;
 
-// Central differences of f at x.
+// Returns the central differences of f at x.
 inline std::vector<double> NumericGradient(std::vector<double> x,
                                            const std::function<double(const std::vector<double>&)>& f) {
   constexpr double kStep = 1e-5;

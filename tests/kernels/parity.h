@@ -14,9 +14,9 @@ namespace detail {
 bool Agree(const std::string& result, const char* numbers, double error, double tolerance);
 }
 
-// Whether `error` is within `tolerance`. It is a RelativeDistance, in norm, from a result in double, from the
-// definition or from finite differences. `result` names the kernel and the array, such as "layer norm: dx". T is the
-// kernel's type (its sums and the gradients of parameters are at least fp32).
+// Whether `error` is within `tolerance`. The error is a RelativeDistance from a result in double, from the definition
+// or from finite differences. `result` names the kernel and the array, such as "layer norm: dx". T is the kernel's type
+// (its sums and the gradients of parameters are at least fp32).
 template <class T>
 bool Agree(const std::string& result, double error, double tolerance) {
   return detail::Agree(result,

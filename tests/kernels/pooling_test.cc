@@ -37,7 +37,7 @@ void ForElements(const ImageWindows& w, const Visit& visit) {
             }
 }
 
-// Numbers with many equal ones.
+// Returns numbers of which many are equal.
 template <class Real>
 std::vector<Real> Steps(std::int64_t count, std::uint64_t seed) {
   auto x = RandomNumbers<Real>(count, seed);

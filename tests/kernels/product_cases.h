@@ -1,4 +1,4 @@
-// Products to test: odd sizes, strides, transposes, alpha, beta, bias; and their expected results.
+// Products to test, with odd sizes, strides, transposes, alpha, beta and bias; and their expected results.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct Case {
   Activation activation = Activation::kNone;
 };
 
-// The arrays of one case: rows are longer than necessary, so that strides matter.
+// The arrays of one case. Rows are longer than necessary, so that strides matter.
 template <class T, class Out = T>
 struct Arrays {
   explicit Arrays(const Case& c)
@@ -49,7 +49,7 @@ struct Arrays {
   std::vector<Out> out, activated;
 };
 
-// The expected C, in the widest type; elements between the rows are unchanged.
+// Returns the expected C, computed in the widest type. Elements between the rows are unchanged.
 template <class T, class Out>
 std::vector<double> Expected(const Case& c, const Arrays<T, Out>& x) {
   std::vector<double> out = Doubles(x.out);
@@ -69,7 +69,7 @@ std::vector<double> Expected(const Case& c, const Arrays<T, Out>& x) {
   return out;
 }
 
-// Compares the columns of C; all other elements must be unchanged to the bit.
+// Returns the columns of C without the elements between the rows.
 template <class Real>
 std::vector<Real> Columns(const Case& c, const std::vector<Real>& out, std::int64_t stride) {
   std::vector<Real> values;

@@ -1,5 +1,5 @@
 // The row kernels on 16-bit numbers against the same kernels in double on the same inputs: stored results are rounded
-// once, wide results are as accurate as in float, and no bit depends on threads.
+// once, results in Wide<T> are as accurate as in float, and no bit depends on threads.
 #include <algorithm>
 #include <vector>
 

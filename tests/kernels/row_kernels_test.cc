@@ -1,4 +1,5 @@
-// Layer norm, loss, embedding, dropout, bias and activation: definitions, gradients, threads.
+// Layer norm, loss, embedding, dropout, bias and activation: compared with their definitions, with finite differences,
+// and between numbers of threads.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -40,7 +41,7 @@ TEST_CASE("layer norm of a sum and its gradients agree with finite differences",
   CpuContext context(1);
   for (const auto& [n, columns] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {3, 17}, {70, 5}}) {
     const std::int64_t size = n * columns;
-    // One vector of all inputs: a, b, gamma, beta.
+    // All inputs in one vector: a, b, gamma, beta.
     const auto all = RandomNumbers<double>(2 * size + 2 * columns, 1);
     const auto dy = RandomNumbers<double>(size, 2);
     const auto forward = [&](const std::vector<double>& v) {
@@ -199,7 +200,7 @@ TEST_CASE("embedding adds token and position rows, and its gradient is the trans
                                                           .dy = dy.data(),
                                                           .token_gradient = token_gradient.data(),
                                                           .position_gradient = place_gradient.data()});
-    // y is linear in both tables: <dy, y> = <gradients, tables>.
+    // y is linear in both tables, so <dy, y> = <gradients, tables>.
     CHECK(DotOf(token_gradient, table) + DotOf(place_gradient, places) == Approx(DotOf(dy, y)).epsilon(1e-12));
     token_gradient.insert(token_gradient.end(), place_gradient.begin(), place_gradient.end());
     results.push_back(token_gradient);

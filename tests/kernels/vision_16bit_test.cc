@@ -1,4 +1,4 @@
-// Convolution, batch norm and pooling of 16-bit numbers, against the same in double on the same numbers.
+// Convolution, batch norm and pooling of 16-bit numbers, against the same operations in double on the same numbers.
 #include <vector>
 
 #include "kernels/batch_norm.h"

@@ -55,7 +55,7 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   bool connected() const { return connected_; }
-  // The whole answer, head included.
+  // Sends the request, and returns the whole answer, including its head.
   std::string Ask(const std::string& request) {
     std::string answer;
     if (!connected_ || send(fd_, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
@@ -88,7 +88,7 @@ void CheckRefused(const std::string& listen) {
   CHECK(Contains(exporter.status().message(), "metrics.listen"));
 }
 
-// The numbers in a scrape's answer on lines that begin with `prefix`, in order.
+// Returns the numbers on lines of a scrape's answer that begin with `prefix`, in order.
 std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::string& prefix) {
   std::vector<std::uint64_t> numbers;
   std::istringstream lines(answer);
@@ -106,8 +106,8 @@ struct Seen {
 
 constexpr const char* kHistogram = "capstan_server_apply_duration_seconds";
 
-// If all observations are below the highest bound, its bucket, the one above it and the count are the same number,
-// unless they were read at different moments.
+// Whether the answer is one consistent state. All observations are below the highest bound, so its bucket, the one
+// above it and the count are the same number, unless they were read at different moments.
 bool IsWhole(const std::string& answer) {
   const std::vector<std::uint64_t> buckets = NumbersOf(answer, std::string(kHistogram) + "_bucket{");
   const std::vector<std::uint64_t> counts = NumbersOf(answer, std::string(kHistogram) + "_count");
@@ -116,7 +116,7 @@ bool IsWhole(const std::string& answer) {
          Contains(answer, "le=\"+Inf\"} " + std::to_string(counts.front())) && Contains(answer, "\nprocess_open_fds ");
 }
 
-// Scrapes until the count has grown between two answers, so the actor wrote in between.
+// Scrapes until the count has grown between two answers. Then the actor has written in between.
 Seen ScrapeWhileWritten(const std::string& address) {
   Seen seen;
   for (int i = 0; i < 1000 && (i < 5 || seen.last == seen.first); ++i) {

@@ -2,11 +2,11 @@
 //
 // Kind:   shared by the calling host thread and the computing streams; the host makes one call at a time.
 // Limits: kRanksMax ranks, kSplitsMax splits; sums of fp32, bf16 and fp16.
-// Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call
-//         while another one is being started, a second stream, and calls that run in another order than they were
-//         made. And it fails where NCCL would not: the calls in a group run one after the other, so sends and
-//         receives that wait for each other in a cycle end with an error between two ranks (never between more). No
-//         rank can send to itself.
+// Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call while
+//         another one is being started, a second stream, and calls that run in another order than they were made. And
+//         it fails where NCCL would not: the calls in a group run one after the other, so two ranks whose sends and
+//         receives wait for each other end with an error (more ranks in a cycle wait forever). No rank can send to
+//         itself.
 // Why:    a call that has begun on a stream ends when all ranks have reached it or it is aborted, as on a device. A
 //         quarter of the calls start only when the host asks for the communicator's state, as NCCL may do.
 #pragma once
@@ -38,8 +38,8 @@ struct Call {
   bool is_between_two() const { return kind == Kind::kSend || kind == Kind::kReceive; }
 };
 
-// CAPSTAN_NCCL_FAULT when the communicator is created: "init" reports an error in forming, "absent" never joins, "hang
-// N" never completes call N (counted from 1), "error N" reports an error in it.
+// The fault that CAPSTAN_NCCL_FAULT asks for when the communicator is created: "init" reports an error in forming,
+// "absent" never joins, "hang N" never completes call N (counted from 1), "error N" reports an error in it.
 struct Fault {
   std::string what;
   std::uint64_t call = 0;
@@ -54,7 +54,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Split(int color, int key, ncclComm_t* part);
   ncclResult_t Finalize();
   void Abort();
-  // Work in progress advances in this call.
+  // Returns the state. Work in progress advances in this call.
   ncclResult_t State();
   const char* last_error() const { return last_error_.c_str(); }
   bool is_final() const { return is_final_; }
@@ -72,7 +72,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Launch();
   ncclResult_t Refuse(ncclResult_t result, const std::string& why);
 
-  // Runs on a stream. False: it was aborted.
+  // Runs a call on a stream. Agree and Exchange return false if the communicator was aborted.
   void Run(const Call& call, std::uint64_t number);
   bool Agree(const Call& call);
   template <class T>

@@ -2,8 +2,8 @@
 //
 // Kind:   one for each rank; a rank writes only to its own place.
 // Fails:  null if the system has no memory to share.
-// Why:    it comes zeroed, so the first rank creates it. The first rank that is done removes its name, and the memory
-//         is freed after the last rank.
+// Why:    the memory comes zeroed, so whichever rank is first can create it. The first rank that is done removes its
+//         name, and the memory is freed after the last rank.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ constexpr int kRanksMax = 8;
 constexpr int kSplitsMax = 16;
 constexpr std::size_t kChunkBytes = 64u << 10;
 
-// A call that all ranks, or the two ranks of a send, must make alike.
+// What a call must have in common for all ranks, or for the two ranks of a send.
 struct Signature {
   int kind = 0, type = 0, root = 0;
   std::size_t count = 0;

@@ -11,7 +11,7 @@ namespace capstan::parity {
 
 namespace {
 
-// The job's tensors, as a worker declares them.
+// Returns the job's tensors, as a worker declares them.
 std::vector<TensorSpec> DeclaredTensors(const JobConfig& config, const train::JobModel& model) {
   std::vector<TensorSpec> tensors = model.tensors();
   for (TensorSpec& tensor : tensors) tensor.decay = tensor.decay && DecayApplies(config.optimizer, tensor.name);

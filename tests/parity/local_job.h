@@ -25,13 +25,13 @@ struct LocalJob {
   std::unique_ptr<const Catalog> catalog;
 };
 
-// Paths in the job file are used unchanged.
+// Opens the job file. Relative paths in it are used unchanged.
 Result<LocalJob> OpenLocalJob(const std::string& path, const std::vector<std::string>& overrides);
 
-// Writes all tensors of the catalog as safetensors; they lie one after the other in `values`.
+// Writes all tensors of the catalog as safetensors. Their values lie one after the other in `values`.
 Status WriteTensors(const std::string& path, const Catalog& catalog, std::span<const float> values);
 
-// The main() of a program with the arguments JOB.toml FOLDER [section.key=value ...].
+// Does the work of main() for a program with the arguments JOB.toml FOLDER [section.key=value ...].
 int RunProgram(int argc, char** argv, Status (*body)(LocalJob& job, const std::string& folder));
 
 }  // namespace capstan::parity

@@ -80,7 +80,7 @@ class LocalTraining {
     return report;
   }
 
-  // The sums of squares that the job's optimizer reports.
+  // Returns the sums of squares that the job's optimizer reports.
   std::vector<std::vector<double>*> AllSquares(PrepareReport* report) const {
     if (!TakesTrustRatio(job_.config.optimizer.kind)) return {&report->segment_squares};
     return {&report->segment_squares, &report->weight_squares, &report->direction_squares};

@@ -32,10 +32,11 @@ from train_with_torch import FAULTS, FAULTS_OF, FAULTS_OF_TRUST, Training, read_
 STEPS = 50
 IMAGE = [9, 8, 3]
 LAUNCH_SECONDS = 300  # a build with sanitizers is slow
-# Largest relative deviation. The loss is promised within 1e-4; rounding makes 3e-7 here and 1e-6 of the weights' way;
-# limits nearer to that let small errors show.
+# The largest relative deviations. The loss is promised within 1e-4. Rounding causes 3e-7 in the loss, and in the
+# weights 1e-6 of the distance that they have moved; tight limits let small errors show.
 LIMITS = {'loss': 1e-5, 'lr': 1e-6, 'grad_norm': 1e-4, 'weights': 2e-5}
-# The same of jobs that compute and send 16-bit numbers; PyTorch stays in fp32. Their loss is promised within 2e-2.
+# The limits of jobs that compute and send 16-bit numbers, while PyTorch stays in fp32. The loss is promised within
+# 2e-2.
 NARROW_LIMITS = {'bf16': {'loss': 1e-2, 'lr': 1e-6, 'grad_norm': 2e-2, 'weights': 0.3},
                  'fp16': {'loss': 1e-3, 'lr': 1e-6, 'grad_norm': 4e-3, 'weights': 0.1}}
 

@@ -28,7 +28,8 @@ struct Step {
   std::int64_t samples = 0;
 };
 
-// As servers make them, except for ones and zeros: there no two channels are alike.
+// Makes the weights as servers do, but with other values where servers fill in ones and zeros, because those would make
+// channels alike.
 std::vector<float> MakeWeights(const Catalog& catalog) {
   std::vector<float> weights(catalog.element_count());
   for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
@@ -48,8 +49,8 @@ void Write(const std::string& path, const std::vector<Value>& values) {
   file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(Value)));
 }
 
-// Mean losses of gradient descent on one batch, by a model that stores T, with wide weights next to it as
-// servers keep them.
+// Returns the mean losses of gradient descent on one batch. The model stores T; wide weights are next to it, as servers
+// keep them.
 template <class T>
 Result<std::vector<double>> Curve(const nn::ResnetShape& shape, const Catalog& catalog, const nn::Batch& batch,
                                   const std::vector<float>& first, int steps) {

@@ -30,7 +30,7 @@ LIMIT = 1e-3
 CURVE_CASE = 'small image'
 CURVE_LIMITS = {'double': (50, 1e-6), 'fp32': (3, 1e-3), 'bf16': (3, 2e-2)}  # steps, relative deviation of the loss
 CURVE_RATE = 0.05
-# height, width, channels, classes, depth, width, samples
+# Each case: height, width, channels, classes, depth, width, samples.
 CASES = {
     'small image': (32, 32, 3, 10, 18, 8, 4),
     'odd image': (31, 17, 1, 7, 18, 5, 6),

@@ -1,4 +1,4 @@
-// Programs that read a job without taking part: the coordinator's answers, and the arrays that a shard gives.
+// Programs that read a job without computing for it: the coordinator's answers, and the arrays that a shard gives.
 #include "common/config/job/job_section.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/view.h"

@@ -18,7 +18,7 @@ using testing::Plausible;
 
 constexpr int kMessages = 400;
 
-// A multiple of four, so that each mode and optimizer has equally many.
+// Returns the number of seeds: a multiple of four, so that each mode and optimizer has equally many.
 std::uint64_t Seeds() { return 4 * static_cast<std::uint64_t>(testing::TriesOfTier(15)); }
 
 constexpr SnapshotId kKept{Generation{1}, Version{0}};
@@ -91,10 +91,10 @@ void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
     REQUIRE(bench.shard->term() == Term{1});
     REQUIRE(bench.shard->generation() == Generation{1});
     REQUIRE(!bench.shard->shut_down());
-    // Two payloads a block and no more, with any number of senders.
+    // Two payloads a block are staged and no more, with any number of senders.
     REQUIRE(bench.shard->engine().staged_bytes() <= 3 * 2 * 16);
   }
-  // The messages may have been valid for a worker. A new generation knows nothing of them.
+  // For a worker the messages may have been valid. A new generation knows nothing of them.
   bench.FromCoordinator(bench.MakeReset(2));
   bench.Forget();
   const Slice last = bench.Values(4, 3.0F);
@@ -118,7 +118,7 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
   }
 }
 
-// Resets to a part that is on the disk, was there, or is claimed to be elsewhere.
+// Makes a Reset to a part that is on the disk, was there, or is claimed to be elsewhere.
 Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
   std::vector<SnapshotPart> parts = bench.disk.List();
   if (parts.empty() || hostile->Chance(30)) parts = {{kKept, 0, 5}};
@@ -128,7 +128,8 @@ Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
   return hostile->Chance(50) ? Message{reset, {}} : hostile->Spoil(reset);
 }
 
-// A correct coordinator makes a shard do a step of a new generation, whatever the previous one sent.
+// Acts as a correct coordinator that makes a shard do a step of a new generation, whatever the generation before
+// received.
 void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
   bench->LetDiskGo();
   bench->generation = bench->shard->generation().Next();
@@ -184,7 +185,7 @@ TEST_CASE("no coordinator can crash a shard, or keep it from serving the next on
       }
       if (hostile.Chance(10)) bench.HoldDisk();
       bench.FromCoordinator(std::move(message.header));
-      // Answers of shards that it may have asked.
+      // An answer of a shard that this shard may have asked.
       Message fetched = hostile.Make();
       if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, 0, {}, 1});
       bench.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardBench::PeerOf(0));
@@ -225,7 +226,7 @@ Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
   }
 }
 
-// For a while, runs the shards and workers of a job that wants to continue.
+// For a while, sends what the shards and workers of a job send that wants to continue.
 void LiveOn(CoordinatorBench* bench) {
   for (int i = 0; i < 80 && bench->coordinator->state() != Coordinator::State::kFinished; ++i) {
     bench->ShardsEchoTerm();

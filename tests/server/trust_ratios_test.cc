@@ -31,7 +31,7 @@ OptimizerSection Lamb() {
   return optimizer;
 }
 
-// The shards' reports for tensors whose segments have these squares, in catalog order.
+// The shards' reports on a step with tensors whose segments have these squares, in catalog order.
 class Reports {
  public:
   Reports(const std::vector<TensorSpec>& tensors, std::uint32_t block_elements, std::uint32_t shards)
@@ -82,7 +82,7 @@ class Reports {
   std::vector<Prepared> prepared_;
 };
 
-// w = [3, 4], g = [0.6, 0.1]: cut in two without the other half's norms, the ratios would be 0.004998 and 0.039841.
+// w = [3, 4], g = [0.6, 0.1]. If each half had its own norms, the ratios would be 0.004998 and 0.039841.
 TEST_CASE("lars: a tensor that is split over two shards has the ratio of the whole one, 0.008215", "[server][trust]") {
   Reports reports({{"w", {1, 2}, {}, true}}, 1, 2);
   REQUIRE(reports.catalog().segments().size() == 2);
@@ -179,7 +179,7 @@ TEST_CASE("a step is redone once with ratios, and with clipping once before with
   CHECK(both.trust_ratios == std::vector<float>{3.0F, 1.5F});
   CHECK(both.record.gradient_norm == 2.0);
   CHECK(reports.Judge(optimizer, 2).kind == Verdict::Kind::kCommit);
-  // A new coordinator finds reports of the last attempt, and decides all of them again.
+  // A new coordinator finds reports of the last attempt, and decides again from the start.
   CHECK(reports.Judge(optimizer, 0).clip == clip.clip);
   CHECK(reports.Judge(optimizer, 0).trust_ratios.empty());
 }

@@ -9,7 +9,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CORES = len(os.sched_getaffinity(0))
-# Seconds of measure_patience's arithmetic on the machine for which the tests' limits were written.
+# The seconds that measure_patience's arithmetic takes on the machine for which the tests' limits were written.
 USUAL_SECONDS = 0.1
 PATIENCE_MAX = 5
 LIMIT_BY_DEFAULT = 900  # seconds for one test of the default tier

@@ -7,14 +7,14 @@ import xml.etree.ElementTree as ElementTree
 
 from machine import CORES, ROOT, build_folder, limit_of_a_test
 
-# Tests of whole jobs wait more than they compute: four fifths of their time on two cores.
+# Tests of whole jobs wait more than they compute: on two cores, four fifths of their time.
 TESTS_AT_ONCE = str(2 * CORES + 1)
-# The machine may pause during any recovery test. At most so many tests get a second attempt.
+# The machine may pause during any recovery test. So many tests, at most, get a second attempt.
 SECOND_TRIES_MAX = 2
 OUTPUT_MAX = str(1 << 20)  # bytes per test; ctest drops the rest
 CUT = "The rest of the test output was removed"
 OUT_OF_TIME = "(limit of the test)"  # printed only by tests/e2e/harness.py
-# Python's unittest: one section for each failure, and a line about all of them.
+# The output of Python's unittest: it has one section for each failure, and a line about all of them.
 SECTION = re.compile("^={70}\n(FAIL|ERROR): ", re.MULTILINE)
 STATUS = re.compile(r"^FAILED \(failures=(\d+)(?:, skipped=\d+)?\)$", re.MULTILINE)
 TRACEBACK = re.compile("^Traceback ", re.MULTILINE)

@@ -10,7 +10,7 @@ from machine import CORES, ROOT, build_folder
 SECONDS_TO_END = 10  # for a command that is interrupted
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-# The build's children end with it: the shell passes a signal on to its whole group.
+# The build's child processes end with it, because the shell passes a signal on to its whole group.
 BUILD = """\
 trap 'trap "" TERM; kill 0; exit 143' TERM
 { cmake --preset "$1" && cmake --build --preset "$1" "-j$2" --target "$3"; } &

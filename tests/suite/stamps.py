@@ -4,7 +4,7 @@ import os
 from machine import ROOT, build_folder
 from results import property_of
 
-# These tests read the whole tree, or touch everything briefly; they take seconds.
+# These tests read the whole tree, or use everything briefly, so they run every time. They take seconds.
 ALWAYS = ("tidy", "tidy_test", "tidy_format", "smoke_test")
 PLUGINS = ("lib", "tests/nccl_stand_in")  # loaded by programs whose command does not name them
 COMPILED = (".cc", ".h", ".cu", ".capnp")  # covered by the program that they were compiled into

@@ -16,7 +16,7 @@ from results import Results, labels_of, listing, only
 from stages import BackgroundBuild, Interrupted, Stages, obey_signals
 from stamps import Stamps
 
-# --all repeats random and repeated parts of recovery tests so many times.
+# The number of times that --all repeats random and repeated parts of recovery tests.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
 

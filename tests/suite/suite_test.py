@@ -44,7 +44,7 @@ if run != "no report":
             for name, status, output in run) + "</testsuite>")
 sys.exit(8 if run == "no report" or any(status == "fail" for _, status, _ in run) else 0)
 """
-# If a test asks for it, a build of asan waits until it is ended.
+# A fake cmake. If a test asks for it, a build of asan waits until it is ended.
 CMAKE = """\
 #!/bin/sh
 echo "$*" >> "$FAKE/cmake.log"

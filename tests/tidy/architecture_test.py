@@ -24,7 +24,7 @@ SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
-# A file that a document names by its extension, with or without folders; not a pattern, an address or a URL.
+# Matches a file that a document names by its extension, with or without folders; not a pattern, an address or a URL.
 FILE = re.compile(r"(?<![\w*<>{}$/.:-])((?:[\w.-]+/)*[\w-]+\.(?:md|h|cc|cu|capnp|py))(?![\w*/-])")
 QUALIFIED = re.compile(r"\b([A-Za-z_]\w*)((?:(?:::|\.)[A-Za-z_]\w*)+)")
 WORD = re.compile(r"[A-Za-z_]\w*")

@@ -13,8 +13,8 @@ import sys
 
 # ---------------------------------------------------------------------------------------------------------- the rules
 
-# The folders that a folder may include from. A file belongs to the longest name that is a prefix of its path. It sees its
-# own folder and these, with the folders in them.
+# The folders that a folder may include from. A file belongs to the longest name that is a prefix of its path. It may
+# include from its own folder and from the listed ones, with the folders in them.
 LAYERS = {
     "schema": [],
     "common/include": [],
@@ -45,8 +45,9 @@ LAYERS = {
     "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker", "bench", "cli", "examples"],
 }
 
-# Where an outside library's headers may appear: name, pattern of its headers, files. A header that is neither here nor
-# of the language or the operating system is a violation too, so a new library begins with a line in this table.
+# Where the headers of an outside library may be included: name, pattern of its headers, files. Any other header that
+# belongs neither to the language nor to the operating system is a violation, so a new library begins with a line in
+# this table.
 LIBRARIES = [
     ("zmq", r"zmq(\.h|\.hpp|_addon\.hpp)", ["common/wire/zmq_call.h", "bench/*", "tests/*"]),
     ("capnp", r"(capnp|kj)/.*", ["common/wire/wire_codec.cc"]),
@@ -76,7 +77,8 @@ GENERATED = {"schema/wire.capnp.h": ["common/wire/wire_codec.cc"]}
 # The folders of public headers, which are included as <capstan/...>.
 PUBLIC = ["common/include", "worker/client/include"]
 
-# The pure cores: no thread, clock, disk, socket or random source of their own, nor anything that has one.
+# The pure cores. They have no thread, clock, disk, socket or random source of their own, and include nothing that has
+# one.
 CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weights_reader.*", "worker/session/*",
          "worker/client/reader_core.*"]
 # The files of these folders that give a core its thread, its disk or its sockets.
@@ -87,7 +89,8 @@ CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fst
 
 PRODUCT = ["common/*", "kernels/*", "monitoring/*", "server/*", "worker/*", "bench/*", "cli/*"]
 
-# Words in code (comments and strings do not count): rule, pattern, where it is banned, files that may, why.
+# Words that are banned in code (comments and strings do not count). Each entry has the rule, the pattern, where it is
+# banned, the files that may use it, and why.
 WORDS = [
     ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b", PRODUCT + ["examples/*", "tests/*"], [],
      "wait for an event with a deadline instead of sleeping"),
@@ -104,7 +107,7 @@ WORDS = [
      CORES, NOT_CORES, "a core is handed the time"),
 ]
 
-# Conditional compilation: the files that may.
+# The files that may use conditional compilation.
 CONDITIONALS = ["worker/client/include/capstan/capstan.h", "common/config/toml_document.cc", "tests/catch.h"]
 
 # Compiler flags that would let a compiler, a machine or a scheduler choose the bits of a weight.
@@ -112,10 +115,10 @@ FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsaf
 
 LINES_MAX = 600
 
-# A class that grows beyond this becomes several.
+# The most fields and methods of a class. A larger class becomes several.
 FIELDS_MAX = 20
 METHODS_MAX = 45
-# Classes that are larger, with what they have: these numbers may only fall.
+# The classes that are larger, with their numbers of fields and methods. These numbers may only fall.
 LARGE_CLASSES = {
     ("cli/launch/launcher.h", "Launcher"): (20, 50),
     ("server/coordinator/coordinator_loop.h", "CoordinatorLoop"): (26, 23),
@@ -128,7 +131,7 @@ LARGE_CLASSES = {
     ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
 }
 
-# Tests that write documents, and so name some that are not in the tree.
+# Tests that write documents, so they name some that are not in the tree.
 DOCUMENTS_FREE = ["tests/tidy/*", "tests/e2e/readme_test.py"]
 
 # ---------------------------------------------------------------------------------------------------- reading sources
@@ -161,7 +164,7 @@ NOT_CODE = re.compile(
     r"|/\*.*?\*/", re.S)
 WORK_LEFT = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 DOCUMENT = re.compile(r"(?<![\w./*<>{}$-])((?:[\w.-]+/)*[\w-]+\.md)(?![\w*])")
-# Where people and build machines keep what is theirs; the system's own folders are the same everywhere.
+# Matches paths where people and build machines keep their own files. The system's own folders are the same everywhere.
 MACHINE_PATH = re.compile(r"(?<![\w.$})>*-])/(?:home|root|Users|Volumes|mnt|media|scratch|work(?:space|dir)?|builds?|tmp)/[\w.]")
 
 
@@ -218,7 +221,7 @@ def resolve(sources, name, quoted):
 
 
 # ------------------------------------------------------------------------------------------------------------- checks
-# Each takes all sources and yields (path, line, rule, message).
+# Each check takes all sources and yields (path, line, rule, message).
 
 def sees(own, other):
     return any(other == layer or other.startswith(layer + "/") for layer in LAYERS[own])

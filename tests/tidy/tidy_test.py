@@ -22,7 +22,7 @@ SOUND = {
     "common/wire/transport.h": "#pragma once\n",
     "kernels/cuda/launch.h": "#pragma once\n",
     "kernels/cast.h": '#pragma once\n#include "kernels/cuda/launch.h"\n',
-    # As large as a class may be.
+    # A class that is as large as a class may be.
     "server/shard/large.h": "#pragma once\ntemplate <class T>\nclass [[nodiscard]] Large {\n public:\n  using Map = std::map<int, int>;\n"
                             "  enum class State { kOne, kTwo };\n  static constexpr int kMax = 3;\n  Large() : a_(1) {}\n"
                             "  auto operator<=>(const Large&) const = default;\n"
@@ -40,7 +40,7 @@ SOUND = {
     "tests/catch.h": "#pragma once\n#if __has_include(<catch2/catch.hpp>)\n#include <catch2/catch.hpp>\n#endif\n",
     "tests/status_test.cc": '#include "tests/catch.h"\n',
     "tests/CMakeLists.txt": "add_executable(test status_test.cc)\n",
-    # What must not be taken for a violation.
+    # Files that must not be reported as violations.
     "server/coordinator/core_loop.h": "#pragma once\n#include <thread>\ninline auto Now() { return std::chrono::steady_clock::now(); }\n",
     "docs/design/shard.md": "See [how to install](../install.md), install.md and docs/install.md; *.md are documents.\n",
     "docs/install.md": "Logs go to /var/log, data is under /usr/share; build/tmp/x and $TMPDIR/tmp/x are anywhere.\n",
@@ -51,7 +51,7 @@ SOUND = {
                          "/*\n#include <zmq.h>\n#ifdef X\n*/\n",
 }
 
-# rule, file, what it holds, and where the violation is expected
+# Each entry: the rule, the file, its contents, and the line where the violation is expected.
 PLANTED = [
     ("layer", "common/wire/up.h", '#pragma once\n#include "server/shard/core.h"\n', 2),
     ("layer", "kernels/sideways.h", '#pragma once\n#include "worker/session/core.h"\n', 2),

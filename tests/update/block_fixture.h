@@ -1,6 +1,6 @@
 // A block with random contents, for tests of its update.
 //
-// Kind:   values; arrays start at a multiple of 64 bytes, payloads one byte off any alignment.
+// Kind:   values. Arrays start at a multiple of 64 bytes; payloads start one byte after such a multiple.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,7 @@ struct FreeAligned {
   void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 
-// Floats at a multiple of 64 bytes.
+// An array of floats that starts at a multiple of 64 bytes.
 class Floats {
  public:
   explicit Floats(std::size_t count = 0, float value = 0.0F)
@@ -35,7 +35,7 @@ class Floats {
   float* data() const { return data_.get(); }
   std::size_t size() const { return count_; }
   float& operator[](std::size_t i) const { return data_[i]; }
-  // Equal bits; a NaN equals itself, 0 differs from -0.
+  // Whether the bits are equal: a NaN equals itself, 0 differs from -0.
   bool operator==(const Floats& other) const {
     return count_ == other.count_ && std::memcmp(data(), other.data(), count_ * sizeof(float)) == 0;
   }
@@ -57,7 +57,7 @@ inline Floats RandomFloats(RandomStream* random, std::size_t count, float scale 
   return floats;
 }
 
-// A contribution with its own memory.
+// A slot's or node's contribution, with its own memory.
 class Contribution {
  public:
   Contribution(Node node, std::uint64_t samples, const Floats& values)
@@ -85,7 +85,7 @@ inline std::vector<StagedInput> Inputs(const std::vector<Contribution>& contribu
   return inputs;
 }
 
-// Weights and state of one version of a block, and the other results of an update.
+// The weights and state of one version of a block, and the other results of an update.
 struct BlockArrays {
   Floats weights, state[kStatesMax], sum;
   std::vector<double> squares;
@@ -102,7 +102,7 @@ struct BlockArrays {
   }
 };
 
-// States are positive, as second moments are.
+// Makes random arrays. The states are positive, as second moments are.
 inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::size_t segments) {
   BlockArrays block(count, segments);
   block.weights = RandomFloats(random, count);
@@ -114,7 +114,7 @@ inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::siz
   return block;
 }
 
-// `count` elements in two segments, the second one without decay; a single element is one segment.
+// Returns two segments with `count` elements in total, the second one without decay. A single element is one segment.
 inline std::vector<SegmentRange> TwoSegments(std::uint32_t count) {
   const std::uint32_t first = (count + 1) / 2;
   std::vector<SegmentRange> segments{{0, first, true}};

@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::uint32_t kCounts[] = {1, 2, 7, 16, 33, 100, 2048, 2 * 2048 + 17, 5001};
 
-// Numbers of very different sizes: their sums round differently in every other order.
+// Returns numbers of very different sizes: their sums round differently in every other order.
 Floats RaggedFloats(RandomStream* random, std::uint32_t count) {
   Floats floats = RandomFloats(random, count);
   for (std::uint32_t i = 0; i < count; ++i) floats[i] = std::ldexp(floats[i], static_cast<int>(random->Below(24)) - 12);
   return floats;
 }
 
-// One contribution per slot; about a third of them without samples, but never all.
+// Makes one contribution per slot. About a third of them have no samples, but never all.
 std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, std::uint32_t count) {
   std::vector<Contribution> leaves;
   const SlotIndex never_empty = static_cast<SlotIndex>(random->Below(slots));
@@ -32,7 +32,7 @@ std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, st
   return leaves;
 }
 
-// The definition, element by element: left + right, ignoring a side without samples.
+// Computes a sum by its definition, element by element: left + right, ignoring a side without samples.
 std::optional<float> TreeSum(Node node, const std::vector<Contribution>& leaves, std::size_t i) {
   if (node.IsLeaf()) {
     const Contribution& leaf = leaves[node.begin];
@@ -52,7 +52,7 @@ Floats TreeSum(SlotIndex slots, const std::vector<Contribution>& leaves, std::si
   return sum;
 }
 
-// Adds some siblings in advance, as workers and staging do; the result covers the same slots.
+// Adds some siblings in advance, as workers and shards do. The result covers the same slots.
 std::vector<Contribution> MergeAtRandom(RandomStream* random, Node node, const std::vector<Contribution>& leaves,
                                         std::uint32_t count) {
   if (node.IsLeaf()) return {leaves[node.begin]};
@@ -68,7 +68,8 @@ std::vector<Contribution> MergeAtRandom(RandomStream* random, Node node, const s
   return left;
 }
 
-// The definition of the sum of squares: 16 lanes by element of the segment, folded in halves.
+// Computes the sum of squares by its definition: each element of the segment goes to one of 16 lanes, and the lanes are
+// folded in halves.
 double LaneSquares(const Floats& sum, const SegmentRange& segment, float mean_scale) {
   double lanes[16] = {};
   for (std::uint32_t i = 0; i < segment.count; ++i) {
@@ -181,7 +182,7 @@ TEST_CASE("an update from the kept sum has the bits of one that was clipped at o
   }
 }
 
-// Each segment by its own rules, computed with the rules of one group at a time.
+// In this test each segment has its own rules. It is compared with updates by the rules of one group at a time.
 TEST_CASE("segments of two groups have the bits of two updates, each with its own hyper-parameters",
           "[server][update]") {
   const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};

@@ -1,4 +1,4 @@
-// Updates by lars and lamb: their report about a segment, and the effect of a tensor's ratio.
+// Updates by lars and lamb: what they report about a segment, and the effect of a tensor's ratio.
 #include <cmath>
 #include <limits>
 
@@ -20,7 +20,7 @@ std::vector<OptimizerRule> TrustRules() {
           {.kind = OptimizerKind::kLamb, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3}};
 }
 
-// The papers' formulas on one weight, in double.
+// Computes the papers' formulas on one weight, in double.
 struct RatioReference {
   double w = 0, first = 0, second = 0, direction = 0;
 
@@ -99,7 +99,7 @@ float MeanScale(const std::vector<Contribution>& leaves) {
   return static_cast<float>(1.0 / static_cast<double>(samples));
 }
 
-// 16 lanes by element of the segment, folded in halves.
+// Computes a sum of squares: each element of the segment goes to one of 16 lanes, and the lanes are folded in halves.
 double SquaresOfLanes(const Floats& floats, const SegmentRange& segment) {
   double lanes[16] = {};
   for (std::uint32_t i = 0; i < segment.count; ++i) {

@@ -27,7 +27,7 @@ EditableJobConfig MakeConfig() {
   return config;
 }
 
-// The shards' reports on a step: each tensor is one block, and `squares` are the tensors' in catalog order.
+// The shards' reports on a step in which each tensor is one block. `squares` has the tensors' squares in catalog order.
 class Step4 {
  public:
   Step4(std::vector<double> squares, std::uint32_t shards, std::uint64_t samples = 6)
@@ -76,7 +76,7 @@ class Step4 {
 
 TEST_CASE("the loss scale goes as GradScaler's: halved by what is not finite, doubled after good steps",
           "[server][verdict]") {
-  // torch.cuda.amp.GradScaler(growth_interval=3): its scale after each update().
+  // The scales that torch.cuda.amp.GradScaler(growth_interval=3) has after each update().
   const bool finite[] = {true, true, true, false, false, true, true, true, true};
   const float wanted[] = {65536, 65536, 131072, 65536, 32768, 32768, 32768, 65536, 65536};
   LossScale scale;

@@ -92,8 +92,8 @@ TEST_CASE("foreign memory is given back once, by whoever drops the last referenc
   CHECK(ends.count == 1);
 }
 
-// One thread takes and fills buffers; three others check and release them. A buffer that came back too early would be
-// overwritten while it is read; one that never came back would make the pool grow.
+// One thread takes and fills buffers; three others check and release them. A buffer that returned to the pool too early
+// would be overwritten while it is read; one that never returned would make the pool grow.
 TEST_CASE("buffers come back from other threads, whole and without a lock", "[common][buffer]") {
   constexpr int kReaders = 3, kBuffers = 20000;
   constexpr std::size_t kWaiting = 8;

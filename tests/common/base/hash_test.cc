@@ -10,7 +10,7 @@ namespace {
 
 std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Values of libxxhash 0.8.1.
+// The expected values are those of libxxhash 0.8.1.
 TEST_CASE("Hash64 is XXH3-64", "[common][hash]") {
   CHECK(Hash64({}) == 0x2d06800538d394c2);
   CHECK(Hash64(Bytes("a")) == 0xe6c632b61e964e1f);

@@ -1,4 +1,4 @@
-// The address of this machine under which others reach it.
+// Tests of OwnAddress: the address of this machine under which other machines reach it.
 #include <string>
 #include <vector>
 
@@ -12,7 +12,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// An empty label: the resolver refuses the name itself and asks no server, some of which answer for every name.
+// A name with an empty label: the resolver refuses it itself and asks no server, because some servers answer for every
+// name.
 constexpr const char* kNoHost = "no-such-host..invalid";
 
 TEST_CASE("the way to this machine itself begins at its loopback address", "[common][address]") {

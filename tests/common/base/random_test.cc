@@ -7,11 +7,11 @@
 namespace capstan {
 namespace {
 
-// Random123 1.14, tests/kat_vectors, lines "philox4x32 10".
+// The expected values are those of Random123 1.14, tests/kat_vectors, lines "philox4x32 10".
 TEST_CASE("Philox gives the published answers of Philox4x32-10", "[common][random]") {
   CHECK(Philox(0, 0, 0) == Random4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(Philox(UINT64_MAX, UINT64_MAX, UINT64_MAX) == Random4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  // Key a4093822 299f31d0, counter 243f6a88 85a308d3 13198a2e 03707344; the first word is the lowest.
+  // The key is a4093822 299f31d0, the counter 243f6a88 85a308d3 13198a2e 03707344; the first word is the lowest.
   CHECK(Philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e) ==
         Random4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }

@@ -66,7 +66,8 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
   CHECK_THAT(difference("job.slots=5"),
              Equals("[job]: it was begun with slots = 4, now slots = 5: the samples of every "
                     "slot and the order of all sums follow from it"));
-  // A key that the other kind lacks shifts the lines; the kind itself comes first.
+  // The texts are compared line by line. After the first key that only one of the kinds has, all lines differ, but the
+  // line of the kind itself comes before them and is the one that is named.
   CHECK_THAT(difference("optimizer.kind=sgd"), Contains("now kind = \"sgd\""));
 }
 

@@ -8,7 +8,7 @@
 namespace capstan {
 namespace {
 
-// The tree by its definition: a node splits after the largest power of two smaller than its size.
+// Grows the tree by its definition: a node splits after the largest power of two smaller than its size.
 void Grow(Node node, std::vector<Node>* nodes) {
   nodes->push_back(node);
   if (node.IsLeaf()) return;

@@ -1,4 +1,5 @@
-// golden_headers.txt: for each message its name, and as hex digits the header of its GoldenMessage and of an empty one.
+// Compares headers with golden_headers.txt. For each message it has the name and, as hex digits, the headers of its
+// GoldenMessage and of an empty one.
 #include <fstream>
 #include <string>
 

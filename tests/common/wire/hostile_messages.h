@@ -1,8 +1,8 @@
 // HostileMessages: well-formed messages of every kind that no correct peer would send.
 //
 // Kind:   pure functions of a random stream.
-// Why:    purely random numbers fail the first check. Tamed ones get further: now and then a number is one that matters
-//         in the job under attack, and a list has a length that matters.
+// Why:    messages of purely random numbers fail the first check. Tamed messages get further: some of their numbers,
+//         and the lengths of some of their lists, are those of the job under attack.
 #pragma once
 
 #include <cstring>
@@ -23,7 +23,7 @@ struct Plausible {
   JobId job;
 };
 
-// Random: RandomStream, or another source of numbers with Below, Next and Next64.
+// `Random` is RandomStream, or another source of numbers with Below, Next and Next64.
 template <class Random>
 class HostileMessagesFrom {
  public:
@@ -37,7 +37,7 @@ class HostileMessagesFrom {
     return from[random_.Below(from.size())];
   }
 
-  // A message of any kind; all fields random, then tamed to a random degree.
+  // Makes a message of any kind. All fields are random, and then tamed to a random degree.
   Message Make() {
     Header header = RandomHeader(random_.Below(std::variant_size_v<MessageVariant>), random_);
     static constexpr std::uint64_t kDegrees[] = {0, 50, 90, 100};
@@ -45,7 +45,7 @@ class HostileMessagesFrom {
     std::visit([&](auto& body) { Tame(body); }, header.any());
     return WithPayload(std::move(header));
   }
-  // A correct message with one field replaced.
+  // Returns a correct message with one field replaced.
   Message Spoil(Header header) {
     std::visit(
         [&](auto& body) {
@@ -58,7 +58,7 @@ class HostileMessagesFrom {
         header.any());
     return WithPayload(std::move(header));
   }
-  // With any payload, which mostly matches the hash.
+  // Adds any payload, which mostly matches the hash.
   Message WithPayload(Header header) {
     Message message{std::move(header), {}};
     const std::size_t size = Chance(80) ? Pick(plausible_.payloads) : random_.Below(100);

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kBlock = 1u << 20;
 
-// A queue that carries `rate` bytes per second and answers `delay` later. Always as full as the pace allows.
+// A queue that carries `rate` bytes per second and answers `delay` later. It is always as full as the pace allows.
 struct Line {
   explicit Line(std::uint64_t rate, Instant delay = milliseconds(1)) : rate_(rate), delay_(delay) {}
 

@@ -1,7 +1,7 @@
 // Fill, Same: random contents for a struct that has a list of fields, and the comparison of two structs.
 //
-// Why: both walk the struct's Fields, and Fill requires that these name every member. So a member that is added to a
-//      struct and not to its list ends the first test that fills it, and one that is listed is in every round trip.
+// Why: both walk the struct's Fields, and Fill requires that these name every member. So a member that is in a struct
+//      and not in its list fails the first test that fills the struct, and a listed member is part of every round trip.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct AnyValue {
   operator T() const;
 };
 
-// The largest number of values that the struct can be made from.
+// Returns the largest number of values that the struct can be made from.
 template <class T, class... Values>
 constexpr std::size_t MemberCount() {
   if constexpr (requires { T{Values()..., AnyValue()}; }) {
@@ -46,7 +46,7 @@ constexpr std::size_t MemberCount() {
 
 // ---- random contents -----------------------------------------------------------------------------------------------
 
-// Random: RandomStream, or another source of numbers with Below and Next64.
+// `Random` is RandomStream, or another source of numbers with Below and Next64.
 
 template <class T, class Random>
 void Fill(T& value, Random& random);
@@ -118,7 +118,7 @@ void Fill(T& value, Random& random) {
 
 // ---- equality, floats by their bits --------------------------------------------------------------------------------
 
-// The contents of structs as bytes.
+// Writes the contents of structs as bytes.
 class Flattener {
  public:
   const std::string& bytes() const { return bytes_; }

@@ -1,4 +1,4 @@
-// RandomHeader, Same: any message with random contents, and the comparison of two.
+// RandomHeader, Same: a message of any kind with random contents, and the comparison of two messages.
 #pragma once
 
 #include <type_traits>

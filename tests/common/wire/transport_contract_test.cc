@@ -29,7 +29,7 @@ struct Carrier {
   std::function<std::string()> endpoint;  // an endpoint without a listener
 };
 
-// A tcp port that was free a moment ago.
+// Returns a tcp endpoint whose port was free a moment ago.
 std::string FreeTcpEndpoint() {
   const std::unique_ptr<Transport> probe = CreateZmqTransport({});
   return *probe->Bind("tcp://127.0.0.1:0");
@@ -52,11 +52,11 @@ struct Pair {
       : server(carrier.create(options)), client(carrier.create(options)), endpoint(*server->Bind(carrier.endpoint())) {
     to_server = *client->Connect(endpoint);
   }
-  // Runs both until `done`.
+  // Runs both transports until `done`.
   void Run(const std::function<bool()>& done) {
     RunUntil({{server.get(), &at_server}, {client.get(), &at_client}}, done);
   }
-  // The client's address, as the server sees it after the client's first message.
+  // Returns the client's address, as the server sees it after the client's first message.
   PeerId MeetClient() {
     REQUIRE(client->Send(to_server, {Ping{}, {}}).ok());
     Run([&] { return !at_server.messages.empty(); });

@@ -44,7 +44,7 @@ inline void RunUntil(const std::vector<std::pair<Transport*, Recorder*>>& runnin
   });
 }
 
-// Bytes that depend on their position and on `seed`.
+// Returns bytes that depend on their position and on `seed`.
 inline Slice MakePayload(std::size_t size, std::uint64_t seed) {
   if (size == 0) return {};
   BufferPool pool(size);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kElementsPerBlock = 2;
 
-// Two shards with a tensor of many small blocks; answers pulls by hand.
+// A reader of two shards, with a tensor of many small blocks. The test answers its pulls.
 struct ReaderBench {
   explicit ReaderBench(std::uint32_t arrays = 1) {
     catalog = std::make_unique<Catalog>(std::move(Catalog::Create({{"w", {100}, {}}}, kElementsPerBlock)).value());
@@ -55,7 +55,7 @@ struct ReaderBench {
     out.Clear();
     return pulls;
   }
-  // Answers all questions: everything not here is lost.
+  // Answers all questions: every block that has not arrived is lost.
   void AnswerQuestions() {
     for (const auto& [peer, query] : std::exchange(questions, {})) {
       Staged answer;

@@ -67,7 +67,7 @@ TEST_CASE("a header cut anywhere is corrupt", "[common][wire]") {
   }
 }
 
-// Bytes that are accepted after damage must be a message that could have been sent.
+// Checks that damaged bytes are refused, or are a message that could have been sent.
 void CheckDamaged(std::span<const std::byte> bytes) {
   Result<Header> received = DecodeHeader(bytes);
   if (!received.ok()) {
@@ -123,11 +123,11 @@ TEST_CASE("an unknown kind or an enum out of range is corrupt", "[common][wire]"
   CHECK(DecodeHeader(Encoded(error)).status().message().find("unknown value 77") != std::string::npos);
 }
 
-// Fills the list or text with the number `chosen` of a message, in the order of Fields, to its limit and `excess` beyond.
+// Fills one list or text of a message, number `chosen` in the order of Fields, to its limit and `excess` beyond.
 class FillToLimit {
  public:
   FillToLimit(std::size_t chosen, std::size_t excess) : chosen_(chosen), excess_(excess) {}
-  // How many lists and texts it met.
+  // Returns how many lists and texts the message has.
   std::size_t count() const { return count_; }
 
   template <class T, class... How>
@@ -266,7 +266,7 @@ TEST_CASE("what people read is cut and cleaned, not refused", "[common][wire]") 
   CHECK(DecodeHeader(Encoded(error))->Get<Error>().message == std::string(kTextBytesMax - 1, 'x'));
 }
 
-// A few words that claim much: lists of empty elements, and many pointers to one text.
+// A few words can claim much: lists of empty elements, and many pointers to one text.
 TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   RandomStream random(26);
   Join join;
@@ -274,7 +274,7 @@ TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   for (TensorSpec& tensor : join.catalog) tensor.name = "n";
   join.catalog[0].name = std::string(kTextBytesMax, 'n');
   std::vector<std::byte> bytes = Encoded(join);
-  // Each later name becomes a far-reaching pointer to the first one: the same words read a thousand times.
+  // Each later name becomes a far-reaching pointer to the first one, so the same words are read a thousand times.
   std::vector<std::uint64_t> words(bytes.size() / 8);
   std::memcpy(words.data(), bytes.data(), bytes.size());
   std::size_t first = 0, redirected = 0;
@@ -320,7 +320,7 @@ TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and come
   ArrangeToFit(&staged.held);
   CHECK(staged.held.size() == kBlocks + kBlocks / 2 - 1);
   round_trip(staged, 1000);
-  // Nodes without any order: as many as fit are named; the others are pushed again.
+  // The nodes have no order, so their runs are short: as many as fit are named, and the others will be pushed again.
   staged.held.clear();
   for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.held.push_back({i * i, {i % 7, i % 7 + 1}});
   const std::vector<StagedNode> all = staged.held;

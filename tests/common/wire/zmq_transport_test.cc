@@ -1,4 +1,4 @@
-// A ZeroMQ transport among strangers: they send bytes and frames that no transport of ours would send.
+// A ZeroMQ transport among strangers, who send bytes and frames that no transport of ours would send.
 #include "common/wire/zmq_transport.h"
 
 #include <arpa/inet.h>
@@ -74,7 +74,7 @@ class Stranger {
       REQUIRE(zmq_send(socket_, frames[i].data(), frames[i].size(), flags) >= 0);
     }
   }
-  // A message's first frame; nothing if none has arrived.
+  // Returns a message's first frame; nothing if none has arrived.
   std::vector<std::byte> TryReceive() {
     std::vector<std::byte> frame(1 << 16);
     const int size = zmq_recv(socket_, frame.data(), frame.size(), ZMQ_DONTWAIT);
@@ -111,7 +111,7 @@ struct Connection {
   int descriptor = 0, own_port = 0, other_port = 0;
 };
 
-// The connections that touch the port of `endpoint`.
+// Returns the connections that have the port of `endpoint` on one of their ends.
 std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
   const int port = PortOf(endpoint);
   std::vector<Connection> found;
@@ -139,7 +139,7 @@ std::vector<std::string> CongestionControls(const std::string& endpoint) {
   return names;
 }
 
-// The ports from which this process calls `endpoint`.
+// Returns the ports from which this process calls `endpoint`.
 std::set<int> CallersOf(const std::string& endpoint) {
   std::set<int> ports;
   for (const Connection& connection : ConnectionsOf(endpoint)) {
@@ -393,8 +393,8 @@ TEST_CASE("who calls and is not answered connects anew, under its own name", "[c
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
   const std::set<int> first = CallersOf(endpoint);
   REQUIRE(first.size() == 1);
-  // The server sends nothing, but its libzmq answers every heartbeat because its queue has room: ZeroMQ
-  // notices nothing.
+  // The server sends no messages. But its libzmq answers every heartbeat because its queue has room, so ZeroMQ notices
+  // nothing.
   RunUntil({{client.get(), &answers}}, [&] { return CallersOf(endpoint) != first; });
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
     (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
@@ -402,7 +402,7 @@ TEST_CASE("who calls and is not answered connects anew, under its own name", "[c
   });
 }
 
-// The first bytes of a ZeroMQ peer of some version, up to `depth`, followed by noise.
+// Returns the first bytes of a ZeroMQ peer of some version, to a random depth, followed by noise.
 std::vector<std::byte> Opening(RandomStream& random) {
   std::vector<std::byte> bytes;
   const std::uint64_t depth = random.Below(5);
@@ -502,7 +502,8 @@ TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing 
   heap = mallinfo2().uordblks;
   while (met < 1000) meet_hundred();
   CHECK(server.counters.messages_in == 1 + met);
-  // A hundred bytes per peer, always the case under a sanitizer's allocator. libzmq frees in the background.
+  // Memory may grow by a hundred bytes per peer, as it always does with a sanitizer's allocator. libzmq frees memory in
+  // the background.
   server.PollUntil([&] { return mallinfo2().uordblks < heap + 900 * 100; });
   server.CheckServes();
 }

@@ -25,7 +25,7 @@ struct Result {
   }
 };
 
-// Runs forward, then backward on the forward pass's outputs.
+// Runs the forward pass, and then the backward pass on the forward pass's outputs.
 template <class T>
 Result<T> OnDevice(const AttentionShape& s, const DropoutMask& dropout, const std::vector<T>& qkv,
                    const std::vector<T>& dout, std::int64_t offset = 0) {

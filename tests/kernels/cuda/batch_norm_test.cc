@@ -25,7 +25,7 @@ const std::vector<Case> kCases = {{5, 1, Activation::kNone, false},     {15, 17,
                                   {530, 264, Activation::kRelu, false},  // many tiles next to each other
                                   {5000, 33, Activation::kRelu, true}};
 
-// Numbers around 3 with channels of different sizes, so that a forgotten mean shows.
+// Returns numbers around 3, with channels of different sizes, so that a forgotten mean shows.
 template <class T>
 std::vector<T> Inputs(const Case& c) {
   auto x = RandomNumbers<float>(c.rows * c.channels, 1);
@@ -36,7 +36,7 @@ std::vector<T> Inputs(const Case& c) {
   return inputs;
 }
 
-// The inputs.
+// The inputs of both passes.
 template <class T>
 struct Given {
   explicit Given(const Case& c)
@@ -126,7 +126,7 @@ Results<T> OnDevice(const Case& c, const Given<T>& in) {
           dy.Read(), dx.Read(),        dgamma.Read(), dbeta.Read()};
 }
 
-// The backward pass with the device's own y, mean and deviation, so that only this pass is compared.
+// Runs the backward pass in double with the device's own y, mean and deviation, so that only this pass is compared.
 template <class T>
 Results<double> InDouble(const Case& c, const Given<T>& in, const Results<T>& ours) {
   CpuContext cpu(1);

@@ -28,7 +28,7 @@ const std::vector<Case> kCases = {{{{1, 1, 1, 1, 1, 1, 1, 0}, 1}},     // one pr
                                   {{{257, 4, 3, 2, 3, 2, 1, 1}, 3}},   // several images per block
                                   {{{2, 8, 8, 64, 3, 3, 1, 1}, 64}}};  // as trained
 
-// Blocks of columns: all at once, or several with a remainder.
+// Sizes of the blocks of columns: all columns at once, or several blocks with a remainder.
 const std::int64_t kBlocks[] = {kConvDeviceElements, 1100};
 
 template <class T>

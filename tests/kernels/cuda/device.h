@@ -1,4 +1,4 @@
-// A context and arrays on a device, real or emulated as the build has it.
+// A context and arrays on a device, which is real or emulated, depending on the build.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,7 +49,7 @@ class DeviceArray {
   }
 
   T* get() { return first_; }
-  // The numbers after all enqueued work is done.
+  // Waits for all enqueued work, and returns the numbers.
   std::vector<T> Read() {
     std::vector<T> values(count_);
     Copy(values.data(), first_, cudaMemcpyDeviceToHost);

@@ -1,5 +1,5 @@
-// Before the first test: without a CUDA device, the program prints it and exits with 77, which is a loud skip. The
-// thread that runs the tests has the floating-point control of the product's threads.
+// Runs before the first test. Without a CUDA device, the program prints this and exits with 77, so the test is reported
+// as skipped. The thread that runs the tests gets the floating-point control of the product's threads.
 #include <cuda_runtime.h>
 
 #include <cstdio>

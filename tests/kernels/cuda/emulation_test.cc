@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 64;
 
-// Each thread takes its neighbour's number, without the barrier in between.
+// Each thread reads its neighbour's number, without the barrier that must come before.
 __global__ void WithoutBarrier(int step, float* out) {
   __shared__ float numbers[kThreads];
   numbers[threadIdx.x] = static_cast<float>(threadIdx.x + 1);

@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kFloatBound = 1e-5;  // of results in float
 
-// Rows for a warp, for a block, and too long for a block's registers; whole packs or not.
+// The shapes have rows for a warp, rows for a block, and rows too long for a block's registers, with whole packs or
+// not.
 struct Shape {
   std::int64_t rows, columns;
   std::int64_t offset = 0;  // of every array
@@ -44,7 +45,7 @@ Normalised<T> OnDevice(Shape s, const std::vector<T>& a, const std::vector<T>* b
   return {sum.Read(), y.Read(), mean.Read(), inverse.Read()};
 }
 
-// For `x` as it is stored.
+// Computes the layer norm of `x` in double, where `x` is the sum as it is stored.
 Normalised<double> InDouble(Shape s, const std::vector<double>& x, const std::vector<double>& gamma,
                             const std::vector<double>& beta) {
   CpuContext cpu(1);
@@ -102,7 +103,7 @@ struct NormInputs {
   std::vector<Wide<T>> old_dgamma, old_dbeta;
 };
 
-// keep = 0: in place of dy, with poisoned gradients of the parameters.
+// With keep = 0, dx takes the place of dy, and the gradients of the parameters are poisoned before.
 template <class T>
 NormGradients<T> BackwardOnDevice(Shape s, const NormInputs<T>& in, const Normalised<double>& kept, float keep) {
   Device device;

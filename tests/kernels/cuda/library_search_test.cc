@@ -1,4 +1,4 @@
-// Where a CUDA library is searched, in which order, and the message when it is nowhere.
+// Where a CUDA library is searched, in which order, and the error message if it is not found.
 #include "kernels/cuda/library_search.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ struct Folder {
     fs::create_directories(path);
   }
   ~Folder() { fs::remove_all(path); }
-  // With a library of that name: one that every machine has.
+  // Puts a library of that name into `folder`: one that every machine has.
   std::string With(const std::string& folder, const std::string& name = kName) const {
     fs::create_directories(path / folder);
     fs::path real;

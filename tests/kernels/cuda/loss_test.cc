@@ -51,7 +51,7 @@ Loss<double> InDouble(Shape s, std::vector<double> logits, const std::vector<std
   return {result, std::move(logits)};
 }
 
-// Logits of about -4 to 4; the elements between rows are poisoned.
+// Returns logits of about -4 to 4; the elements between rows are poisoned.
 template <class T>
 std::vector<T> Logits(Shape s) {
   std::vector<T> logits = Poison<T>(s.rows * s.stride);
@@ -63,7 +63,7 @@ std::vector<T> Logits(Shape s) {
   return logits;
 }
 
-// The rows without the elements between them.
+// Returns the rows without the elements between them.
 template <class T>
 std::vector<T> Rows(Shape s, const std::vector<T>& logits) {
   std::vector<T> rows;

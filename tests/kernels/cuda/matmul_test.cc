@@ -14,11 +14,11 @@ struct Shape {
   std::int64_t offset = 0;
 };
 
-// Shapes with cuBLASLt's own alignment, and with none.
+// Shapes with the alignment that cuBLASLt prefers, and shapes without any.
 const std::vector<Shape> kShapes = {{1, 1, 1},    {15, 17, 31},   {33, 257, 15},
                                     {64, 48, 40}, {70, 384, 256}, {64, 48, 40, 1}};
 
-// With Transpose::kYes, `data` holds the matrix column by column.
+// Describes the operand. With Transpose::kYes, `data` holds the matrix column by column.
 template <class T>
 Operand<T> OperandOf(const T* data, std::int64_t rows, std::int64_t columns, Transpose transpose) {
   return {data, transpose == Transpose::kYes ? rows : columns, transpose};
@@ -122,7 +122,8 @@ TEMPLATE_TEST_CASE("a bias is added whether cuBLASLt has a way to or not", "[cud
   }
 }
 
-// The gradients of a layer [rows m, in n, out k]: those before the activation, of the weights, of the bias.
+// The gradients of a layer with x [m rows, n] and y [m rows, k]: before the activation, of the weights, and of the
+// bias.
 template <class T>
 struct Gradients {
   std::vector<T> dy;

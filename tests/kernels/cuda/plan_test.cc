@@ -1,4 +1,4 @@
-// The requests to cuBLASLt, and their number: the emulation's library, with one of its functions replaced.
+// The requests to cuBLASLt, and their number. They go to the emulation's library, with one of its functions replaced.
 #include "kernels/cuda/products.h"
 #include "tests/catch.h"
 #include "tests/kernels/cuda/device.h"

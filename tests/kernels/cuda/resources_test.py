@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 
-# Every instance of these: a step of a trained model spends its time there.
+# A step of a trained model spends its time in these kernels, in every instance of them.
 HOT = [
     'Forward', 'Means', 'Backward',  # attention
     'NormaliseRows', 'RowsBackward',  # layer norm

@@ -77,7 +77,7 @@ TEMPLATE_TEST_CASE("a cast rounds to nearest and back is exact, on a device and 
     for (const std::int64_t offset : {0, 1}) {
       CAPTURE(count, offset);
       auto wide = RandomNumbers<float>(count, 1);
-      // The largest, denormals, ties, infinity.
+      // Special values: the largest number, denormals, ties, infinity.
       const float special[] = {65504.0F, 65520.0F, 3.4e38F, 6e-8F, 2e-5F, 1e-40F, 1.00390625F, 1.01171875F, INFINITY};
       for (std::size_t i = 0; i < wide.size() && i < std::size(special); ++i) wide[i] = special[i];
       CheckCast<float, T>(wide, offset);

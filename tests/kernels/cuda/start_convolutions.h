@@ -9,7 +9,7 @@
 
 namespace capstan::kernels {
 
-// False, with a message, on a machine without cuDNN; the emulated device has it.
+// Loads cuDNN. False, with a message, on a machine without cuDNN; the emulated device has it.
 inline bool StartConvolutions(Device& device) {
   setenv("CAPSTAN_EMULATED_CUDNN", "1", 1);
   const Status status = LoadConvolutions(SearchOf(std::getenv), &device.context()).status();

@@ -1,4 +1,4 @@
-// Notices of a coordinator: idle workers and shards, work that is done twice, the cost of a loss.
+// The notices of a coordinator: idle workers and shards, work that is done twice, and the cost of a loss.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A step on one shard whose slots have these losses.
+// Does a step on one shard whose slots have these losses.
 void StepWith(CoordinatorBench* bench, std::uint64_t step, const std::vector<double>& losses) {
   Prepared prepared = bench->MakePrepared(0, step);
   for (SlotReport& report : prepared.report.slots) report.loss_sum = losses.at(report.slot);
@@ -26,7 +26,7 @@ void StepWith(CoordinatorBench* bench, std::uint64_t step, const std::vector<dou
   bench->Commits(0, commits.back());
 }
 
-// A job of one shard and two slots that runs.
+// A running job of one shard and two slots.
 class RunningBench : public CoordinatorBench {
  public:
   explicit RunningBench(std::uint32_t workers, ModelKind kind = ModelKind::kClient) : CoordinatorBench(1, workers) {

@@ -1,4 +1,4 @@
-// Workers that wait for each other: for whom they wait, when they continue, and the effect of a coordinator's restart.
+// Workers that wait at a barrier: for whom they wait, when they continue, and the effect of a coordinator's restart.
 #include "common/config/job/cluster_section.h"
 #include "common/wire/messages/view.h"
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-// CoordinatorBench: one coordinator with its log, and methods that play shards and workers.
+// CoordinatorBench: one coordinator with its log, and methods that act as shards and workers.
 //
 // Kind:   a value of one test.
 // Why:    here a shard is only its Hello, so a test can set the state that a coordinator finds.
@@ -29,13 +29,13 @@ class CoordinatorBench {
     Hello hello;
   };
 
-  // Two tensors, each one block and one segment; with two shards, one on each.
+  // There are two tensors, and each is one block and one segment. With two shards, each shard has one of them.
   static constexpr std::uint32_t kBlockElements = 4;
   static constexpr PeerId kStranger{9};
 
   explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
 
-  // Starts a coordinator; the one before, if any, is dead.
+  // Starts a coordinator. The one before, if any, counts as dead.
   void Live() {
     Forget();
     for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
@@ -94,7 +94,7 @@ class CoordinatorBench {
   static std::vector<TensorSpec> Tensors() {
     return {{"a", {4}, {InitKind::kZeros, 0.0F}, true}, {"b", {2, 2}, {InitKind::kZeros, 0.0F}, true}};
   }
-  // A worker, and one of its sessions; its peer follows from both.
+  // Makes the Join of a worker in one of its sessions. The worker's peer follows from both.
   Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
     return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}, {}};
   }
@@ -106,14 +106,14 @@ class CoordinatorBench {
     Send(PeerOf(join), join);
     return join;
   }
-  // The newest view sent to a worker; nothing: none since the last call.
+  // Returns the newest view sent to a worker since the last call; nothing if there is none.
   View ViewOf(const Join& join);
   Beat MakeBeat(const Join& join);
   Leave MakeLeave(const Join& join);
 
   // ---- shards
   void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
-  // Every shard answers with the new term.
+  // Makes every shard answer with the new term.
   void ShardsEchoTerm() {
     for (ShardIndex i = 0; i < shards.size(); ++i) {
       shards[i].hello.term = coordinator->term();
@@ -121,7 +121,7 @@ class CoordinatorBench {
     }
   }
   void AnswerReset(ShardIndex shard);
-  // A running job, with workers "w0", "w1", ...
+  // Starts a job with workers "w0", "w1", ... and lets it run.
   void Run();
   Prepared MakePrepared(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) const;
   void Prepares(ShardIndex shard, std::uint64_t step, double square = 1.0, std::uint32_t attempt = 0) {
@@ -129,9 +129,9 @@ class CoordinatorBench {
     Send(shards[shard].peer, *shards[shard].hello.prepared);
   }
   void Commits(ShardIndex shard, const Commit& commit);
-  // A whole step, on all shards.
+  // Does a whole step, on all shards.
   void DoStep(std::uint64_t step);
-  // A new process takes over a shard's index, with these parts in its directory.
+  // Restarts a shard: a new process takes over its index, with these parts in its directory.
   void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
     Hello& hello = shards[shard].hello;
     hello.incarnation = Incarnation{hello.incarnation.value + 10};

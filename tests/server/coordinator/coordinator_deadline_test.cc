@@ -1,4 +1,4 @@
-// When a job without progress is given up, and whom it names.
+// When a job without progress is given up, and whom the error names.
 #include "common/config/job/limits_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/wire/messages/view.h"

@@ -1,5 +1,5 @@
-// A coordinator's reaction to a lost shard with durable acknowledgements: a generation for all, in which
-// nothing goes back.
+// A coordinator's reaction to the loss of a shard, with durable acknowledgements: all enter another generation, and no
+// shard goes back.
 #include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/hello.h"
@@ -25,7 +25,7 @@ void CountTo(CoordinatorBench* bench, std::uint64_t clock) {
   while (bench->coordinator->step().value < clock) Clocks(bench, bench->coordinator->step().value + 1);
 }
 
-// A snapshot of the present count.
+// Takes a snapshot of the job's present step.
 void TakeSnapshot(CoordinatorBench* bench) {
   bench->Tick(std::chrono::seconds(2));
   const std::uint64_t version = bench->coordinator->step().value;
@@ -38,7 +38,7 @@ Parts PartsOf(const CoordinatorBench& bench, ShardIndex shard) {
   return {Part(bench.coordinator->newest_snapshot(), shard)};
 }
 
-// The newest snapshot is version 3, and 7 steps are counted.
+// Runs the job until 7 steps are counted; its newest snapshot is version 3.
 void RunPastASnapshot(CoordinatorBench* bench) {
   bench->Run();
   CountTo(bench, 3);
@@ -46,7 +46,7 @@ void RunPastASnapshot(CoordinatorBench* bench) {
   CountTo(bench, 7);
 }
 
-// Server 1 is lost, and comes back with an unusable log.
+// Loses server 1, which comes back with an unusable log.
 void LoseLog(CoordinatorBench* bench, const std::string& why) {
   bench->RestartShard(1, PartsOf(*bench, 1));
   const Generation generation = Resets(bench)[1].generation;

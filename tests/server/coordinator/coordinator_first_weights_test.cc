@@ -1,4 +1,5 @@
-// A job whose first weights come from a worker: one founder at a time, and version 0 is on disk before the first step.
+// A job whose first weights come from a worker. There is one founder at a time, and version 0 is on disk before the
+// first step.
 #include "common/config/job/job_section.h"
 #include "common/config/job/snapshot_section.h"
 #include "common/wire/messages/shard_orders.h"
@@ -29,7 +30,7 @@ class GivenBench : public CoordinatorBench {
   void AnswerResets() {
     for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
   }
-  // A running job that waits for first weights.
+  // Starts a job that runs and waits for first weights.
   void RunGiven() {
     Live();
     ShardsEchoTerm();

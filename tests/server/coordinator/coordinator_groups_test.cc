@@ -42,7 +42,7 @@ class GroupBench : public CoordinatorBench {
     beat.group_text = text;
     Send(PeerOf(join), beat);
   }
-  // The shard's report of a step for which the workers report these sums.
+  // Sends the shard's report of a step for which the workers report these sums.
   void PreparesWith(std::uint64_t step, double first, double second) {
     Prepared prepared = MakePrepared(0, step, 0.0);
     prepared.report.block_samples.clear();
@@ -51,7 +51,7 @@ class GroupBench : public CoordinatorBench {
     shards[0].hello.prepared = prepared;
     Send(shards[0].peer, prepared);
   }
-  // Returns the step's Commit.
+  // Does a step with the group; returns its Commit.
   Commit DoGroupStep(std::uint64_t step) {
     PreparesWith(step, 4.0, 4.0);
     const std::vector<Commit> commits = TakeFromShard<Commit>(0);
@@ -59,7 +59,7 @@ class GroupBench : public CoordinatorBench {
     Commits(0, commits[0]);
     return commits[0];
   }
-  // The shard answers a Reset that leaves its state as it is.
+  // Answers as a shard does whose state a Reset left as it is.
   void GoOn() {
     shards[0].hello.generation = coordinator->generation();
     shards[0].hello.prepared.reset();

@@ -1,4 +1,4 @@
-// Which workers may join a job, and which slots each computes.
+// Which workers may join a job, and which slots each of them computes.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
@@ -358,7 +358,7 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
   CHECK(bench.ViewOf(w2).slots == Slots{0, 1});
 }
 
-// ---- shards that say Hello ------------------------------------------------------------------------------------------
+// ---- shards that send Hello -----------------------------------------------------------------------------------------
 
 TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
   CoordinatorBench bench;

@@ -27,7 +27,7 @@ class RankBench : public CoordinatorBench {
   void Begin() {
     for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
   }
-  // Why it was refused; empty: it was not.
+  // Returns why it was refused; empty: it was not.
   std::string Refusal(const Join& join) {
     const std::vector<Error> errors = Take<Error>(PeerOf(join));
     if (errors.empty()) return "";

@@ -1,4 +1,4 @@
-// The version that a job goes back to, how it ends, and which processes do not belong to it.
+// The version that a job goes back to, how a job ends, and which processes do not belong to it.
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
@@ -41,7 +41,7 @@ TEST_CASE("a job that lost a shard begins again with its newest snapshot and the
     CHECK(resets[i].snapshot == Id(1, 4));
     CHECK(resets[i].parameters == manifest.parameters);
     CHECK(resets[i].parameters.updates == 4);
-    // Shard 0's part is known from its SnapshotDone: its Hello is older.
+    // Shard 0's part is known from its SnapshotDone, because its Hello is older than the part.
     CHECK(bench.shards[0].hello.parts.empty());
     CHECK(resets[i].sources == std::vector<Reset::Source>{{10400, "shard-0"}, {10401, "shard-1"}});
   }
@@ -93,7 +93,7 @@ TEST_CASE("parts that no manifest of the log names are not remembered, however m
   CoordinatorBench bench = Bench();
   bench.Run();
   RunTo(&bench, 4);
-  // Shard 1's own two parts come after more parts than any job has snapshots, of the same two versions.
+  // Shard 1's own two parts come last, after more parts than any job has snapshots. All are of the same few versions.
   Parts parts;
   for (std::uint64_t i = 0; i < 5000; ++i) parts.push_back({Id(1, i % 5), 1, i});
   parts.push_back(Part(Id(1, 2), 1));

@@ -1,5 +1,5 @@
 // A new generation leaves nothing of the one before: a coordinator that lost a shard in the middle of a job gives the
-// shards the orders that a coordinator gives which has just started on the same log.
+// shards the same orders as a coordinator that has just started on the same log.
 #include "common/config/job/optimizer_section.h"
 #include "common/wire/messages.h"
 #include "common/wire/wire_codec.h"
@@ -12,7 +12,7 @@ namespace {
 using std::chrono::seconds;
 using Bytes = std::vector<std::byte>;
 
-// Orders of one shard, as bytes without the term, which each start of a coordinator has for itself.
+// Returns the orders to one shard as bytes, without the term, which differs between coordinators.
 template <class... Orders>
 std::vector<Bytes> OrdersTo(const CoordinatorBench& bench, ShardIndex shard) {
   std::vector<Bytes> orders;
@@ -28,7 +28,8 @@ std::vector<Bytes> OrdersTo(const CoordinatorBench& bench, ShardIndex shard) {
   return orders;
 }
 
-// The middle of a step: one shard has prepared it and the other has not, or one has the newest clock.
+// Brings the job into the middle of a step: one shard has prepared it and the other has not, or one shard has the
+// newest clock.
 void BeginStep(CoordinatorBench* bench, Mode mode) {
   const std::uint64_t step = bench->coordinator->step().value;
   if (!HasGlobalSteps(mode)) {
@@ -57,7 +58,7 @@ void DoSteps(CoordinatorBench* bench, Mode mode, std::uint64_t count) {
   }
 }
 
-// From the loss of shard 0 on: the orders of the new generation to each shard.
+// Returns the orders of the new generation to each shard, after the loss of shard 0.
 std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorBench* bench, Mode mode) {
   bench->Tick(seconds(1));
   for (ShardIndex shard : {0U, 1U}) bench->AnswerReset(shard);

@@ -1,4 +1,4 @@
-// A job that continues with another job file: what may differ, and from which step on it applies.
+// A job that continues with another job file: what may differ, and from which step on the new settings apply.
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job/schedule_section.h"
@@ -10,7 +10,7 @@ namespace {
 
 using State = Coordinator::State;
 
-// Both shards after a restart, with their parts of the last snapshot of `before`, in a job that continues with its log.
+// Restarts both shards with their parts of the last snapshot of `before`, in a job that continues with its log.
 CoordinatorBench GoOn(const CoordinatorBench& before) {
   CoordinatorBench bench = Bench();
   bench.log = before.log;

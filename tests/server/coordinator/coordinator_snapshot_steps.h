@@ -27,7 +27,7 @@ inline CoordinatorBench Bench(std::uint32_t shard_count = 2, Mode mode = Mode::k
   return bench;
 }
 
-// A step with the parameters of the next one; the Commits are answered.
+// Does a step and answers its Commits. Returns the parameters of the next step.
 inline StepParameters DoStep(CoordinatorBench* bench) {
   const std::uint64_t step = bench->coordinator->step().value;
   for (ShardIndex i = 0; i < bench->shards.size(); ++i) bench->Prepares(i, step);
@@ -41,7 +41,7 @@ inline StepParameters DoStep(CoordinatorBench* bench) {
   return next;
 }
 
-// Steps up to this version; every snapshot due before it is completed on every shard.
+// Does steps up to this version. Every shard completes every snapshot that is due before it.
 inline void RunTo(CoordinatorBench* bench, std::uint64_t version) {
   while (bench->coordinator->step().value < version) {
     if (!DoStep(bench).snapshot) continue;
@@ -56,7 +56,7 @@ inline std::vector<std::uint64_t> KeptVersions(const Coordinator& coordinator) {
   return versions;
 }
 
-// The newest Reset sent to each shard; there must be one.
+// Returns the newest Reset sent to each shard; there must be one.
 inline std::vector<Reset> Resets(CoordinatorBench* bench) {
   bench->Tick(std::chrono::milliseconds(500));
   std::vector<Reset> resets;

@@ -237,7 +237,7 @@ TEST_CASE("async: shards are asked when the slowest slot's clock, or the time, s
   CHECK(timed.TakeFromShard<Pin>(0).at(0).version == Version{1});
 }
 
-// A job of two steps that only lacks the last snapshot.
+// Does both steps of a job of two steps, so that only the last snapshot is missing.
 void DoAllSteps(CoordinatorBench* bench) {
   bench->config.job.steps = 2;
   bench->config.limits.stall = 60;

@@ -1,4 +1,4 @@
-// Decisions about steps, and a new coordinator's reaction to the state it finds.
+// Decisions about steps, and the reaction of a new coordinator to the state that it finds.
 #include <cmath>
 
 #include "common/config/job/job_section.h"

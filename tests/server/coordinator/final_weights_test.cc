@@ -22,7 +22,7 @@ class FinalBench {
     final_weights_ =
         FinalWeights::Create(view, &catalog_, folder_.path() + "/final", limits, transport_.get(), now_).value();
   }
-  // Ticks ten times a second, as a loop does. Returns the notices.
+  // Calls Tick ten times a second, as a loop does. Returns the notices.
   std::vector<std::string> Pass(int seconds) {
     Outbox out;
     for (int i = 0; i < 10 * seconds && !final_weights_->outcome(); ++i) {

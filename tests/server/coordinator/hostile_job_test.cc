@@ -1,5 +1,5 @@
-// A whole job of real cores, a coordinator and two shards, with a correct worker: messages of strangers during the job
-// take no step from it, and change no weight.
+// A whole job of real cores, a coordinator and two shards, with a correct worker. Messages of strangers during the job
+// prevent no step, and change no weight.
 #include <deque>
 
 #include "common/base/hash.h"
@@ -60,7 +60,8 @@ class WholeJob {
     queue_.push_back({from, to, std::move(message)});
     TakeAll();
   }
-  // A tenth of a second: every process repeats unanswered messages. The worker computes everything it has of the step.
+  // Lets a tenth of a second pass: every process repeats unanswered messages, and the worker computes everything it has
+  // of the step.
   void Turn() {
     now_ += std::chrono::milliseconds(100);
     Outbox out;
@@ -136,7 +137,8 @@ class WholeJob {
   void Say(PeerId to, Header header, Slice payload = {}) {
     Deliver(kWorkerPeer, to, {std::move(header), std::move(payload)});
   }
-  // Joins if it is unknown; otherwise pushes gradients of 1 for its slots, repeatedly until the step is over.
+  // Acts as the worker: joins if it is unknown; otherwise pushes gradients of 1 for its slots, repeatedly until the
+  // step is over.
   void Work() {
     if (view.session.value == 0) {
       return Say(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
@@ -186,8 +188,8 @@ class WholeJob {
   Instant now_ = std::chrono::seconds(1000);
 };
 
-// Peers that may send anything except what only a correct member may: contributions to the job's own generation, a
-// later incarnation of a shard, and the name of a present worker.
+// Strangers that may send anything except what only a correct member may send: contributions to the job's own
+// generation, a later incarnation of a shard, and the name of a present worker.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : hostile_(seed, {1, {50, 51, 60}, {0, 1, 2}, {0, 16, 16}, {1, 2}}) {}

@@ -1,4 +1,5 @@
-// The journal when the log cannot be written: a snapshot exists, and a generation runs, only once the log says so.
+// The journal when the log cannot be written: a snapshot exists, and a generation runs, only if the log has the record
+// of it.
 #include "server/coordinator/journal.h"
 
 #include "common/config/job_config.h"
@@ -8,7 +9,7 @@
 namespace capstan::server {
 namespace {
 
-// A log that can be told to take no more records.
+// A log that can be made to refuse records.
 class StoppableLog : public MemoryCoordinatorLog {
  public:
   Status Append(LogRecord record) override {

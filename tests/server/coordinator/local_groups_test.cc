@@ -1,4 +1,4 @@
-// Workers of one machine: the slots they get, and the groups they are told to form.
+// Workers of one machine: the slots they get, and the groups they are to form.
 #include <algorithm>
 #include <array>
 

@@ -10,7 +10,7 @@ class WatchBench {
   explicit WatchBench(double join, double stall)
       : watch_({.address = "10.0.0.5:29600", .join_seconds = join, .stall_seconds = stall}, now_) {}
 
-  // Looks ten times a second, as a loop does. Returns the lines, and the failure's message if it gave up.
+  // Looks ten times a second, as a loop does. Returns the lines, and the failure's message if the watch gave up.
   std::vector<std::string> Pass(int seconds) {
     std::vector<std::string> lines;
     for (int i = 0; i < 10 * seconds; ++i) {

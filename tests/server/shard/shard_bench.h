@@ -1,8 +1,8 @@
-// ShardBench: one shard, and methods that play the coordinator and the workers.
+// ShardBench: one shard, and methods that act as the coordinator and the workers.
 //
 // Kind:   a value of one test.
-// Why:    weights start at zero and the optimizer is gradient descent with rate 1. So after a step each weight is minus
-//         the mean gradient, and a test can state its value.
+// Why:    weights start at zero and the optimizer is gradient descent with rate 1. So after the first step each weight
+//         is minus the mean gradient, and a test can state its value.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +80,7 @@ class ShardBench {
   static PeerId PeerOf(ShardIndex shard) { return {10 + shard}; }
   static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
 
-  // ---- incoming messages; the shard's answers, also acknowledgements, are collected
+  // ---- incoming messages; the shard's answers, acknowledgements too, are collected
   void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
   void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
     Handle(from, std::move(header), std::move(payload));
@@ -91,7 +91,7 @@ class ShardBench {
     WorkDisk();
     WorkLog();
   }
-  // The answers of one kind to one peer since the last call.
+  // Returns the answers of one kind to one peer since the last call.
   template <class T>
   std::vector<T> Take(PeerId to = kWorker) {
     std::vector<T> taken;
@@ -104,7 +104,7 @@ class ShardBench {
     });
     return taken;
   }
-  // Everything sent to one peer since the last call.
+  // Returns everything sent to one peer since the last call.
   std::vector<Envelope> TakeAll(PeerId to) {
     std::vector<Envelope> taken;
     std::erase_if(out_.envelopes, [&](Envelope& envelope) {
@@ -114,7 +114,7 @@ class ShardBench {
     });
     return taken;
   }
-  // The only answer, which must be an Error with this code.
+  // Whether the only answer is an Error with this code.
   bool Refused(Code code, PeerId to = kWorker) {
     const std::vector<Error> errors = Take<Error>(to);
     const bool alone = out_.envelopes.empty();
@@ -145,7 +145,7 @@ class ShardBench {
     }
     return reset;
   }
-  // Resets to a snapshot: these parts of it, each with the endpoint of a shard that has it.
+  // Makes a Reset to a snapshot with these parts. Each part comes with the endpoint of a shard that has it.
   Reset MakeResetTo(std::uint64_t to_generation, const std::vector<SnapshotPart>& parts) const {
     Reset reset = MakeReset(to_generation);
     reset.snapshot = parts.front().id;
@@ -213,20 +213,20 @@ class ShardBench {
     }
     for (SlotIndex slot = 0; slot < options_.slots; ++slot) FromWorker(MakeEnd(step, slot, samples));
   }
-  // The nodes that the shard reports as staged for a step.
+  // Returns the nodes that the shard reports as staged for a step.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
     FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
-  // The first weight of a block on this shard.
+  // Returns the first weight of a block on this shard.
   float WeightOf(std::size_t local) const {
     return *reinterpret_cast<const float*>(shard->store().Weights(local).data);
   }
   std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
 
-  // Executes the requests to a held disk.
+  // Executes the requests that a held disk has not executed.
   void LetDiskGo() {
     holds_disk_ = false;
     WorkDisk();
@@ -257,7 +257,7 @@ class ShardBench {
     shard->Flush(now, &out_);
     WorkLog();
   }
-  // The log also executes its requests at once, unless it is held.
+  // Lets the log execute its requests at once, unless it is held.
   void WorkLog() {
     while (true) {
       for (LogWork& piece : shard->TakeLogWork()) waiting_log_work.push_back(std::move(piece));
@@ -268,7 +268,7 @@ class ShardBench {
       shard->Flush(now, &out_);
     }
   }
-  // The disk executes its requests at once and in order, unless it is held.
+  // Lets the disk execute its requests at once and in order, unless it is held.
   void WorkDisk() {
     while (!holds_disk_) {
       if (work_.empty()) work_ = shard->TakeDiskWork();

@@ -19,7 +19,7 @@ ShardBenchOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors
   return options;
 }
 
-// A Reset that continues the timeline.
+// Makes a Reset that continues the timeline.
 Reset GoOn(const ShardBench& bench, std::uint64_t generation, std::uint64_t history = 1) {
   Reset reset = bench.MakeReset(generation);
   reset.history = Generation{history};

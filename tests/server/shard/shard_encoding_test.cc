@@ -12,7 +12,7 @@
 namespace capstan::server {
 namespace {
 
-// Blocks 0 and 2 are weights, block 1 is a statistic.
+// Makes the options of a job whose blocks 0 and 2 are weights, and whose block 1 is a statistic.
 ShardBenchOptions SixteenBits(Encoding encoding, SlotIndex slots) {
   return {.slots = slots, .tensors = {4, 4, 2}, .encoding = encoding, .statistics = {1}};
 }
@@ -38,7 +38,7 @@ class NarrowBench : public ShardBench {
     FromWorker(push, std::move(payload));
   }
   Encoding EncodingOf(BlockIndex block) const { return block == 1 ? Encoding::kFp32 : encoding_; }
-  // The weights of a block as they arrive.
+  // Returns the weights of a block as they arrive.
   std::vector<float> PullAs(Encoding asked, std::uint64_t version, BlockIndex block, Encoding* arrived) {
     Forget();
     payloads.clear();
@@ -72,7 +72,7 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
     bench.FromWorker(bench.MakeEnd(0, 1, 2));
     REQUIRE(bench.shard->engine().prepared());
     bench.Commits(0);
-    // Gradient descent with rate 1 by the mean (-1 - 2 * 4) / 3; a statistic moves by a tenth.
+    // The weights descend with rate 1 by the mean (-1 - 2 * 4) / 3; the statistic moves by a tenth.
     CHECK(bench.WeightOf(0) == 3.0F);
     CHECK(bench.WeightOf(1) == -3.0F * kStatisticMomentum);
     Encoding arrived{};
@@ -143,7 +143,7 @@ TEST_CASE("a push says its loss scale: in async each its own, in sync the step's
     async.FromWorker(push, std::move(payload));
     CHECK(async.WeightOf(0) == before - 2.0F);
   }
-  // Statistics are no gradients: the scale does not apply to them.
+  // Statistics are no gradients, so the loss scale does not apply to them.
   ShardBench observed({.mode = Mode::kAsync, .slots = 1, .tensors = {4}, .statistics = {0}});
   observed.Start();
   Slice mean = observed.Values(4, 3.0F);

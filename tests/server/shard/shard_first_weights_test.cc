@@ -17,7 +17,8 @@ namespace {
 
 constexpr SnapshotId kVersion0{Generation{1}, Version{0}};
 
-// Two small tensors share block 0, and a worker gives the second one; a worker gives block 1; block 2 is not given.
+// A shard with three blocks. Two small tensors share block 0, and a worker gives the second one. A worker gives block
+// 1. Block 2 is not given.
 class GivenBench : public ShardBench {
  public:
   explicit GivenBench(Mode mode = Mode::kSync, Acknowledge acknowledge = Acknowledge::kReceived)
@@ -48,7 +49,7 @@ class GivenBench : public ShardBench {
     Give(0, value);
     Give(1, value);
   }
-  // The blocks acknowledged since the last call.
+  // Returns the blocks acknowledged since the last call.
   std::vector<BlockIndex> Acknowledged() {
     std::vector<BlockIndex> blocks;
     for (const Assigned& assigned : Take<Assigned>()) {

@@ -1,5 +1,4 @@
-// Hyper-parameters that come with pushes: which ones count, the message for others, and that they are retained as long
-// as they are needed.
+// Hyper-parameters that come with pushes: which ones count, the error for others, and how long the shard keeps them.
 #include "common/data/hyper_parameters.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/reset.h"
@@ -13,7 +12,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// Gradient descent with these rates, one for each group.
+// Returns the parameters of gradient descent with these rates, one for each group.
 std::vector<HyperParameters> GroupRates(double first, double second) {
   return {{.learning_rate = first}, {.learning_rate = second}};
 }
@@ -26,7 +25,7 @@ ShardBenchOptions AsyncGroups() {
   return options;
 }
 
-// The text of the only answer, an Error of kInvalid.
+// Returns the text of the only answer, which must be an Error of kInvalid.
 std::string Refusal(ShardBench* bench, PeerId to = ShardBench::kWorker) {
   const std::vector<Error> errors = bench->Take<Error>(to);
   REQUIRE(errors.size() == 1);
@@ -165,7 +164,7 @@ TEST_CASE("durable: a logged push is found again with its set", "[server][hyper]
     return bench;
   };
   CHECK(replay(2)->shard->store().Digest() == digest);
-  // A log whose pushes have another number of groups than the job is not believed.
+  // A log is not believed if its pushes have another number of groups than the job.
   const std::vector<ResetBad> bad = replay(1)->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
   CHECK_THAT(bad[0].reason, Contains("hyper-parameters of 2 groups, the job's tensors are of 1"));

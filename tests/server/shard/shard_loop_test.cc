@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// A shard on its thread, and a socket that plays its coordinator.
+// A shard on its own thread, and a socket that acts as its coordinator.
 class LoopBench {
  public:
   LoopBench() {

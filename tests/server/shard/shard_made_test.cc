@@ -15,7 +15,7 @@ using namespace capstan::server;
 
 namespace {
 
-// Two blocks, two slots, momentum: two arrays each.
+// A shard with two blocks and two slots. With momentum each block has two arrays.
 class MadeBench : public ShardBench {
  public:
   MadeBench()
@@ -28,7 +28,8 @@ class MadeBench : public ShardBench {
     for (SlotIndex slot : {0U, 1U}) FromWorker(MakeEnd(step, slot));
   }
   bool IsPrepared() { return Take<Prepared>(kCoordinator).size() == 1; }
-  // The Commit says whether the next step's version is retained.
+  // Commits a step. `held`: the shard has the version of the next step. `keep`: the workers are to upload the version
+  // that the next step makes.
   void CommitStep(std::uint64_t step, bool held, bool keep) {
     Commit commit = MakeCommit(step);
     commit.next.held = held;
@@ -50,7 +51,7 @@ class MadeBench : public ShardBench {
     }
     return blocks;
   }
-  // Version 1 is computed without the shard; step 1's version is retained.
+  // Commits step 0. The shard does not get version 1; as part of step 1 the workers are to upload version 2.
   void ToStepThatKeeps() {
     EndAll(0);
     CommitStep(0, false, true);
@@ -226,7 +227,7 @@ TEST_CASE("a skipped step's version is kept as it was given", "[server][allreduc
 TEST_CASE("what is given wrongly is refused, and what is late is acknowledged", "[server][allreduce]") {
   MadeBench bench;
   bench.Give(0, 0, 0, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));  // this version is not retained
+  CHECK(bench.Refused(Code::kInvalid));  // the workers are not to upload this version
   bench.ToStepThatKeeps();
   bench.Give(2, 0, 0, 1.0F);
   CHECK(bench.Refused(Code::kBusy));

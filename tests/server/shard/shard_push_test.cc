@@ -1,4 +1,4 @@
-// Rules of staging on a shard, push by push: docs/design/protocol.md 6.
+// Rules by which a shard stages pushes, one push at a time: docs/design/protocol.md 6.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/prepared.h"

@@ -1,4 +1,4 @@
-// A shard's answers to a sender that asks whether its messages arrived.
+// A shard's answers when a sender asks whether its messages arrived.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"

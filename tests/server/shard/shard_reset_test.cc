@@ -1,5 +1,5 @@
-// A Reset leaves nothing of the timeline before: in each mode, a shard that was in the middle of a job answers from the
-// Reset on as one that has just started.
+// A Reset leaves nothing of the timeline before. In each mode, a shard that was in the middle of a job answers after
+// the Reset as a shard that has just started.
 #include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/pull.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr BlockIndex kBlocks = 3;
 
-// Everything that the shard has sent since the last call, as bytes.
+// Returns everything that the shard has sent since the last call, as bytes.
 std::vector<std::vector<std::byte>> TakeBytes(ShardBench* bench) {
   std::vector<std::vector<std::byte>> sent;
   for (const Envelope& envelope : bench->out().envelopes) {
@@ -28,7 +28,7 @@ std::vector<std::vector<std::byte>> TakeBytes(ShardBench* bench) {
   return sent;
 }
 
-// A step of a job with all kinds of messages. `ends`: whether every block gets its pushes of every slot.
+// Does a step of a job with all kinds of messages. `ends`: whether every block gets its pushes of every slot.
 void Work(ShardBench* bench, std::uint64_t step, float value, bool ends) {
   Pull waiting = bench->MakePull(step + 1, {0, 1, 2});
   waiting.follows = true;
@@ -96,7 +96,7 @@ TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one",
   CHECK(used.shard->store().Digest() == fresh.shard->store().Digest());
 }
 
-// Messages that arrive together are handled before any acknowledgement is sent.
+// In this test messages arrive together, so the shard handles them before it sends any acknowledgement.
 TEST_CASE("a Reset that arrives right behind a push leaves nothing to acknowledge", "[server][reset]") {
   const Mode mode = GENERATE(Mode::kSync, Mode::kAsync);
   CAPTURE(static_cast<int>(mode));

@@ -31,7 +31,7 @@ float FirstOf(const MemorySnapshotStore& disk, SnapshotId id, ShardIndex part, B
   return values[0];
 }
 
-// A whole step whose Commit requests a snapshot of the resulting version.
+// Does a whole step whose Commit requests a snapshot of the resulting version.
 void KeepStep(ShardBench* bench, std::uint64_t step, float value) {
   bench->CompleteStep(step, value);
   bench->Forget();
@@ -234,7 +234,7 @@ TEST_CASE("the newest version that was ever kept stays, whatever a coordinator s
   bench.FromCoordinator(bench.MakeKept({}, Id(9, 9)));
   CHECK(bench.disk.List() == std::vector<SnapshotPart>{parts[1]});
 
-  // If it is missing, for example because it was found damaged, the newest one before it stays.
+  // If the newest snapshot is missing, for example because it was found damaged, the newest one before it stays.
   MemorySnapshotStore older;
   older.AddPartsOf(bench.disk);
   ShardBench again(With({}, older));

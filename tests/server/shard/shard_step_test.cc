@@ -1,4 +1,4 @@
-// From Prepared to Commit on a shard, its pulls, and its restarts.
+// A shard from Prepared to Commit, its answers to pulls, and its restarts.
 #include "common/wire/messages.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/limits.h"

@@ -1,4 +1,4 @@
-// A snapshot is loaded by another number of shards than wrote it: each block comes from a shard that has it.
+// A snapshot is loaded by a different number of shards than wrote it. Each block comes from a shard that has it.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 constexpr SnapshotId kKept{Generation{1}, Version{1}};
 
-// One shard of a job of several small blocks, with state.
+// Makes the options of one shard of a job with several small blocks and optimizer state.
 ShardBenchOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const MemorySnapshotStore* found = nullptr) {
   ShardBenchOptions options;
   options.shard = shard;
@@ -32,7 +32,7 @@ ShardBenchOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const Memor
 
 using Shards = std::vector<std::unique_ptr<ShardBench>>;
 
-// One step on all shards of a job, with a different gradient for each block.
+// Does one step on all shards of a job, with a different gradient for each block.
 void DoStep(Shards* shards, std::uint64_t step, const Commit& commit) {
   for (const std::unique_ptr<ShardBench>& bench : *shards) {
     for (BlockIndex block = 0; block < 7; ++block) {
@@ -54,7 +54,7 @@ Shards Begin(std::uint32_t count) {
   return shards;
 }
 
-// A job of `count` shards with a snapshot of version 1.
+// Starts a job of `count` shards and takes a snapshot of version 1.
 Shards Writers(std::uint32_t count) {
   Shards shards = Begin(count);
   DoStep(&shards, 0, shards[0]->MakeSnapshotCommit(0));
@@ -69,7 +69,7 @@ std::vector<SnapshotPart> PartsOf(const Shards& shards) {
   return parts;
 }
 
-// The weights and state of every block, from the shard that has it.
+// Returns the weights and state of every block, from the shard that has it.
 std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) {
   std::map<BlockIndex, std::vector<std::uint64_t>> contents;
   for (const std::unique_ptr<ShardBench>& bench : shards) {
@@ -83,7 +83,8 @@ std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) 
   return contents;
 }
 
-// Delivers the messages of `reader` to shard `holder`, and the answers back.
+// Delivers the messages of `reader` to shard `holder`, and the answers to `reader`. Returns how many messages were
+// delivered.
 std::size_t Relay(ShardBench* reader, ShardBench* holder, ShardIndex index) {
   std::size_t carried = 0;
   for (Envelope& envelope : reader->TakeAll(ShardBench::PeerOf(index))) {
@@ -109,7 +110,7 @@ bool IsServing(ShardBench* bench) {
   return bench->Take<ResetDone>(kCoordinator).size() == 1 && bench->shard->serving();
 }
 
-// The only message to the coordinator: the snapshot cannot be loaded.
+// Returns the reason in the only message to the coordinator, which must report that the snapshot cannot be loaded.
 std::string Complaint(ShardBench* bench) {
   const std::vector<ResetBad> bad = bench->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
@@ -222,7 +223,7 @@ struct Loading {
     reader.generation = Generation{2};
     reader.Tick();
   }
-  // The holders' answers to all requests.
+  // Returns the holders' answers to all requests.
   std::vector<std::pair<ShardIndex, Message>> Answers() {
     std::vector<std::pair<ShardIndex, Message>> answers;
     for (ShardIndex i : {0U, 1U}) {
@@ -236,12 +237,12 @@ struct Loading {
   }
   void Give(const std::pair<ShardIndex, Message>& answer) { GiveFrom(ShardBench::PeerOf(answer.first), answer.second); }
   void GiveFrom(PeerId from, const Message& message) { reader.FromWorker(message.header, message.payload, from); }
-  // Headers are requested first.
+  // Delivers the headers, which are requested first.
   void GiveHeaders() {
     for (const auto& answer : Answers()) Give(answer);
   }
 
-  // The holders have long been silent: the reader asks, and they report lost requests.
+  // Lets the holders be silent for so long that the reader asks. Then they report which requests were lost.
   void Ask() {
     reader.Tick(seconds(7));
     GiveHeaders();
@@ -517,7 +518,8 @@ TEST_CASE("a snapshot that does not fit the job is refused, and what does not fi
     reader.FromCoordinator(reset);
     const std::string reason = Complaint(&reader);
     INFO(reason);
-    // The disk may notice first that a block does not have the arrays that the job's has.
+    // The shard may find first that a block has other arrays than the job's block. Then this is the reason that it
+    // reports.
     CHECK((Mentions(reason, misfit.word) || Mentions(reason, "the job's has")));
   }
 }

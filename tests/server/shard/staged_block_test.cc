@@ -14,14 +14,14 @@ namespace {
 constexpr std::uint32_t kCount = 5;
 using Values = std::vector<float>;
 
-// The gradients of a job's slots, and the sums of its tree by their definition.
+// The gradients of a job's slots, and the sums of the job's tree by their definition.
 class Slots {
  public:
   Slots(SlotIndex count, std::uint64_t seed) : random_(seed) {
     for (SlotIndex slot = 0; slot < count; ++slot) {
       samples_.push_back(random_.Below(4));  // 0 is one of them
       Values values(kCount);
-      // Of very different sizes, so that another order of additions shows.
+      // The values have very different sizes, so that another order of additions shows.
       for (float& v : values) v = static_cast<float>(random_.Unit() - 0.5) * static_cast<float>(1 << random_.Below(24));
       means_.push_back(values);
     }
@@ -45,7 +45,7 @@ class Slots {
     for (std::uint32_t i = 0; i < kCount; ++i) sum[i] = (*left)[i] + (*right)[i];
     return sum;
   }
-  // The payload that a worker would push for it.
+  // Returns the payload that a worker would push for the node.
   Values PayloadOf(Node node) const { return node.IsLeaf() ? means_[node.begin] : ValueOf(node).value_or(Values()); }
 
  private:
@@ -115,7 +115,7 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     const Node root{0, slots.count()};
     const std::vector<Node> nodes = AllNodes(slots.count());
     Stage stage(slots);
-    // Nodes at random until all slots are covered; the root comes last, or the test would be over at once.
+    // Adds nodes at random until all slots are covered. The root is added late, because it would end the test at once.
     while (!stage.block.complete()) {
       const Node node = nodes[random.Below(nodes.size())];
       if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;

@@ -46,7 +46,7 @@ TEST_CASE("a header that was changed or cut is refused, or is still the same", "
   CHECK(refused > tries / 30 * 29);
 }
 
-// The hash does not detect a writer that makes it match.
+// A hash does not reveal a writer that computes it for wrong contents.
 TEST_CASE("a header whose hash was made to match is believed only within bounds", "[server][storage]") {
   RandomStream random(testing::TestSeed());
   const int tries = testing::TriesOfTier(3000);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kForever = std::chrono::minutes(5);
 
-// Blocks writes until it is released; the two threads signal each other through mailboxes.
+// A store whose writes wait until they are released. The two threads signal each other through mailboxes.
 class GatedStore : public MemorySnapshotStore {
  public:
   Status Remember(const ShardLife& life) override {
@@ -41,7 +41,7 @@ ShardLife LifeOf(std::uint64_t term) {
   return life;
 }
 
-// The results of `count` pieces of work, in order.
+// Returns the results of `count` pieces of work, in order.
 std::vector<DiskResult> TakeAll(ShardDiskThread* thread, Mailbox<int>* woken, std::size_t count) {
   std::vector<DiskResult> results;
   while (results.size() < count) {

@@ -32,7 +32,7 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
   ~SmallDisk() { umount2(folder_.path().c_str(), MNT_DETACH); }
   const std::string& path() const { return folder_.path(); }
-  // Fills the disk to the last byte, or leaves `left` bytes.
+  // Fills the disk to the last byte, or except for `left` bytes.
   void Fill(std::size_t left = 0) const {
     std::ofstream file(path() + "/filler", std::ios::binary);
     const std::string block(4096, 'x');
@@ -101,8 +101,8 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, kept->digest, kShape).message() == "");
 }
 
-// With a little less room each time, the disk becomes full in another place: in the last table, in the header, in the
-// database's own files, or not at all.
+// Each time the disk has a little less room, so it becomes full in another place: in the last table, in the header, in
+// the database's own files, or not at all.
 TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all", "[server][storage]") {
   const SmallDisk disk;
   constexpr ImageShape kSmall{.block_count = 4, .elements = 4096, .array_count = 1, .slot_count = 1};

@@ -24,7 +24,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-// A storage_child and the lines that it prints.
+// A storage_child process and the lines that it prints.
 class Child {
  public:
   Child(const std::string& mode, const std::string& path) {
@@ -51,12 +51,12 @@ class Child {
     close(output_);
   }
 
-  // Reads until it has printed `count` lines in all, or has ended.
+  // Reads until the child has printed `count` lines in all, or has ended.
   void WaitForLines(std::size_t count) {
     while (lines_.size() < count && ReadSome()) {
     }
   }
-  // Reads for this long.
+  // Reads what the child prints for this long.
   void WatchFor(std::chrono::microseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (true) {
@@ -68,12 +68,12 @@ class Child {
       if (ppoll(&watched, 1, &most, nullptr) > 0 && !ReadSome()) return;
     }
   }
-  // Sends SIGKILL, then reads everything it had printed.
+  // Sends SIGKILL, then reads everything that the child had printed.
   const std::vector<std::string>& Kill() {
     kill(process_, SIGKILL);
     return End();
   }
-  // Closes its input, and waits until it ends.
+  // Closes the child's input, and waits until the child ends.
   const std::vector<std::string>& End() {
     close(std::exchange(input_, -1));
     while (ReadSome()) {
@@ -103,7 +103,7 @@ class Child {
   std::vector<std::string> lines_;
 };
 
-// The promises that a killed writer of snapshots was given, and the snapshots that it may have removed.
+// The snapshots that the storage promised to a killed writer, and those that the writer may have removed.
 struct Ledger {
   std::map<std::uint64_t, std::uint64_t> written;  // digest by version
   std::set<std::uint64_t> removing;

@@ -1,4 +1,4 @@
-// No reader's limit is below a writer's: the largest thing of each kind that can be written can be read.
+// No reader's limit is below a writer's: the largest message or record of each kind that can be written can be read.
 #include "common/wire/messages/limits.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/data_section.h"
@@ -19,7 +19,7 @@ namespace {
 
 struct Sizes {
   std::size_t list, inner_list, text;
-  // The sizes inside an entry of a list.
+  // Returns the sizes inside an entry of a list.
   Sizes Inner() const { return {inner_list, inner_list, text}; }
 };
 
@@ -61,7 +61,7 @@ void FillTo(const Sizes& sizes, T& value) {
   }
 }
 
-// Sizes around every limit, one after the other.
+// Returns sizes around every limit, varied one at a time.
 std::vector<Sizes> AllSizes(std::size_t bytes_max) {
   std::vector<Sizes> all;
   for (const std::size_t list : {std::size_t{kGroupsMax}, std::size_t{kGroupsMax} + 1, std::size_t{kSlotsMax},
@@ -80,7 +80,7 @@ std::vector<Sizes> AllSizes(std::size_t bytes_max) {
   return all;
 }
 
-// Calls visit with each alternative of a variant, filled.
+// Calls visit with each alternative of a variant, filled up to these sizes.
 template <class Variant, class Visit, std::size_t kKind = 0>
 void ForEachKind(const Sizes& sizes, const Visit& visit) {
   if constexpr (kKind < std::variant_size_v<Variant>) {
@@ -111,7 +111,7 @@ TEST_CASE("every message that can be sent is received", "[common][wire][limits]"
   CHECK(sent_count > 200);
 }
 
-// As many slots as a job may have, all on one shard, each with as many metrics as it may have.
+// Returns reports of as many slots as a job may have, all on one shard, each with as many metrics as it may have.
 std::vector<SlotReport> LargestReports() {
   std::vector<SlotReport> reports(kSlotsMax);
   for (SlotIndex slot = 0; slot < kSlotsMax; ++slot) {

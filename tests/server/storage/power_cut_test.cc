@@ -32,7 +32,7 @@ using Lines = std::vector<std::string>;
 
 constexpr FileCoordinatorLog::Compaction kOften{.keep = 2, .bytes_min = 600};
 
-// A job's records: it loses shards, takes snapshots, gains workers, and finishes.
+// Returns the records of a job that loses shards, takes snapshots, gains workers, and finishes.
 std::vector<LogRecord> JobRecords(std::uint64_t rounds) {
   std::vector<LogRecord> records = {JobRecord{{1, 2}, "the job"}, TermRecord{{1}}, CatalogRecord{}};
   SnapshotId newest;
@@ -57,7 +57,7 @@ std::string Print(const std::vector<LogRecord>& records) {
 
 std::string InForce(const std::vector<LogRecord>& records) { return Print(RecordsInForce(records, kOften.keep)); }
 
-// The progress of a child that may end at any moment.
+// Counts the progress of a child process that may end at any moment.
 class Counter {
  public:
   Counter() {
@@ -75,7 +75,7 @@ class Counter {
   std::atomic<std::size_t>* count_ = nullptr;
 };
 
-// Runs `body` in a process that ends before its call number `end_at`. Returns whether `body` finished.
+// Runs `body` in a process that ends before its disk call number `end_at`. Returns whether `body` finished.
 bool RunUntil(const std::string& below, std::size_t end_at, const std::function<void()>& body) {
   const pid_t child = fork();
   CAPSTAN_CHECK(child >= 0);

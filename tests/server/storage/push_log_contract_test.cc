@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kEverything = UINT64_MAX;
 
-// A log, and what it contains when it is opened again.
+// A log in memory. Opening it again does nothing, so it keeps its contents.
 class MemoryLogs {
  public:
   PushLog* log() { return &log_; }

@@ -1,4 +1,4 @@
-// Shared by the tests of a shard's log: records whose contents follow from numbers.
+// Tools of the tests of a shard's log: records whose contents follow from numbers.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline constexpr LogHistory kLogHistory{{4}, 2};
 
 inline constexpr std::uint64_t kChildKey = 77;  // for the records that storage_child writes
 
-// Pushes with payloads, pushes without, and ends.
+// Makes a push with a payload, a push without one, or a slot's end.
 inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   const std::uint64_t draw = PhiloxKey(key, index, 3);
   if (index % 3 == 2) {
@@ -64,7 +64,7 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
          Hash64(x.payload.bytes()) == Hash64(y.payload.bytes());
 }
 
-// Reads piece by piece.
+// Reads the whole log, piece by piece.
 inline Result<std::vector<PushLogRecord>> ReadAll(PushLog* log, std::uint64_t from, LogHistory history = kLogHistory) {
   std::vector<PushLogRecord> records;
   while (true) {

@@ -17,7 +17,7 @@ void Write(SnapshotStore* store, SnapshotId id, ShardIndex part) {
   REQUIRE(store->Write(MakeImage(id, part), kNotCancelled).ok());
 }
 
-// Whether each array of the part equals MakeImage's.
+// Whether each array of the part equals the one that MakeImage makes.
 bool IsWhole(const SnapshotReader& reader, SnapshotId id, ShardIndex part) {
   const Result<SnapshotHeader> header = reader.ReadHeader(id, part);
   if (!header.ok()) return false;

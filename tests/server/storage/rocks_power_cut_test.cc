@@ -16,7 +16,8 @@ namespace {
 using Kind = testing::DiskCalls::Call::Kind;
 using testing::DiskCalls;
 
-// Except for files that are never read: locks, and options that are written again.
+// Returns the files and names that were not made durable, except files that are never read: locks, and options that are
+// written again.
 std::vector<std::string> NotDurable(const DiskCalls& calls) {
   std::vector<std::string> bad = calls.NotDurable();
   std::erase_if(bad, [](const std::string& line) {

@@ -1,4 +1,4 @@
-// A shard's log on disk: what is left when its last bytes are torn off, when bytes in its middle flip, and when its
+// A shard's log on disk: what remains when its last bytes are torn off, when bytes in its middle flip, and when its
 // files are gone.
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@ namespace files = std::filesystem;
 
 constexpr std::uint64_t kBatches = 12, kBatch = 3;
 
-// A log of kBatches appends, closed.
+// A log to which kBatches batches were appended, and which was then closed.
 class WrittenLog {
  public:
   explicit WrittenLog(std::uint64_t segment_bytes) : segment_bytes_(segment_bytes) {
@@ -31,7 +31,7 @@ class WrittenLog {
     REQUIRE(log.status().message() == "");
     return std::move(log).value();
   }
-  // Its files with this extension, the largest last.
+  // Returns the log's files with this extension, the largest last.
   std::vector<std::string> Files(const std::string& extension) const {
     std::map<std::uintmax_t, std::string> by_size;
     for (const auto& entry : files::directory_iterator(folder_.path() + "/pushes")) {

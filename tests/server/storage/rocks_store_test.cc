@@ -27,7 +27,7 @@ ShardLife SomeLife(ShardIndex shard = 0) {
   return life;
 }
 
-// A shard's directory with its identity and two snapshots; returns the digest of each.
+// Makes a shard's directory with its identity and two snapshots. Returns the parts with their digests.
 std::vector<SnapshotPart> MakeDirectory(const std::string& run, ShardIndex shard = 0, ImageShape shape = {}) {
   auto store = Open(run, shard);
   REQUIRE(store.status().message() == "");
@@ -218,7 +218,7 @@ struct FlipCount {
   int flips = 0, noticed = 0;
 };
 
-// Flips one bit of one file and checks whether the result is wrong.
+// Flips one bit of one file and checks whether a reader gets wrong contents.
 void FlipAndLook(const std::string& run, const std::string& file, std::size_t at, const SnapshotPart& part,
                  const ImageShape& shape, FlipCount* count) {
   const std::string bytes = ReadWholeFile(file);

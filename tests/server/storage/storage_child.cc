@@ -21,7 +21,7 @@
 namespace capstan::server {
 namespace {
 
-// In one write, so that the parent reads whole lines.
+// Prints a line in one write, so that the parent reads whole lines.
 void Say(const std::string& line) {
   const std::string text = line + "\n";
   CAPSTAN_CHECK(write(STDOUT_FILENO, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
@@ -53,7 +53,7 @@ int WriteSnapshots(const std::string& folder) {
   }
 }
 
-// Record i of the log is MakeRecord(kChildKey, i).
+// Appends to a shard's log. Record i of the log is MakeRecord(kChildKey, i).
 int AppendPushes(const std::string& folder) {
   auto log = RocksPushLog::Open(folder, 4000);
   if (!log.ok()) return Fail(log.status());

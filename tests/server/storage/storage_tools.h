@@ -1,4 +1,4 @@
-// Shared by the tests of storage: folders that are removed afterwards, and snapshots whose contents follow from a seed.
+// Tools of the tests of storage: folders that are removed afterwards, and snapshots whose contents follow from a seed.
 #pragma once
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct ImageShape {
   SlotIndex slot_count = 4;
 };
 
-// The element bytes of a block's array: a function of the snapshot and the block.
+// Fills in the bytes of a block's array. They are a function of the snapshot, the part, the block and the array.
 inline void FillArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array, std::span<std::byte> out) {
   const std::uint64_t key = PhiloxKey(id.generation.value, id.version.value, part);
   std::uint64_t number = 0;
@@ -93,7 +93,7 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   return work;
 }
 
-// Loads a part through CarryOut. Returns its status, or kStale if it is good and its bytes are not MakeImage's.
+// Loads a part through CarryOut. Returns its status, or kStale if the part is intact but its bytes are not MakeImage's.
 inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
                              ImageShape shape = {}) {
   const SnapshotImage like = MakeImage(id, part, shape);
@@ -113,7 +113,7 @@ inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex par
 
 inline const std::atomic<bool> kNotCancelled{false};
 
-// For testing::Fill and testing::Same, which find these functions by the arguments' namespace.
+// These functions are for testing::Fill and testing::Same, which find them by the arguments' namespace.
 template <class Visitor, MaybeConst<SnapshotHeader::Block> M>
 void Fields(Visitor& v, M& m) {
   v(m.block);
@@ -209,7 +209,7 @@ inline bool SameRecord(server::LogRecord a, server::LogRecord b) {
   return std::visit([&](auto& record) { return Same(record, std::get<std::decay_t<decltype(record)>>(b)); }, a);
 }
 
-// Random contents that are consistent.
+// Makes a header with random contents that are consistent.
 inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   server::SnapshotHeader header;
   Fill(header, random);

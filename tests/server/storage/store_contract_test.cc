@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE("a snapshot written again replaces the one of its name", "[se
   CHECK(store->List().empty());
 }
 
-// Cancels, or performs another action, when its memory is released.
+// Memory that cancels a write, or performs another action, when it is released.
 struct OnRelease {
   void (*act)(void*);
   void* context;

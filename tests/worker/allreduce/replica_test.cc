@@ -35,7 +35,7 @@ class ReplicaBench {
     replica.Filled();
   }
 
-  // A step whose gradient sum is `value` everywhere, over so many samples.
+  // Does a step whose gradient sum is `value` everywhere, over so many samples.
   Replica::Outcome Step(std::uint64_t step, float value, std::uint64_t samples = 4) {
     std::ranges::fill(sum, value);
     StepParameters parameters;

@@ -15,7 +15,7 @@ client::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepAction
   return terms;
 }
 
-// Version 4, committed by generation 1, with version 5 built next to it in generation 2.
+// Makes a version 4, committed by generation 1, with a version 5 next to it that was built in generation 2.
 ReplicaVersion WithNext(StepAction action = StepAction::kApply) {
   ReplicaVersion version;
   version.Become(Terms(4, 1));

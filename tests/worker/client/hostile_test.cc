@@ -30,7 +30,7 @@ Message MakeAttack(HostileMessages* hostile, SessionBench* bench) {
   }
 }
 
-// A session with its application, driven as a trainer would.
+// A session with its application, which behaves as a trainer would.
 class Attacked {
  public:
   Attacked(Mode mode, std::uint64_t seed) : mode_(mode), hostile_(seed, OfSession()) { Begin(); }

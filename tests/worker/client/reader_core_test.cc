@@ -1,4 +1,4 @@
-// How a reader follows a job: its requests, their receivers, and that the blocks it returns belong to one version.
+// How a reader follows a job: what it requests from whom, and that the blocks it returns belong to one version.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,8 +18,8 @@ using std::chrono::seconds;
 constexpr PeerId kJobCoordinator{1};
 constexpr std::uint32_t kBlockElements = 4, kShards = 2;
 
-// A reader of a job with 40 blocks of 4 elements, the even ones on shard 0; its methods play the coordinator
-// and the shards.
+// A reader of a job with 40 blocks of 4 elements; shard 0 has the even blocks. The methods act as the coordinator and
+// the shards.
 class ReaderBench {
  public:
   static constexpr BlockIndex kBlocks = 40;
@@ -89,7 +89,7 @@ class ReaderBench {
   }
   std::vector<Pull> Pulls(ShardIndex shard) { return Take<Pull>(PeerId{100 + shard}); }
 
-  // Each value of a block encodes its version and array.
+  // Returns the value that fills an array of a block; it encodes the version and the array.
   static float Value(std::uint64_t version, std::uint32_t array) { return static_cast<float>(version * 10 + array); }
   Message Answer(ShardIndex shard, const Pull& pull, BlockIndex block, std::uint64_t version) {
     Weights weights;
@@ -110,7 +110,8 @@ class ReaderBench {
   Message Refusal(ShardIndex shard, Code code, std::uint64_t step) const {
     return {Error{code, generation, Incarnation{50 + shard}, Step{step}, {}, 0, "because"}, {}};
   }
-  // A shard that has published `version` answers requests as server/shard/shard.cc does; waiting pulls are kept.
+  // Answers requests as server/shard/shard.cc does when the shard has published `version`. Pulls that must wait are
+  // kept.
   void Serve(ShardIndex shard, std::uint64_t version) {
     std::vector<Pull> pulls = Pulls(shard);
     if (parked.contains(shard)) pulls.insert(pulls.begin(), parked[shard]);
@@ -137,7 +138,7 @@ class ReaderBench {
       FromShard(shard, {answer, {}});
     }
   }
-  // All shards are at this version until the reader makes no more requests.
+  // Answers for all shards at this version until the reader makes no more requests.
   void ServeAll(std::uint64_t version) {
     for (int i = 0; i < 10; ++i) {
       for (ShardIndex shard = 0; shard < kShards; ++shard) Serve(shard, version);
@@ -148,7 +149,7 @@ class ReaderBench {
     return values != nullptr &&
            std::all_of(values, values + 4 * kBlocks, [&](float value) { return value == Value(version, array); });
   }
-  // Connected to a job at this step; no shard has been asked yet.
+  // Connects the reader to a job at this step. No shard has been asked yet.
   ReaderBench& Meet(std::uint64_t step) {
     core->Refresh();
     Tick();
@@ -165,7 +166,7 @@ class ReaderBench {
     REQUIRE(core->reading());
     REQUIRE(core->reading()->done);
   }
-  // Whether the call under way gets an answer although no message arrives for longer than any limit.
+  // Whether the call in progress gets an answer although no message arrives for longer than any limit.
   bool AnsweredInSilence() {
     for (int i = 0; i < 620 && core->status().ok() && !core->answered(); ++i) Tick(seconds(1));
     return core->answered();

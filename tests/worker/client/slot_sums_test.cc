@@ -24,7 +24,7 @@ std::vector<SlotData> Draw(SlotIndex slots, std::uint64_t seed) {
   for (SlotData& slot : data) {
     slot.samples = random.Below(4);
     slot.mean.resize(kCount);
-    // Of very different sizes, so that another order of additions shows.
+    // The values have very different sizes, so that another order of additions shows.
     for (float& v : slot.mean) v = static_cast<float>(random.Unit() - 0.5) * static_cast<float>(1 << random.Below(24));
   }
   return data;
@@ -36,7 +36,7 @@ std::uint64_t SamplesOf(const std::vector<SlotData>& data, Node node) {
   return samples;
 }
 
-// A node's value by its definition.
+// Computes a node's value by its definition.
 std::optional<Values> ValueOf(const std::vector<SlotData>& data, Node node) {
   if (SamplesOf(data, node) == 0) return {};
   Values sum = data[node.begin].mean;
@@ -51,7 +51,8 @@ std::optional<Values> ValueOf(const std::vector<SlotData>& data, Node node) {
   return sum;
 }
 
-// Runs all slots; the gradient of each becomes final in pieces of `piece` elements, from the end as in a backward pass.
+// Runs all slots. The gradient of each slot becomes final in pieces of `piece` elements, beginning at the end as in a
+// backward pass.
 void Run(const std::vector<SlotData>& data, std::uint64_t piece, BufferPool* pool, SlotSums* sums) {
   const std::vector<SlotIndex> slots = sums->slots();
   for (SlotIndex slot : slots) {

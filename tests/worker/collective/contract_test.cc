@@ -1,5 +1,5 @@
-// The contract of every kind of group: results; and, for cases not tagged [every], what groups on meshes promise
-// besides: bits, bytes.
+// The contract of every kind of group: what the calls compute. Cases without the tag [every] test what only groups on
+// meshes promise: the same bits, and how many bytes are sent.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// Small whole numbers, whose sums are exact in any order and in 16 bits.
+// Returns small whole numbers, whose sums are exact in any order and in 16 bits.
 Floats Whole(int rank, std::size_t count) {
   Floats values(count);
   for (std::size_t i = 0; i < count; ++i)
@@ -22,7 +22,7 @@ Floats Whole(int rank, std::size_t count) {
   return values;
 }
 
-// Numbers whose sum depends on the order of additions.
+// Returns numbers whose sum depends on the order of additions.
 Floats Mixed(int rank, std::size_t count) {
   Floats values(count);
   std::uint32_t state = 12345U + static_cast<std::uint32_t>(rank) * 777U;
@@ -123,7 +123,7 @@ TEST_CASE("four workers reduce ones(2,2) * (rank + 1) to 10, and a broadcast bri
   });
 }
 
-// The result on each rank of an all-reduce of Mixed's numbers.
+// Returns the result that each rank gets from an all-reduce of Mixed's numbers.
 std::vector<Floats> ReducedMixed(const std::string& kind, int ranks, std::size_t count, const GroupOptions& options) {
   std::vector<Floats> results(static_cast<std::size_t>(ranks));
   Groups groups(kind, ranks, options);
@@ -135,7 +135,7 @@ std::vector<Floats> ReducedMixed(const std::string& kind, int ranks, std::size_t
   return results;
 }
 
-// The order that ring.h promises.
+// Computes the sum in the order that ring.h promises.
 Floats SumInOrder(int ranks, std::size_t count) {
   std::vector<Floats> inputs;
   for (int rank = 0; rank < ranks; ++rank) inputs.push_back(Mixed(rank, count));

@@ -1,4 +1,4 @@
-// How groups end when a member does not come, leaves or aborts.
+// How groups end when a member does not join, leaves or aborts.
 #include "tests/worker/collective/gated_mesh.h"
 
 namespace capstan::collective {

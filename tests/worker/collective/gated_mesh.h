@@ -1,7 +1,8 @@
-// GatedMesh: a mesh whose ranks continue a call once all expected ranks have entered it.
+// GatedMesh: a mesh in which a call continues only when all expected ranks have entered it.
 //
-// Kind: shared, as the mesh inside. One Gate for all ranks of a mesh.
-// Why:  a deadline that passes before a rank has entered names that rank too, so a test would depend on the scheduler.
+// Kind: shared, as the mesh inside. All ranks of a mesh have one Gate.
+// Why:  a rank that has not entered before another rank's deadline is named in the error too, so without a gate a test
+//       would depend on the scheduler.
 #pragma once
 
 #include "common/base/mailbox.h"
@@ -11,7 +12,7 @@ namespace capstan::collective {
 
 class Gate {
  public:
-  // From now on `ranks` ranks continue calls together. 0: calls continue at once.
+  // From now on a call continues when `ranks` ranks have entered it. 0: calls continue at once.
   void Await(int ranks) { ranks_ = ranks; }
   void Enter() {
     if (ranks_ == 0) return;

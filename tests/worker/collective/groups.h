@@ -18,12 +18,13 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-// Made by mesh_groups.cc, one thread per rank; or by tests/worker/device/nccl_groups.cc, one process per rank.
+// The kinds of groups. mesh_groups.cc makes them with one thread per rank, tests/worker/device/nccl_groups.cc with one
+// process per rank.
 extern const std::vector<std::string> kKinds;
 
-// Connected meshes of mesh_groups.cc, by rank. All ranks are in this process: each answers, and each sends its farewell
-// before it closes a connection, however late. A test that breaks connections passes another time for `farewell`; one
-// that slows them down passes another one for `silence`.
+// Connects meshes of this process, and returns them by rank. Each rank answers, and sends its farewell before it closes
+// a connection, however late. A test that breaks connections passes another `farewell`; one that slows them down passes
+// another `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
                                                 std::chrono::milliseconds farewell = kPatience,
                                                 std::chrono::milliseconds silence = kPatience);
@@ -37,10 +38,10 @@ inline void RunThreads(int size, const std::function<void(int rank)>& body) {
 class Groups {
  public:
   Groups(const std::string& kind, int size, const GroupOptions& options = {});
-  // On meshes of one process, by rank.
+  // Makes groups on meshes of one process, which are given by rank.
   explicit Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options = {});
 
-  // Within this process.
+  // Returns the group of a rank, if all ranks are in this process.
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
   int size() const { return size_; }
 

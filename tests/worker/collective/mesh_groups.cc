@@ -34,7 +34,7 @@ bool HasGloo() {
 
 }  // namespace
 
-// Adding a mesh means adding it here.
+// A new kind of mesh must be added here.
 const std::vector<std::string> kKinds =
     HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
 

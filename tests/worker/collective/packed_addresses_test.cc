@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kWays = 3;  // connections between any two ranks
 
-// Like Gloo's: a socket's address in 128 bytes, then the number of the connection in 8.
+// Returns an address like Gloo's: a socket's address in 128 bytes, then the number of the connection in 8.
 std::string AddressOf(std::size_t rank, std::size_t connection) {
   std::string address(136, '\0');
   address[0] = 2;

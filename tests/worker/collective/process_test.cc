@@ -22,7 +22,8 @@ constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
 constexpr std::chrono::seconds kPatience{60};
 constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // kMany: the signal meets a message in flight
 
-// Reduces until a failure. Sends its process id first, and last how it ended and how long the last call took.
+// Reduces until a failure. Its first message to the parent is its process id; its last one is how it ended and how long
+// the last call took.
 Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time, milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);
@@ -50,7 +51,7 @@ struct End {
   std::string status;
 };
 
-// The reports of all ranks except the second when the second gets `sent`; a call has this much time.
+// Returns the reports of all ranks except the second, to which the signal `sent` is sent. A call has `time` to finish.
 std::vector<End> EndsWhenOneGets(int sent, int ranks, std::size_t count, milliseconds time,
                                  milliseconds silence = kLongerThanTheTestWaits) {
   std::vector<ChildProcess> children;

@@ -22,7 +22,7 @@ using testing::TempFolder;
 
 constexpr int kSide = 32;
 
-// A pixel of image `number` of a file: no two images are alike, and none equals itself shifted or mirrored.
+// Returns a pixel of image `number` of a file. No two images are alike, and none equals itself shifted or mirrored.
 unsigned char Pixel(int number, int channel, int row, int column) {
   const auto x = static_cast<unsigned>(number * 7919 + channel * 104729 + row * 1299709 + column * 15485863 + 12345);
   return static_cast<unsigned char>((x * 2654435761U) >> 24);
@@ -41,7 +41,7 @@ std::string File(int first, int count) {
   return bytes;
 }
 
-// Training images 0 to 16, held-out ones 100 to 102.
+// Writes files with the training images 0 to 16 and the held-out images 100 to 102.
 void WriteFiles(const TempFolder& folder) {
   const int counts[] = {5, 1, 3, 7, 1};
   for (int i = 0, first = 0; i < 5; first += counts[i++]) {
@@ -81,7 +81,7 @@ BatchBuffer FillPicture(const Dataset& dataset, const std::vector<std::uint64_t>
   return batch;
 }
 
-// The image moved down and right by so many pixels, black where it was empty, then mirrored.
+// How an image looks: moved down and right by so many pixels, black where it was empty, and then mirrored or not.
 using Look = std::tuple<int, int, bool>;
 
 bool Matches(const float* got, int number, const Look& look) {
@@ -92,7 +92,7 @@ bool Matches(const float* got, int number, const Look& look) {
     const int from_row = row - down, from_column = (mirrored ? kSide - 1 - column : column) - right;
     const bool inside = from_row >= 0 && from_row < kSide && from_column >= 0 && from_column < kSide;
     const double byte = inside ? Pixel(number, channel, from_row, from_column) : 0;
-    // Not "greater": a NaN does not match.
+    // The condition is not "greater", so that a NaN does not match.
     if (!(std::abs(got[i] - (byte / 255 - kMean[channel]) / kDeviation[channel]) < 1e-5)) return false;
   }
   return true;

@@ -1,4 +1,4 @@
-// Gzip: the bytes of a file that gzip has compressed.
+// Gzip: returns the contents of the file that gzip would make of `bytes`.
 //
 // Kind: a function of tests.
 #pragma once

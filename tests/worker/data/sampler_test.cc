@@ -17,7 +17,7 @@ std::vector<std::uint64_t> Slot(const SamplerSpec& spec, std::uint64_t step, Slo
   return samples;
 }
 
-// Slots in order, one after the other.
+// Returns the samples of all slots in order, one slot after the other.
 std::vector<std::uint64_t> Batch(const SamplerSpec& spec, std::uint64_t step) {
   std::vector<std::uint64_t> all;
   for (SlotIndex slot = 0; slot < spec.slots; ++slot) {
@@ -87,7 +87,8 @@ TEST_CASE("epochs and seeds have orders of their own, and the same order again",
 }
 
 TEST_CASE("every sample comes to every place about equally often", "[sampler]") {
-  // 12 samples, 6000 epochs: 500 expected in each of 144 cells, standard deviation 21.4; 6.5 deviations are allowed.
+  // There are 12 samples and 6000 epochs, so each of the 144 cells should have 500, with a standard deviation of 21.4;
+  // 6.5 deviations are allowed.
   constexpr std::uint64_t kSize = 12, kEpochs = 6000;
   std::vector<int> counts(kSize * kSize);
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {

@@ -29,7 +29,7 @@ std::string Bytes(const Ids& ids, unsigned each) {
   return bytes;
 }
 
-// Numbers below `vocabulary`, without a pattern.
+// Returns numbers below `vocabulary`, without a pattern.
 Ids SomeIds(std::size_t count, std::uint32_t vocabulary) {
   Ids ids(count);
   std::uint32_t state = 1;

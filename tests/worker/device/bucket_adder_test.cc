@@ -1,5 +1,5 @@
-// A machine's workers add up parts, over a group on the host and on emulated devices; the sums must equal AddNodes' to
-// the bit. Each worker is a thread.
+// The workers of a machine add up their parts, over a group on the host and on emulated devices. The sums must equal
+// AddNodes' to the bit. Each worker is a thread.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +23,7 @@ using Floats = std::vector<float>;
 constexpr SlotIndex kSlots = 7;
 constexpr Init kZeros{InitKind::kZeros, 0.0F};
 
-// Several blocks and buckets of odd sizes; with statistics, which are never narrow.
+// Makes a catalog with several blocks and buckets of odd sizes. It has statistics, which are never narrow.
 Catalog TestCatalog() {
   return Catalog::Create({{"a", {301}, kZeros, true},
                           {"b", {5, 77}, kZeros, true},
@@ -39,7 +39,7 @@ struct Part {
   Floats flat;  // the client's layout: a block's numbers begin at its flat offset
 };
 
-// The parts of a step by worker, cut from the tree at random; some have no samples.
+// The parts of a step by worker. They are cut from the tree at random; some have no samples.
 using Parts = std::vector<std::vector<Part>>;
 
 void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
@@ -77,7 +77,7 @@ LocalPlan PlanOf(const Parts& parts) {
   return PlanLocalSums(heads, kSlots);
 }
 
-// The sums' bytes of a block, one after the other.
+// Returns the bytes of a block's sums, one sum after the other.
 std::vector<std::byte> Expected(const Parts& parts, const LocalPlan& plan, const Block& block, Encoding encoding) {
   std::vector<StagedInput> inputs;
   for (const auto& of : parts) {
@@ -113,7 +113,7 @@ std::vector<std::byte> Found(const LocalStep& step, const Block& block, Encoding
 
 using Maker = std::function<Result<std::unique_ptr<BucketAdder>>(int rank, const AdderOptions& options)>;
 
-// One worker's part of a step; the first worker ends with the sums, by block.
+// Does one worker's part of a step. In the end the first worker has the sums, by block.
 Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const LocalStep& step,
             const std::function<void(BlockIndex)>& ready) {
   std::size_t finished = 0;
@@ -199,7 +199,7 @@ TEST_CASE("devices add up the bits of the job's tree", "[local]") {
   });
 }
 
-// The results of two workers whose devices never end the second sum.
+// Returns the results of two workers whose devices never end the second sum.
 std::vector<Status> Hang(std::chrono::milliseconds patience, const std::function<Status()>& watch) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   setenv("CAPSTAN_NCCL_FAULT", "hang 2", 1);

@@ -45,7 +45,7 @@ Subject Named(std::string_view name) {
   return *std::find_if(all.begin(), all.end(), [&](const Subject& subject) { return subject.name == name; });
 }
 
-// Data for a subject, and weights as a server would send them.
+// Data for a subject, and weights in the form in which a server would send them.
 struct Inputs {
   Inputs(const Subject& subject, const std::vector<TensorSpec>& tensors, Precision precision) {
     const std::int64_t length = subject.features == 0 ? kContext : 1;
@@ -77,7 +77,7 @@ struct Inputs {
   std::vector<std::uint16_t> narrow;
 };
 
-// The first device, and the libraries that this machine has.
+// Returns options for the first device, with the libraries that this machine has.
 DeviceOptions Here() { return {.libraries = kernels::SearchOf(std::getenv)}; }
 
 constexpr nn::StepKey kKey{.seed = 5, .step = 3, .slot = 1, .micro_batch = 0};
@@ -165,7 +165,7 @@ TEST_CASE("weights are asked for before they are copied, and a tensor's gradient
   REQUIRE(device->Train(data.View(), whole.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
 
   for (int run = 0; run < 3; ++run) {
-    // Weights arrive when they are requested, and leave the host with the round.
+    // Weights arrive when they are requested. The host's arrays are freed when the round is over.
     std::vector<float> arriving = kernels::Poison<float>(data.count), gradients = kernels::Poison<float>(data.count);
     std::vector<int> asked(device->tensors().size()), ready(device->tensors().size());
     nn::Hooks hooks;

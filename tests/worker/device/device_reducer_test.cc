@@ -1,5 +1,5 @@
-// The members of a generation add up gradients on their devices: the sums, members that cannot, and how it ends. Each
-// member is a thread with a model on its own emulated device, over a group in this process.
+// The members of a generation add up gradients on their devices: their sums, members that cannot take part, and how a
+// group ends. Each member is a thread with a model on its own emulated device, over a group in this process.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -21,7 +21,7 @@ using collective::RunThreads;
 using std::chrono::milliseconds;
 using Floats = std::vector<float>;
 
-// Sets a variable for objects that are made while this one lives.
+// Sets a variable while this object lives, for other objects that are made meanwhile.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
@@ -68,7 +68,7 @@ struct Member {
     Encode(Encoding::kBf16, wide, reinterpret_cast<std::byte*>(narrow.data()));
   }
 
-  // Computes the model's gradients of a slot into `gradients`, or into the sum.
+  // Computes the model's gradients of a slot, and writes them to `gradients` or adds them to the sum.
   Status Train(std::uint32_t slot, Floats& gradients) {
     const auto inputs = kernels::RandomNumbers<float>(kSamples * features, 7 + slot);
     const auto targets = kernels::RandomIndices(kSamples, static_cast<std::int32_t>(kClasses), 70 + slot);
@@ -91,7 +91,7 @@ struct Member {
     devices.StepDone();
     return {};
   }
-  // The host's sum over the same slots.
+  // Computes the sum over the same slots on the host.
   Floats OnTheHost(std::uint32_t first, std::uint32_t last) {
     Floats all(sum.size(), 0.0F), gradients(sum.size());
     for (std::uint32_t slot = first; slot <= last; ++slot) {
@@ -130,7 +130,7 @@ struct Setting {
 
 using Body = std::function<Status(Member&, CollectiveThread&)>;
 
-// Runs `body` for two members at once; each one's status and result.
+// What two members return that run at once: each one's status and result.
 struct Outcome {
   Status status[2];
   std::vector<std::string> said[2];

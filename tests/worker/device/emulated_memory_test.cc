@@ -1,4 +1,4 @@
-// States that only an emulated device can be given: too little memory, cuDNN or none.
+// States that only an emulated device can have: too little memory, and cuDNN present or not.
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -37,7 +37,7 @@ TEST_CASE("a device with too little memory is said so", "[device]") {
   CHECK_THAT(full.message(), Catch::Contains("out of memory"));
 }
 
-// For a job in mode allreduce, by its memory account.
+// Returns the device memory that a job in mode allreduce needs for gradients, by the job's memory account.
 std::uint64_t GradientsOnDevice(const std::vector<std::string>& settings) {
   const JobConfig config =
       ParseJobConfig(

@@ -1,7 +1,7 @@
-// HostGroup: a DeviceGroup as a Group of host arrays, so that one contract covers both; TestDevice.
+// HostGroup: a DeviceGroup as a Group of host arrays, so that one contract covers both. TestDevice: its device.
 //
 // Kind:   owned by one thread.
-// Why:    arrays go to the device on the computing stream and come back on it, as a trainer's would.
+// Why:    arrays go to the device on the computing stream and return on it, as a trainer's would.
 #pragma once
 
 #include <functional>

@@ -55,7 +55,7 @@ struct Outcome {
   emulation::Waits waits;
 };
 
-// Positive weights, so that no ReLU is dead and each weight counts.
+// Returns positive weights, so that no ReLU is dead and each weight counts.
 std::vector<float> Weights(const std::vector<TensorSpec>& tensors, std::int64_t count, std::uint64_t seed) {
   std::vector<float> weights = kernels::RandomNumbers<float>(count, seed);
   auto weight = weights.begin();
@@ -68,19 +68,20 @@ std::vector<float> Weights(const std::vector<TensorSpec>& tensors, std::int64_t 
   return weights;
 }
 
-// A sequence of steps, from which waits are left out.
+// A sequence of steps in which one wait can be left out.
 class Course {
  public:
   virtual ~Course() = default;
-  // Allocates the memory needed and leaves other numbers in it.
+  // Allocates the memory that the steps need, and leaves other numbers in it.
   virtual void WarmUp() = 0;
-  // The hash of all results.
+  // Takes the steps. Returns the hash of all results.
   virtual std::uint64_t Take() = 0;
-  // The number of its waits that only report a result; nothing misses them if all went well.
+  // Returns how many of its waits only report whether work succeeded. If all went well, nothing misses them.
   virtual std::int64_t verdicts() const { return 0; }
 };
 
-// A round: two micro-batches, the second of which delivers the gradients; and the next round's evaluation.
+// A model's round of two micro-batches, of which the second one delivers the gradients, and the next round's
+// evaluation.
 class Steps final : public Course {
  public:
   explicit Steps(const Subject& subject)
@@ -114,7 +115,7 @@ class Steps final : public Course {
     if (sum_ != nullptr) (void)TakeSum();
   }
 
-  // Two slots, twice: the second round writes to the memory that the first one has read.
+  // Adds up two slots, in two rounds: the second round writes to the memory that the first one has read.
   std::uint64_t TakeSum() {
     std::uint64_t hash = 0;
     for (std::uint64_t round = 1; round <= 2; ++round) {
@@ -246,7 +247,7 @@ class Sums final : public Course {
 
 using CourseMaker = std::function<std::unique_ptr<Course>()>;
 
-// Runs in a separate process, which may die of the missing wait. Returns wait's status.
+// Runs a course in a separate process, which may die of the missing wait. Returns wait's status.
 int RunCourse(const CourseMaker& make, std::int64_t left_out, Outcome* outcome) {
   *outcome = {};
   std::fflush(stdout);
@@ -274,8 +275,8 @@ const char* ToString(emulation::Waiting waiting) {
   return "";
 }
 
-// Returns the number of errors: left-out waits that nothing noticed (unless they are verdicts), and verdicts that are
-// not. The host asks for a verdict with an event.
+// Leaves out each wait in turn. Returns the number of errors. A wait that nothing misses is an error, unless it is a
+// verdict. So is a verdict that something misses. Verdicts are waits of the host for an event.
 std::int64_t LeaveOutEach(const char* name, const CourseMaker& make, Outcome* outcome) {
   if (RunCourse(make, kNoWait, outcome) != kDone) {
     std::printf("%s: the steps fail though no wait is left out\n", name);

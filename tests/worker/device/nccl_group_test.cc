@@ -29,7 +29,7 @@ using Floats = std::vector<float>;
 using Bytes = std::vector<std::byte>;
 using Memory = kernels::CudaContext::Memory;
 
-// For groups that are formed while it lives.
+// Sets the environment for groups that are formed while it lives.
 class Environment {
  public:
   explicit Environment(const char* fault = "", const char* library = CAPSTAN_NCCL_STAND_IN) {
@@ -155,7 +155,7 @@ TEST_CASE("arrays of 16 bits are reduced as they are", "[nccl]") {
   }));
 }
 
-// Any bits, including NaNs; no two chunks that travel are alike.
+// Returns bytes with any bits, including NaNs. No two chunks that are sent are alike.
 Bytes BytesOf(int rank, std::size_t bytes) {
   Bytes values(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {

@@ -24,7 +24,7 @@ Status CheckSum(HostGroup& group, milliseconds patience) {
   return data == std::vector<float>(kCount, static_cast<float>(group.size())) ? Status() : Corrupt("the sum is wrong");
 }
 
-// Reduces until a failure, and then as rank `left` of the next generation's two members.
+// Reduces until a failure, and then again as rank `left` of the next generation's group of two.
 Status RunProcess(Channel& parent, int rank, int left) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   TestDevice device;

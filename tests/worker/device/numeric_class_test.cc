@@ -6,7 +6,7 @@
 namespace capstan::train {
 namespace {
 
-// The fingerprint on the CPU with so many threads.
+// Returns the fingerprint that the CPU computes with so many threads.
 std::uint64_t FingerprintOf(Precision precision, int threads) {
   kernels::CpuContext context(threads);
   const nn::MlpShape any{.features = 3, .classes = 2};

@@ -11,7 +11,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// A device's adder, which a test can tell from the host's.
+// An adder for devices, which a test can tell from the host's adder.
 class FakeAdder final : public DeviceBucketAdder {
  public:
   explicit FakeAdder(Status failure, bool meets) : failure_(std::move(failure)), meets_(meets) {}
@@ -47,7 +47,7 @@ const DeviceAdderMaker kGood = [](const AdderOptions&) -> Result<std::unique_ptr
   return std::unique_ptr<DeviceBucketAdder>(std::make_unique<FakeAdder>(Status(), true));
 };
 
-// All workers choose, in one group; returns whether each adds on devices.
+// Lets all workers choose, in one group. Returns whether they add on devices, on which all must agree.
 bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   const int size = static_cast<int>(workers.size());
   collective::Groups groups("in process", size);

@@ -90,7 +90,8 @@ class Neighbour {
     }
     reducer_->TakeGroup(group);
   }
-  // Its last report about its group, once it has this state; empty: it never had.
+  // Waits until its newest report about its group has this state. Returns the report's text; nullopt: it never had this
+  // state.
   std::optional<std::string> Await(GroupState state) {
     const auto is = [&](const Heard& heard) { return !heard.said.empty() && heard.said.back().state == state; };
     if (!heard_.AwaitUntil(Clock::now() + kPatience, is)) return std::nullopt;
@@ -105,7 +106,7 @@ class Neighbour {
       return std::find(heard.released.begin(), heard.released.end(), round) != heard.released.end();
     });
   }
-  // Whether its device begins so many buckets in all.
+  // Waits until its device has begun so many buckets in all. Returns whether it has.
   bool AwaitHanging(int count) {
     return hangs_.AwaitUntil(Clock::now() + kPatience, [&](int hangs) { return hangs >= count; });
   }
@@ -119,7 +120,7 @@ class Neighbour {
     return heard_.With([](const Heard& heard) { return heard; });
   }
 
-  // Slot `rank` of two, with every number equal to `value`.
+  // Begins a round with slot `rank` of two, in which every number equals `value`.
   PushWay Begin(std::uint64_t round, std::uint64_t step, float value) {
     BufferRef gradient = pool_.Take();
     for (std::uint64_t i = 0; i < catalog_.element_count(); ++i) gradient.As<float>()[i] = value;

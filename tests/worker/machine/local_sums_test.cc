@@ -54,7 +54,7 @@ std::vector<float> Values(RandomStream& random) {
   return values;
 }
 
-// The sum over a tree's slots, as the shards add leaves that arrive one by one.
+// Returns the sum over a node's slots, as the shards add leaves that arrive one by one.
 StagedInput SumOf(Node node, const std::vector<StagedInput>& leaves, std::vector<std::vector<float>>* kept) {
   if (node.IsLeaf()) return leaves[node.begin];
   const SlotIndex split = SplitPoint(node);

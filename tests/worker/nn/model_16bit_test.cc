@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     const auto model = subject.Make<T>(context);
     const std::vector<T> weights = SomeWeights(*model);
     Samples samples = subject.MakeSamples(3, 20);
-    // Both see the same inputs: at a kink of ReLU a rounded input gives a different slope, not a close one.
+    // Both models see the same inputs. At a kink of ReLU a rounded input would give a different slope, not a close one.
     for (float& x : samples.inputs) x = Widen(Narrow<T>(x));
     const Trained16<T> ours = TrainOnce16(subject, 1, weights, samples);
     const Trained16<double> wide = TrainOnce16(subject, 1, Doubles(weights), samples);
@@ -50,7 +50,8 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     for (const TensorSpec& tensor : model->tensors()) {
       const auto count = static_cast<std::ptrdiff_t>(tensor.ElementCount());
       CAPTURE(subject.name, tensor.name, subject.gpt.dropout);
-      // Eight bits make different pixels equal, and pooling then takes another one; with eleven bits that is rare.
+      // With eight bits different pixels may become equal, and pooling then takes another one. With eleven bits that is
+      // rare.
       const double bound = subject.IsConvnet() && std::is_same_v<T, Bf16> ? 10 * kBound<T> : kBound<T>;
       CHECK(RelativeDistance(std::vector(begin, begin + count), std::vector(wide_begin, wide_begin + count)) < bound);
       begin += count;
@@ -89,7 +90,7 @@ TEMPLATE_TEST_CASE("gradients of micro-batches are added in float", "[nn][16bit]
   }
 }
 
-// The loss after some gradient steps on float weights, of which the model sees a rounded copy.
+// Returns the loss after some gradient steps on float weights, of which the model sees a rounded copy.
 template <class T>
 double LossAfterSteps(const Subject& subject, const Samples& samples) {
   CpuContext context(2);

@@ -1,4 +1,4 @@
-// Properties of every model: gradients, threads, accumulation, hooks, dropout.
+// Properties that every model has: gradients, independence of threads, accumulation, hooks, dropout.
 #include "worker/nn/model.h"
 
 #include <algorithm>
@@ -199,7 +199,7 @@ TEST_CASE("hooks name every tensor once: weights before they are read, gradients
   }
 }
 
-// Weights as a server would make them.
+// Returns weights as a server would make them.
 std::vector<float> InitialWeights(const std::vector<TensorSpec>& tensors) {
   std::vector<float> weights;
   std::uint64_t key = 0;

@@ -18,7 +18,7 @@ struct TrainedAgain {
   std::size_t bytes;
 };
 
-// Two micro-batches with an evaluation between them.
+// Trains two micro-batches, with an evaluation between them.
 template <class T>
 TrainedAgain<T> Train(const Subject& subject, int threads) {
   CpuContext context(threads);

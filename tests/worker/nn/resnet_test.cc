@@ -53,7 +53,7 @@ std::int64_t SizeOf(const std::vector<TensorSpec>& tensors) {
   return ElementsOf(tensors, TensorKind::kParameter) + ElementsOf(tensors, TensorKind::kStatistic);
 }
 
-// Initial weights, but with no two channels of a norm alike.
+// Returns initial weights in which no two channels of a norm are alike.
 template <class Real>
 std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   std::vector<Real> weights;
@@ -71,7 +71,7 @@ std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   return weights;
 }
 
-// The elements of one kind; the others are 0.
+// Returns `values` with 0 in place of the elements of all other kinds.
 template <class Real>
 std::vector<Real> Only(TensorKind kind, const std::vector<TensorSpec>& tensors, std::vector<Real> values) {
   std::size_t at = 0;

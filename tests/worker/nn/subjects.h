@@ -26,7 +26,7 @@ struct Samples {
   std::vector<std::int32_t> tokens, targets;
 
   Batch View() const { return {.samples = count, .inputs = inputs, .tokens = tokens, .targets = targets}; }
-  // Samples [first, first + part).
+  // Returns the samples [first, first + part).
   Samples Part(std::int64_t first, std::int64_t part) const {
     const auto cut = [&](const auto& all) {
       const auto each = static_cast<std::int64_t>(all.size()) / count;
@@ -94,7 +94,7 @@ inline Subject LargerConvnet(double dropout) {
           {.image = {15, 17, 3}, .classes = 10, .channels = {17, 33}, .hidden = {70}, .dropout = dropout}};
 }
 
-// Weights so large that every nonlinearity matters; no two tensors are alike.
+// Returns weights so large that every nonlinearity matters. No two tensors are alike.
 template <class T>
 std::vector<T> SomeWeights(const Model<T>& model) {
   std::vector<T> weights = kernels::RandomNumbers<T>(static_cast<std::int64_t>(ElementsOf(model.tensors())), 99);

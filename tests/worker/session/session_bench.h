@@ -1,4 +1,4 @@
-// SessionBench: one session, with methods that play the coordinator, two shards and the application.
+// SessionBench: one session, with methods that act as the coordinator, two shards and the application.
 //
 // Kind:   a value of one test.
 #pragma once
@@ -25,7 +25,7 @@ class SessionBench {
   static constexpr std::uint32_t kBlockElements = 4, kShards = 2;
   static constexpr SlotIndex kSlots = 4;
 
-  // Blocks 0 to `blocks` - 1 of 4 elements each: even ones on shard 0, odd ones on shard 1.
+  // The job has blocks 0 to `blocks` - 1 of 4 elements each: even ones on shard 0, odd ones on shard 1.
   explicit SessionBench(Mode mode = Mode::kSync, std::size_t blocks = 4) : mode_(mode), blocks_(blocks) {
     SessionOptions options;
     options.name = "w";
@@ -86,7 +86,7 @@ class SessionBench {
     });
     return taken;
   }
-  // Checks that the application got no event.
+  // Whether the application got no event other than StepLeft.
   bool NoEvents() const {
     return std::all_of(events_.begin(), events_.end(),
                        [](const Session::Event& event) { return std::holds_alternative<Session::StepLeft>(event); });
@@ -152,7 +152,7 @@ class SessionBench {
     staged.ended = std::move(ended);
     return staged;
   }
-  // The shards answer all questions since the last call: nothing has arrived.
+  // Answers all questions that the session has asked since the last call: no message has arrived.
   void LoseAll(std::uint32_t credit = 16) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       for (const CoverageQuery& query : TakeFor<CoverageQuery>(shard)) {
@@ -164,7 +164,7 @@ class SessionBench {
       }
     }
   }
-  // Both shards report that they have nothing of the step yet.
+  // Makes both shards report that they have nothing of the step yet.
   void NothingCovered(std::uint64_t step) {
     for (ShardIndex i = 0; i < kShards; ++i) FromShard(i, MakeCoverage(i, step));
   }
@@ -204,7 +204,7 @@ class SessionBench {
     session->Barrier(now, &out_);
     Gather();
   }
-  // From the start to a round whose weights have all arrived; returns the work.
+  // Goes from the start to a round whose weights have all arrived; returns the work.
   Work BeginWork(std::uint64_t version = 0) {
     Ready();
     NothingCovered(version);
@@ -229,7 +229,7 @@ class SessionBench {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Push(work, node, block);
     for (SlotIndex slot = node.begin; slot < node.end; ++slot) EndSlot(work, slot);
   }
-  // Both shards report the whole node and the slots' ends.
+  // Makes both shards report the whole node and the slots' ends.
   void StageAll(std::uint64_t step, Node node) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeStaged(shard, step);

@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A worker gives all tensors but the first; weight i is i.
+// A session whose worker gives all tensors but the first; weight i is i.
 class GivenBench : public SessionBench {
  public:
   explicit GivenBench(Mode mode = Mode::kSync, std::size_t blocks = 4)

@@ -22,7 +22,8 @@ class GenerationBench : public SessionBench {
  public:
   explicit GenerationBench(Mode mode) : SessionBench(mode), mode_(mode) { Declare(); }
 
-  // The messages to shards and the last Beat as bytes; the Beats between come when they are due.
+  // Returns the messages to shards, and the last Beat, as bytes. Earlier Beats are left out, because they depend on the
+  // time.
   std::vector<std::vector<std::byte>> TakeBytes() {
     std::vector<std::vector<std::byte>> all;
     std::vector<std::byte> beat;
@@ -66,7 +67,7 @@ class GenerationBench : public SessionBench {
     const std::vector<Session::WorkReady> ready = Events<Session::WorkReady>();
     return ready.empty() ? Session::WorkReady{} : ready.back();
   }
-  // Lives through generation 1, up to this point.
+  // Lives through generation 1 up to this point.
   void Live(Until until) {
     EnterGeneration(1, 1, {0, 1}, Step{0});
     if (mode_ == Mode::kAllReduce) {
@@ -91,7 +92,7 @@ class GenerationBench : public SessionBench {
     FromShard(0, staged);
     if (until == Until::kNextPull) Ready();
   }
-  // All messages to shards of a session in generation 2, as bytes.
+  // Returns all messages that the session sends to shards in generation 2, as bytes.
   std::vector<std::vector<std::byte>> Answer() {
     std::vector<std::vector<std::byte>> all;
     const auto add = [&] {
@@ -139,7 +140,8 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
     bench->Events<Session::WorkReady>();
     bench->Forget();
     bench->Ready();
-    // A session that was ready when the generation began has asked already.
+    // A session that was ready when the generation began has already asked for coverage; the test drops these
+    // questions.
     for (ShardIndex shard = 0; shard < SessionBench::kShards; ++shard) (void)bench->TakeFor<CoverageQuery>(shard);
   }
   const auto expected = fresh.Answer();

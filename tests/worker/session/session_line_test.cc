@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Blocks = std::vector<BlockIndex>;
 
-// Ticks as a loop does, until `end`; each(now) after every one.
+// Ticks as a loop does, until `end`, and calls each(now) after every tick.
 template <class F>
 void Pass(SessionBench* bench, Instant end, const F& each) {
   while (bench->now < end) {

@@ -1,4 +1,5 @@
-// Workers of one machine that add up their pushes: what a session holds meanwhile, and when it sends it after all.
+// Workers of one machine that add up their pushes: which pushes a session holds meanwhile, and when it sends them after
+// all.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
@@ -25,7 +26,7 @@ class LocalBench : public SessionBench {
     }
     return view;
   }
-  // A round of a worker whose group has epoch 5.
+  // Begins a round of a worker whose group has epoch 5.
   Work BeginLocalWork() {
     Declare();
     FromCoordinator(MakeLocalView(5, {"", ""}));

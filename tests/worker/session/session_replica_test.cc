@@ -35,7 +35,7 @@ class ReplicaBench : public SessionBench {
     published.made_in = Generation{1};
     return published;
   }
-  // A round of `version`, in a group of two.
+  // Begins a round of `version`, in a group of two.
   Work BeginGroupWork(std::uint64_t version = 0) {
     Declare();
     FromCoordinator(MakeGroupView({"", ""}));

@@ -1,4 +1,4 @@
-// Rounds of a synchronous job: requests, retained pushes, repetitions.
+// Rounds of a job in mode sync: requests, retained pushes, repeated messages.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/pull.h"
@@ -95,7 +95,7 @@ TEST_CASE("the program's state comes with block 0 and goes with the ends of slot
 TEST_CASE("what shards hold already is neither computed nor pushed again", "[client][round]") {
   SessionBench bench;
   bench.Join({0, 1}).Ready();
-  // Slot 0 is complete. Of slot 1, block 1 is there as part of a sum; the end of slot 1 is missing.
+  // The shards have all of slot 0. Of slot 1 they have block 1 only as part of a sum, and they lack its end.
   bench.FromShard(0, bench.MakeCoverage(0, 0, {{0, {0, 1}}, {2, {0, 1}}}, {0}));
   bench.FromShard(1, bench.MakeCoverage(1, 0, {{1, {0, 2}}, {3, {0, 1}}}));
   bench.SendAllWeights(0);

@@ -1,5 +1,5 @@
-// Speculative weights in a session: buffered until their version is published, and dropped if they belong
-// to another one.
+// Speculative weights in a session: they are buffered until their version is published, and dropped if they belong to
+// another attempt.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/pull.h"
 #include "tests/catch.h"
@@ -185,7 +185,7 @@ TEST_CASE("weights and words of another generation or life of a shard are not ta
     bench.FromShard(1, published);
   }
   CHECK(bench.NoEvents());
-  // In a new generation the same message is about another version 1.
+  // In a new generation, MakePublished's message is about another version 1.
   bench.FromCoordinator(bench.MakeView({0}, 2));
   bench.Events<Session::WorkVoid>();
   bench.FromShard(1, MakePublished(bench, 1, 1));

@@ -1,4 +1,4 @@
-// Invented system files: which limit applies to a process, and its name.
+// Finds out which limit applies to a process, and its name, from system files that the test makes.
 #include "worker/train/free_memory.h"
 
 #include <sys/resource.h>

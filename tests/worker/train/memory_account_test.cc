@@ -59,7 +59,8 @@ Counted Count(const JobConfig& config, int threads = 1) {
   return counted;
 }
 
-// The most that neighbouring workers, out of all workers of the job, contribute each and push for all.
+// The most parts that one worker contributes, and the most sums that are pushed for all, over all runs of neighbouring
+// workers.
 struct LocalMost {
   std::size_t parts = 0, sums = 0;
 };
@@ -180,7 +181,7 @@ EditableJobConfig ImageJob(ModelKind kind) {
   return config;
 }
 
-// Bytes of the context's workspace, after a micro-batch of so many samples.
+// Returns the bytes of the context's workspace after a micro-batch of so many samples.
 std::size_t WorkspaceOfTraining(const JobConfig& config, int threads, std::uint64_t samples) {
   kernels::CpuContext context(threads);
   const auto data = OpenDataset(config, ".");
