@@ -2,12 +2,10 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
 #include "cli/launch/last_words.h"
 #include "cli/launch/launcher.h"
-#include "cli/launch/machine_check.h"
 #include "cli/launch/own_program.h"
 #include "cli/launch/plan.h"
 #include "cli/launch/resume.h"
@@ -15,6 +13,7 @@
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
 #include "cli/run/new_job.h"
+#include "cli/trainer/built_in_model.h"
 #include "common/base/durable_file.h"
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
@@ -22,16 +21,12 @@
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job_config.h"
-#include "common/data/safetensors.h"
 #include "common/wire/messages/shard_reports.h"
-#include "worker/train/sample_text.h"
 
 namespace capstan::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kSamplePrompt = "\n";
 
 int Fail(const std::string& message, int code) {
   Complain("capstan", message);
@@ -42,20 +37,11 @@ std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-Result<std::string> WriteSample(const JobConfig& config, const std::string& weights_path) {
-  CAPSTAN_ASSIGN_OR_RETURN(const SafetensorsFile file, ReadSafetensors(weights_path));
-  std::vector<float> weights(file.data.size() / sizeof(float));
-  std::memcpy(weights.data(), file.data.data(), weights.size() * sizeof(float));
-  train::SampleTextOptions options;
-  options.seed = config.job.seed;
-  return train::SampleText(config, weights, kSamplePrompt, options);
-}
-
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
                 Screen* screen) {
   const std::string weights = directory.path() + "/final.safetensors";
   if (config.model.kind == ModelKind::kGpt && config.data.kind == DataKind::kText) {
-    const Result<std::string> sample = WriteSample(config, weights);
+    const Result<std::string> sample = SampleOfJob(config, weights);
     screen->Line(sample.ok() ? "a sample of what it writes:" : "no sample: " + sample.status().message());
     if (sample.ok()) std::printf("%s\n", Printable(*sample).c_str());
     std::fflush(stdout);

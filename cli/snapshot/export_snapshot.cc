@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/snapshot/check_snapshot.h"
-#include "cli/snapshot/job_catalog.h"
+#include "cli/trainer/built_in_model.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/data/safetensors.h"
 #include "server/storage/snapshot.h"

@@ -73,6 +73,8 @@ class Suite:
     def all(self):
         if self.configure("release", "-DCAPSTAN_GPU_PROGRAMS=ON") and self.compile("release", "all", "tidy_headers"):
             self.test("release")
+        if self.build("no-trainer", "capstan_installed"):
+            self.test("no-trainer", "-L", "^e2e$")
         for preset in ("asan", "tsan"):
             self.one(preset)
         if self.build("fuzz", "fuzzers"):

@@ -87,7 +87,16 @@ NOT_CORES = ["server/*/*_loop.*", "server/coordinator/final_weights.*", "server/
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
                        r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")
 
-PRODUCT = ["common/*", "kernels/*", "monitoring/*", "server/*", "worker/*", "bench/*", "cli/*"]
+PRODUCT = ["common/*", "kernels/*", "monitoring/*", "update/*", "server/*", "worker/*", "bench/*", "cli/*"]
+
+# What -DCAPSTAN_TRAINER=OFF does not build: the models of capstan-worker and all that trains them. Other product files
+# include nothing of it; tests/e2e/no_trainer_test.py checks the list against a build.
+TRAINER = ["kernels/*", "worker/allreduce/*", "worker/collective/*", "worker/data/*", "worker/device/*", "worker/machine/*",
+           "worker/nn/*", "worker/train/*", "cli/capstan_worker_main.cc", "cli/trainer/built_in_model.cc",
+           "cli/trainer/machine_account.*", "bench/allreduce_bench.cc", "bench/device_*", "bench/*gloo_allreduce.*",
+           "bench/pipe_rendezvous.h", "bench/raw_ring.*", "bench/train_bench.cc"]
+# Files of these folders that servers use.
+NOT_TRAINER = ["kernels/base/elementary.h", "kernels/philox_batch*", "kernels/random_fill.*", "kernels/stream_store.h"]
 
 # Words that are banned in code (comments and strings do not count). Each entry has the rule, the pattern, where it is
 # banned, the files that may use it, and why.
@@ -278,6 +287,21 @@ def check_cores(sources):
                     yield source.path, line, "core", f"{name}: a core has no thread, clock, disk or socket"
 
 
+def is_trainer(path):
+    return (any(fnmatch.fnmatchcase(path, pattern) for pattern in TRAINER)
+            and not any(fnmatch.fnmatchcase(path, pattern) for pattern in NOT_TRAINER))
+
+
+def check_trainer(sources):
+    for source in sources.values():
+        if source.one_of(PRODUCT) and not is_trainer(source.path):
+            for line, name, quoted in source.includes:
+                target = resolve(sources, name, quoted)
+                if target and is_trainer(target):
+                    yield (source.path, line, "trainer",
+                           f"{name}: a build without the trainer has this file (CAPSTAN_TRAINER=OFF), and not that one")
+
+
 def check_cycles(sources):
     graph = {path: sorted({target for _, name, quoted in source.includes
                            if (target := resolve(sources, name, quoted)) and target != path})
@@ -449,7 +473,7 @@ def check_cmake(sources):
             yield path, 1, "unlisted", "no CMakeLists.txt names this source"
 
 
-CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_cycles, check_folders, check_classes, check_words, check_files,
+CHECKS = [check_layers, check_libraries, check_public_headers, check_cores, check_trainer, check_cycles, check_folders, check_classes, check_words, check_files,
           check_documents, check_cmake]
 
 

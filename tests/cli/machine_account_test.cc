@@ -1,5 +1,6 @@
-#include "cli/launch/machine_check.h"
+#include "cli/trainer/machine_account.h"
 
+#include "cli/trainer/built_in_model.h"
 #include "common/config/job/data_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"

@@ -1,14 +1,11 @@
-#include "cli/launch/machine_check.h"
+#include "cli/trainer/machine_account.h"
 
 #include <algorithm>
 #include <memory>
-#include <new>
 #include <vector>
 
-#include "cli/run/process.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
-#include "common/config/job/model_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job/worker_section.h"
 #include "common/config/job_config.h"
@@ -118,20 +115,6 @@ Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free
                  ", and the address space of each process (ulimit -v) is limited to " +
                  MemoryText(free.address_space.limit_bytes) + ":" + ByRole(account) + Advice(account) +
                  "; or raise ulimit -v");
-}
-
-Status CheckMachine(const JobConfig& config) {
-  if (!config.model.built_in()) return {};
-  RaiseOpenFilesLimit();
-  try {
-    CAPSTAN_ASSIGN_OR_RETURN(const MachineAccount account, CountMachine(config));
-    return CheckMachine(account, train::ReadFreeMemory());
-  } catch (const std::bad_alloc&) {
-    return Refused(
-        "no more memory was given while the job's data were read, as each worker reads them; give it less of [data], "
-        "or "
-        "start it where there is more memory");
-  }
 }
 
 }  // namespace capstan::cli

@@ -28,7 +28,5 @@ struct MachineAccount {
 
 Result<MachineAccount> CountMachine(const JobConfig& config);
 Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free);
-// Counts the memory of a job with capstan's own workers, and checks it.
-Status CheckMachine(const JobConfig& config);
 
 }  // namespace capstan::cli

@@ -1,0 +1,20 @@
+// For a build without the trainer.
+#include "bench/allreduce_bench.h"
+#include "bench/train_bench.h"
+
+namespace capstan::bench {
+namespace {
+
+Status NoTrainer() {
+  return Unsupported(
+      "this build has no built-in trainer (CAPSTAN_TRAINER=OFF), which this benchmark measures; build "
+      "capstan with -DCAPSTAN_TRAINER=ON");
+}
+
+}  // namespace
+
+Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions&) { return NoTrainer(); }
+
+Result<std::vector<Figure>> MeasureTraining(const TrainOptions&) { return NoTrainer(); }
+
+}  // namespace capstan::bench

@@ -1,0 +1,27 @@
+// CheckMachine, CatalogOfJob, SampleOfJob: what the commands ask about a job's built-in model, outside of any worker.
+//
+// Kind:   functions; the first two read the job's data, because the model's shape depends on it.
+// Fails:  kInvalid, kCorrupt: the data, or a model that does not fit it. kUnsupported: capstan was built without the
+//         trainer (CMake compiles no_trainer.cc instead of built_in_model.cc).
+// Why:    the rest of cli/ then needs no file of the built-in trainer.
+#pragma once
+
+#include <string>
+
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
+#include "common/data/catalog.h"
+
+namespace capstan::cli {
+
+// Whether capstan's own servers and workers of this job fit into this machine's memory; kInvalid says what to change.
+// A job whose workers are the user's programs always passes.
+Status CheckMachine(const JobConfig& config);
+
+// The tensors of the model, before any worker has declared them.
+Result<Catalog> CatalogOfJob(const JobConfig& config);
+
+// Text that a byte-level gpt writes with the weights of this safetensors file.
+Result<std::string> SampleOfJob(const JobConfig& config, const std::string& weights_path);
+
+}  // namespace capstan::cli
