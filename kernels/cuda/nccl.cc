@@ -16,14 +16,11 @@ bool FindAll(void* library, Nccl* nccl) {
          Find(library, "ncclGetErrorString", &nccl->GetErrorString) &&
          Find(library, "ncclGetLastError", &nccl->GetLastError) &&
          Find(library, "ncclCommInitRankConfig", &nccl->CommInitRankConfig) &&
-         Find(library, "ncclCommSplit", &nccl->CommSplit) &&
          Find(library, "ncclCommGetAsyncError", &nccl->CommGetAsyncError) &&
          Find(library, "ncclCommFinalize", &nccl->CommFinalize) &&
          Find(library, "ncclCommDestroy", &nccl->CommDestroy) && Find(library, "ncclCommAbort", &nccl->CommAbort) &&
          Find(library, "ncclGroupStart", &nccl->GroupStart) && Find(library, "ncclGroupEnd", &nccl->GroupEnd) &&
-         Find(library, "ncclAllReduce", &nccl->AllReduce) && Find(library, "ncclReduceScatter", &nccl->ReduceScatter) &&
-         Find(library, "ncclAllGather", &nccl->AllGather) && Find(library, "ncclBroadcast", &nccl->Broadcast) &&
-         Find(library, "ncclReduce", &nccl->Reduce) && Find(library, "ncclSend", &nccl->Send) &&
+         Find(library, "ncclAllReduce", &nccl->AllReduce) && Find(library, "ncclSend", &nccl->Send) &&
          Find(library, "ncclRecv", &nccl->Recv);
 }
 

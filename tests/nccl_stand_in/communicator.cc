@@ -37,10 +37,6 @@ ncclResult_t Communicator::State() {
   if (const ncclResult_t error = error_.load(std::memory_order_acquire); error != ncclSuccess) return error;
   if (segment_ == nullptr) return Refuse(ncclSystemError, "there is no memory to share for " + name_);
   if (!is_formed_ && !HaveAllJoined()) return error_ == ncclSuccess ? ncclInProgress : error_.load();
-  if (part_ != nullptr) {
-    if (!HaveAllSplit()) return ncclInProgress;
-    FormPart();
-  }
   if (!waiting_.empty()) return --looks_left_ > 0 ? ncclInProgress : Launch();
   if (is_finalizing_) {
     if (done_.load(std::memory_order_acquire) < enqueued_) return ncclInProgress;
@@ -68,8 +64,8 @@ ncclResult_t Communicator::Begin(std::vector<Call> calls) {
   }
   for (const Call& call : calls) {
     const void* const needed = call.kind == Kind::kReceive ? call.receive : call.send;
-    if (call.stream == nullptr || needed == nullptr || call.root < 0 || call.root >= size_ ||
-        (call.is_between_two() && call.root == rank_)) {
+    if (call.stream == nullptr || needed == nullptr || call.other < 0 || call.other >= size_ ||
+        (call.is_between_two() && call.other == rank_)) {
       return Refuse(ncclInvalidArgument, "a call with an argument that cannot be");
     }
     if (stream_ != nullptr && call.stream != stream_) return Refuse(ncclInvalidUsage, "a call on a second stream");
@@ -91,44 +87,6 @@ ncclResult_t Communicator::Launch() {
     if (launch_(call.stream, run, enqueued) != cudaSuccess) return Refuse(ncclUnhandledCudaError, "launching a call");
   }
   return ncclSuccess;
-}
-
-ncclResult_t Communicator::Split(int color, int key, ncclComm_t* part) {
-  if (State() != ncclSuccess) return Refuse(ncclInvalidUsage, "a split while something is in progress");
-  if (done_.load(std::memory_order_acquire) != enqueued_ || splits_ == kSplitsMax) {
-    return Refuse(ncclInvalidUsage, "a split while calls are on their way");
-  }
-  SplitPlace& mine = (*segment_)[rank_].splits[static_cast<std::size_t>(splits_)];
-  mine.color = color;
-  mine.key = key;
-  mine.is_posted = true;
-  part_ = part;
-  *part_ = nullptr;
-  return ncclInProgress;
-}
-
-bool Communicator::HaveAllSplit() {
-  for (int rank = 0; rank < size_; ++rank) {
-    if (!(*segment_)[rank].splits[static_cast<std::size_t>(splits_)].is_posted) return false;
-  }
-  return true;
-}
-
-void Communicator::FormPart() {
-  const auto number = static_cast<std::size_t>(splits_++);
-  ncclComm_t* const part = std::exchange(part_, nullptr);
-  const int color = (*segment_)[rank_].splits[number].color;
-  if (color < 0) return;
-  std::vector<std::pair<int, int>> members;  // key, rank
-  for (int rank = 0; rank < size_; ++rank) {
-    const SplitPlace& split = (*segment_)[rank].splits[number];
-    if (split.color == color) members.emplace_back(split.key, rank);
-  }
-  std::sort(members.begin(), members.end());
-  const auto me = std::find_if(members.begin(), members.end(), [&](const auto& one) { return one.second == rank_; });
-  const std::string name = name_ + "." + std::to_string(number) + "." + std::to_string(color);
-  *part = new ncclComm{std::make_shared<Communicator>(name, static_cast<int>(me - members.begin()),
-                                                      static_cast<int>(members.size()), launch_)};
 }
 
 ncclResult_t Communicator::Finalize() {
@@ -174,10 +132,10 @@ void Communicator::Run(const Call& call, std::uint64_t number) {
 bool Communicator::Agree(const Call& call) {
   Signature& mine = (*segment_)[rank_].call;
   const bool is_send = call.kind == Kind::kSend;  // the other's is a receive from this rank
-  mine = {static_cast<int>(is_send ? Kind::kReceive : call.kind), call.type, is_send ? rank_ : call.root, call.count};
+  mine = {static_cast<int>(is_send ? Kind::kReceive : call.kind), call.type, is_send ? rank_ : call.other, call.count};
   if (!AwaitOthers(call)) return false;
   for (int rank = 0; rank < size_; ++rank) {
-    if ((call.is_between_two() && rank != call.root) || (*segment_)[rank].call == mine) continue;
+    if ((call.is_between_two() && rank != call.other) || (*segment_)[rank].call == mine) continue;
     Break(ncclInvalidUsage,
           "rank " + std::to_string(rank) + " calls something else than rank " + std::to_string(rank_));
     return false;
@@ -187,11 +145,9 @@ bool Communicator::Agree(const Call& call) {
 
 template <class T>
 bool Communicator::Exchange(const Call& call) {
-  const bool is_scatter = call.kind == Kind::kReduceScatter;
-  const std::size_t count = call.count * (is_scatter ? static_cast<std::size_t>(size_) : 1);
   const std::size_t chunk = kChunkBytes / sizeof(T);
-  for (std::size_t begin = 0; begin < count; begin += chunk) {
-    const std::size_t some = std::min(chunk, count - begin);
+  for (std::size_t begin = 0; begin < call.count; begin += chunk) {
+    const std::size_t some = std::min(chunk, call.count - begin);
     if (call.kind != Kind::kReceive) {
       std::memcpy((*segment_)[rank_].chunk, static_cast<const T*>(call.send) + begin, some * sizeof(T));
     }
@@ -204,39 +160,25 @@ bool Communicator::Exchange(const Call& call) {
 
 template <class T>
 void Communicator::Produce(const Call& call, std::size_t begin, std::size_t count) {
-  T* const receive = static_cast<T*>(call.receive);
-  const auto from = [&](int rank) { return reinterpret_cast<const T*>((*segment_)[rank].chunk); };
-  const auto sum = [&](std::size_t i) {
-    float all = Widen(from(0)[i]);
-    for (int rank = 1; rank < size_; ++rank) all += Widen(from(rank)[i]);
-    return Narrow<T>(all);
-  };
-  if (call.kind == Kind::kAllGather) {
-    for (int rank = 0; rank < size_; ++rank) {
-      std::memcpy(receive + static_cast<std::size_t>(rank) * call.count + begin, from(rank), count * sizeof(T));
-    }
-    return;
-  }
   if (call.kind == Kind::kSend) return;
-  if (call.kind == Kind::kBroadcast || call.kind == Kind::kReceive) {
-    std::memcpy(receive + begin, from(call.root), count * sizeof(T));
+  T* const receive = static_cast<T*>(call.receive) + begin;
+  const auto from = [&](int rank) { return reinterpret_cast<const T*>((*segment_)[rank].chunk); };
+  if (call.kind == Kind::kReceive) {
+    std::memcpy(receive, from(call.other), count * sizeof(T));
     return;
   }
-  const std::size_t shift = call.kind == Kind::kReduceScatter ? static_cast<std::size_t>(rank_) * call.count : 0;
-  if (call.kind == Kind::kReduce && call.root != rank_) return;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t place = begin + i;
-    if (call.kind != Kind::kReduceScatter) receive[place] = sum(i);
-    if (call.kind == Kind::kReduceScatter && place >= shift && place < shift + call.count)
-      receive[place - shift] = sum(i);
+    float sum = Widen(from(0)[i]);
+    for (int rank = 1; rank < size_; ++rank) sum += Widen(from(rank)[i]);
+    receive[i] = Narrow<T>(sum);
   }
 }
 
 // Waits until the other ranks have reached this call. False if the communicator was aborted.
 bool Communicator::AwaitOthers(const Call& call) {
   if (call.is_between_two()) {
-    const std::uint64_t step = ++(*segment_)[rank_].steps_with[static_cast<std::size_t>(call.root)];
-    const std::atomic<std::uint64_t>& its = (*segment_)[call.root].steps_with[static_cast<std::size_t>(rank_)];
+    const std::uint64_t step = ++(*segment_)[rank_].steps_with[static_cast<std::size_t>(call.other)];
+    const std::atomic<std::uint64_t>& its = (*segment_)[call.other].steps_with[static_cast<std::size_t>(rank_)];
     return AwaitUntil([&] { return its >= step; });
   }
   (*segment_)[rank_].steps = ++steps_;

@@ -1,12 +1,12 @@
 // Communicator: one rank of an NCCL communicator, over shared memory, on the emulated device's streams.
 //
 // Kind:   shared by the calling host thread and the computing streams; the host makes one call at a time.
-// Limits: kRanksMax ranks, kSplitsMax splits; sums of fp32, bf16 and fp16.
-// Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call while
-//         another one is being started, a second stream, and calls that run in another order than they were made. And
-//         it fails where NCCL would not: the calls in a group run one after the other, so two ranks whose sends and
-//         receives wait for each other end with an error (more ranks in a cycle wait forever). No rank can send to
-//         itself.
+// Limits: kRanksMax ranks; sums of fp32, bf16 and fp16.
+// Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call
+//         while another one is being started, a second stream, and calls that run in another order than they were
+//         made. And it fails where NCCL would not: the calls in a group run one after the other, so sends and
+//         receives that wait for each other in a cycle end with an error between two ranks (never between more). No
+//         rank can send to itself.
 // Why:    a call that has begun on a stream ends when all ranks have reached it or it is aborted, as on a device. A
 //         quarter of the calls start only when the host asks for the communicator's state, as NCCL may do.
 #pragma once
@@ -24,7 +24,7 @@ namespace capstan::stand_in {
 
 using LaunchHostFunc = cudaError_t (*)(cudaStream_t, cudaHostFn_t, void*);
 
-enum class Kind : int { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kSend, kReceive };
+enum class Kind : int { kAllReduce, kSend, kReceive };
 
 struct Call {
   Kind kind;
@@ -32,10 +32,10 @@ struct Call {
   void* receive;
   std::size_t count;  // as in NCCL's call
   ncclDataType_t type;
-  int root;  // for kSend and kReceive: the other rank
+  int other;  // for kSend and kReceive: the other rank
   cudaStream_t stream;
 
-  bool is_between_two() const { return kind == Kind::kSend || kind == Kind::kReceive; }
+  bool is_between_two() const { return kind != Kind::kAllReduce; }
 };
 
 // The fault that CAPSTAN_NCCL_FAULT asks for when the communicator is created: "init" reports an error in forming,
@@ -51,7 +51,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Communicator(std::string name, int rank, int size, LaunchHostFunc launch);
 
   ncclResult_t Begin(std::vector<Call> calls);
-  ncclResult_t Split(int color, int key, ncclComm_t* part);
   ncclResult_t Finalize();
   void Abort();
   // Returns the state. Work in progress advances in this call.
@@ -67,8 +66,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   };
 
   bool HaveAllJoined();
-  bool HaveAllSplit();
-  void FormPart();
   ncclResult_t Launch();
   ncclResult_t Refuse(ncclResult_t result, const std::string& why);
 
@@ -97,8 +94,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   int looks_left_ = 0;
   std::uint64_t begun_ = 0, enqueued_ = 0;
   cudaStream_t stream_ = nullptr;
-  int splits_ = 0;
-  ncclComm_t* part_ = nullptr;
 
   // Used by the stream.
   std::uint64_t steps_ = 0;

@@ -81,11 +81,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   return ncclInProgress;
 }
 
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* part, ncclConfig_t* config) {
-  if (config == nullptr || config->blocking != 0) return ncclInvalidArgument;
-  return comm->communicator->Split(color, key, part);
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   *result = comm->communicator->State();
   return ncclSuccess;
@@ -120,26 +115,6 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t,
                            ncclComm_t comm, cudaStream_t stream) {
   return Begin(comm, {Kind::kAllReduce, send, receive, count, type, 0, stream});
-}
-
-ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t received, ncclDataType_t type, ncclRedOp_t,
-                               ncclComm_t comm, cudaStream_t stream) {
-  return Begin(comm, {Kind::kReduceScatter, send, receive, received, type, 0, stream});
-}
-
-ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t sent, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
-  return Begin(comm, {Kind::kAllGather, send, receive, sent, type, 0, stream});
-}
-
-ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return Begin(comm, {Kind::kBroadcast, send, receive, count, type, root, stream});
-}
-
-ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
-  return Begin(comm, {Kind::kReduce, send, receive, count, type, root, stream});
 }
 
 ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int to, ncclComm_t comm,

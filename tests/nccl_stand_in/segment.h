@@ -16,19 +16,13 @@
 namespace capstan::stand_in {
 
 constexpr int kRanksMax = 8;
-constexpr int kSplitsMax = 16;
 constexpr std::size_t kChunkBytes = 64u << 10;
 
 // What a call must have in common for all ranks, or for the two ranks of a send.
 struct Signature {
-  int kind = 0, type = 0, root = 0;
+  int kind = 0, type = 0, from = 0;  // the last: the sender, between two ranks
   std::size_t count = 0;
   bool operator==(const Signature&) const = default;
-};
-
-struct SplitPlace {
-  std::atomic<bool> is_posted;
-  int color, key;
 };
 
 struct Place {
@@ -36,7 +30,6 @@ struct Place {
   std::atomic<std::uint64_t> steps;                              // steps that this rank has reached
   std::array<std::atomic<std::uint64_t>, kRanksMax> steps_with;  // the same for calls with one other rank
   Signature call;
-  std::array<SplitPlace, kSplitsMax> splits;
   alignas(64) std::byte chunk[kChunkBytes];
 };
 

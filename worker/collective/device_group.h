@@ -16,8 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <vector>
 
 #include "common/base/types.h"
 #include "kernels/cuda/library_search.h"
@@ -58,14 +56,9 @@ class DeviceGroup {
   // These calls do what Group's calls of the same names do. The array belongs to the group until Wait has returned for
   // the call; work that was enqueued on a stream after OrderAfter may use the array earlier.
   virtual Result<Ticket> SubmitAllReduce(const DeviceArray& data, Deadline deadline) = 0;
-  virtual Result<Ticket> SubmitReduceScatter(const DeviceArray& data, Deadline deadline) = 0;
-  virtual Result<Ticket> SubmitAllGather(const DeviceArray& data, Deadline deadline) = 0;
-  virtual Result<Ticket> SubmitBroadcast(const DeviceArray& data, int root, Deadline deadline) = 0;
-  virtual Result<Ticket> SubmitReduce(const DeviceArray& data, int root, Deadline deadline) = 0;
   // `all` is read only at the root: size() times as many numbers as `mine`, by rank. The root's `mine` is its own part
   // of `all`, or lies outside `all`. On other members the call may finish before the root has all parts.
   virtual Result<Ticket> SubmitGather(const DeviceArray& mine, void* all, int root, Deadline deadline) = 0;
-  virtual Result<Ticket> SubmitBarrier(Deadline deadline) = 0;
 
   // Work enqueued on `stream` from now on runs after that call. Before the host waits for that work, it must Wait for
   // the call, because only Wait reports whether the call succeeded.
@@ -74,11 +67,6 @@ class DeviceGroup {
   virtual Status Wait(Ticket ticket) = 0;
   // Waits no longer than `until`. kBusy: the call continues.
   virtual Status Wait(Ticket ticket, Deadline until) = 0;
-
-  // Creates a group of some of these ranks, renumbered in the given order, for the same thread; waits for all earlier
-  // calls. All members call it with the same ranks; members that are not among them get null. Only the group of all
-  // ranks can be split. A failure of one of the two groups does not affect the other.
-  virtual Result<std::unique_ptr<DeviceGroup>> Split(const std::vector<int>& ranks, Deadline deadline) = 0;
 
   virtual void Abort() = 0;
 };

@@ -2,15 +2,13 @@
 //
 // Kind:   owned by one thread; only Abort may come from another thread. A call blocks until it is done.
 // Fails:  kTimeout when the deadline passed, kUnreachable when a member was lost or has aborted; both name the missing
-//         ranks. A group that has failed stays failed: later calls on it, and on all groups of the same mesh, return
-//         the first failure. kInvalid for wrong arguments, which has no effect.
+//         ranks. A group that has failed stays failed: later calls return the first
+//         failure. kInvalid for wrong arguments, which has no effect.
 // Parity: sums are of float, in an order that depends only on an element's index; all members get the same bits.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "common/base/types.h"
 #include "worker/collective/mesh.h"
@@ -18,15 +16,14 @@
 namespace capstan::collective {
 
 struct GroupOptions {
-  // Encoding in messages of AllReduce, ReduceScatter and AllGather; sums are in float. The other calls always send
-  // floats.
+  // Encoding in messages of AllReduce and AllGather; sums are in float. The other calls always send floats.
   Encoding wire = Encoding::kFp32;
   // Bytes of one message. The result's bits do not depend on it. Smaller chunks cost more in wake-ups than they gain in
   // overlap.
   std::size_t chunk_bytes = 2u << 20;
 };
 
-// The part of `count` elements that belongs to a rank, in ReduceScatter and AllGather.
+// The part of `count` elements that belongs to a rank, in AllReduce and AllGather.
 struct Part {
   std::size_t begin = 0, count = 0;
 };
@@ -46,9 +43,7 @@ class Group {
 
   // Replaces `data` by the sum of all members' data, with the same bits on all members.
   virtual Status AllReduce(std::span<float> data, Deadline deadline) = 0;
-  // Replaces this rank's part of `data` by the sum; the rest is undefined afterwards.
-  virtual Status ReduceScatter(std::span<float> data, Deadline deadline) = 0;
-  // Copies each rank's part of `data` to all members.
+  // All members receive each rank's part of `data`.
   virtual Status AllGather(std::span<float> data, Deadline deadline) = 0;
   virtual Status Broadcast(std::span<float> data, int root, Deadline deadline) = 0;
   // Replaces the root's `data` by the sum; the other members' data does not change.
@@ -56,12 +51,6 @@ class Group {
   // Copies every member's `mine` to the root's `all`, in rank order; `all` is ignored on other members.
   virtual Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) = 0;
   virtual Status Barrier(Deadline deadline) = 0;
-
-  // Creates a group of some of these ranks, renumbered in the given order, with the given options or else this group's.
-  // All members call it with the same arguments; members that are not among the ranks get null. Sends nothing. Only the
-  // group of all ranks can be split.
-  virtual Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
-                                               const std::optional<GroupOptions>& options = std::nullopt) = 0;
 
   virtual void Abort() = 0;
   // Returns the first failure, or OK; callable from any thread.

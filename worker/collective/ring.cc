@@ -17,12 +17,11 @@ class Ring {
       : lanes_(lanes), members_(members), wire_(options.wire), tag_(tag), data_(data) {
     const auto steps = static_cast<std::size_t>(members.size()) - 1;
     first_step_ = halves == RingHalves::kAllGather ? steps : 0;
-    const std::size_t end_step = halves == RingHalves::kReduceScatter ? steps : 2 * steps;
     const std::size_t largest = (data.size() + steps) / (steps + 1);
     const std::size_t chunks_max = kItemsMax / std::max<std::size_t>(2 * steps, 1);
     chunk_ = std::max(options.chunk_bytes / BytesPerNumber(wire_), largest / chunks_max + 1);
     chunks_ = (largest + chunk_ - 1) / chunk_;
-    items_ = (end_step - first_step_) * chunks_;
+    items_ = (2 * steps - first_step_) * chunks_;
   }
 
   Status Run() {

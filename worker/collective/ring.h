@@ -26,7 +26,7 @@ struct Members {
   }
 };
 
-enum class RingHalves { kReduceScatter, kAllGather, kBoth };
+enum class RingHalves { kAllGather, kBoth };
 
 // Messages use fewer than kItemsMax tags, starting at `tag`.
 inline constexpr std::size_t kItemsMax = 1u << 20;

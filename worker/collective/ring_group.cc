@@ -1,12 +1,10 @@
-#include <algorithm>
-
 #include "common/base/hash.h"
 #include "worker/collective/chain.h"
 
 namespace capstan::collective {
 namespace {
 
-enum class Kind : std::uint64_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kReduce, kGather, kBarrier };
+enum class Kind : std::uint64_t { kAllReduce, kAllGather, kBroadcast, kReduce, kGather, kBarrier };
 
 struct What {
   Kind kind;
@@ -43,9 +41,6 @@ class RingGroup : public Group {
   Status AllReduce(std::span<float> data, Deadline deadline) override {
     return Ring(Kind::kAllReduce, RingHalves::kBoth, data, deadline);
   }
-  Status ReduceScatter(std::span<float> data, Deadline deadline) override {
-    return Ring(Kind::kReduceScatter, RingHalves::kReduceScatter, data, deadline);
-  }
   Status AllGather(std::span<float> data, Deadline deadline) override {
     return Ring(Kind::kAllGather, RingHalves::kAllGather, data, deadline);
   }
@@ -73,9 +68,6 @@ class RingGroup : public Group {
     return Call({Kind::kBarrier, 0, 0}, deadline, [&](Tag tag) { return RunBarrier(&lanes_, members_, tag); });
   }
 
-  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
-                                       const std::optional<GroupOptions>& options) override;
-
  private:
   template <class Run>
   Status Call(const What& what, Deadline deadline, const Run& run) {
@@ -100,40 +92,15 @@ class RingGroup : public Group {
   const Members members_;
   const GroupOptions options_;
   Lanes lanes_;
-  GroupIndex groups_ = 1;  // groups of the mesh so far; equal on all ranks, because all split in the same order
 };
-
-std::unique_ptr<Group> OpenGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members,
-                                 const GroupOptions& options) {
-  mesh->OpenGroup(index, members.ranks);
-  return std::make_unique<RingGroup>(std::move(mesh), index, std::move(members), options);
-}
-
-Result<std::unique_ptr<Group>> RingGroup::Split(const std::vector<int>& ranks,
-                                                const std::optional<GroupOptions>& options) {
-  if (index_ != 0) return Invalid("Split of a group that was split off; split the group of all ranks");
-  if (ranks.empty()) return Invalid("Split into a group of no ranks; name at least one");
-  if (groups_ == kGroupsMax) {
-    return Invalid("Split: there are " + std::to_string(kGroupsMax) + " groups already, the most that a mesh has");
-  }
-  for (const int rank : ranks) {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank("Split", rank));
-    if (std::count(ranks.begin(), ranks.end(), rank) > 1) {
-      return Invalid("Split names rank " + std::to_string(rank) + " more than once");
-    }
-  }
-  const GroupIndex index = groups_++;
-  const auto place = std::find(ranks.begin(), ranks.end(), members_.me);
-  if (place == ranks.end()) return std::unique_ptr<Group>();
-  return OpenGroup(mesh_, index, {ranks, static_cast<int>(place - ranks.begin())}, options.value_or(options_));
-}
 
 }  // namespace
 
 std::unique_ptr<Group> CreateGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options) {
   Members members{{}, mesh->rank()};
   for (int rank = 0; rank < mesh->size(); ++rank) members.ranks.push_back(rank);
-  return OpenGroup(std::move(mesh), 0, std::move(members), options);
+  mesh->OpenGroup(0, members.ranks);
+  return std::make_unique<RingGroup>(std::move(mesh), 0, std::move(members), options);
 }
 
 }  // namespace capstan::collective

@@ -63,28 +63,6 @@ Status NcclCommunicator::Form(const ncclUniqueId& id, Deadline deadline) {
   return {};
 }
 
-Status NcclCommunicator::Adopt(ncclComm_t comm, Deadline deadline) {
-  const auto adopt = [&](Shared& shared) {
-    shared.comm = comm;
-    return ncclSuccess;
-  };
-  CAPSTAN_RETURN_IF_ERROR(Ask("the forming of a part of the group", deadline, adopt));
-  CAPSTAN_RETURN_IF_ERROR(context_.status());
-  watch_ = std::thread([this] { Watch(); });
-  return {};
-}
-
-Result<ncclComm_t> NcclCommunicator::Split(int color, int key, Deadline deadline) {
-  ncclComm_t part = nullptr;  // NCCL writes it while Ask waits
-  const auto split = [&](Shared& shared) {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    return nccl_->CommSplit(shared.comm, color, key, &part, &config);
-  };
-  CAPSTAN_RETURN_IF_ERROR(Ask("a split of the group", deadline, split));
-  return part;
-}
-
 Result<NcclCommunicator::Ticket> NcclCommunicator::Submit(std::string what, Deadline deadline, const Enqueue& enqueue,
                                                           const NcclCopy& copy) {
   const bool is_full = shared_.With([this](Shared& shared) {

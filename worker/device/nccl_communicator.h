@@ -53,11 +53,8 @@ class NcclCommunicator {
   const NcclMember& member() const { return member_; }
   cudaStream_t stream() const { return stream_.get(); }
 
-  // Call one of these first. If it fails, call nothing else.
+  // Call this first. If it fails, call nothing else.
   Status Form(const ncclUniqueId& id, Deadline deadline);
-  Status Adopt(ncclComm_t comm, Deadline deadline);
-  // Splits off a communicator; null for ranks without a color. No calls may be in flight.
-  Result<ncclComm_t> Split(int color, int key, Deadline deadline);
 
   // `enqueue` puts the call on this stream, after everything that is on the context's stream now, and after `copy`.
   // `what`: the call's name, for messages.
@@ -66,7 +63,6 @@ class NcclCommunicator {
   Status OrderAfter(Ticket ticket, cudaStream_t stream);
   Status Wait(Ticket ticket);
   Status Wait(Ticket ticket, Deadline until);
-  Ticket submitted() const { return submitted_; }
   void Abort();
 
  private:

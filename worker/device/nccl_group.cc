@@ -1,12 +1,10 @@
 #include "worker/device/nccl_group.h"
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "common/data/encoding.h"
-#include "worker/collective/group.h"
 #include "worker/device/nccl_communicator.h"
 
 namespace capstan::train {
@@ -16,8 +14,6 @@ using collective::Deadline;
 using collective::DeviceArray;
 using collective::DeviceGroup;
 using collective::DeviceGroupOptions;
-using collective::Part;
-using collective::PartOf;
 using kernels::Nccl;
 
 ncclDataType_t TypeOf(Encoding numbers) {
@@ -42,10 +38,7 @@ class NcclGroup final : public DeviceGroup {
   using Ticket = DeviceGroup::Ticket;
 
   NcclGroup(kernels::CudaContext& context, std::shared_ptr<const Nccl> nccl, NcclMember member)
-      : context_(context),
-        nccl_(std::move(nccl)),
-        word_(context.Allocate(sizeof(float))),
-        communicator_(context, nccl_, std::move(member)) {}
+      : nccl_(std::move(nccl)), communicator_(context, nccl_, std::move(member)) {}
 
   int rank() const override { return communicator_.member().rank; }
   int size() const override { return communicator_.member().size; }
@@ -55,42 +48,8 @@ class NcclGroup final : public DeviceGroup {
       return nccl_->AllReduce(data.data, data.data, data.count, TypeOf(data.numbers), ncclSum, comm, stream());
     });
   }
-  Result<Ticket> SubmitReduceScatter(const DeviceArray& data, Deadline deadline) override {
-    return Submit("a reduce-scatter", data, deadline, [this, data](ncclComm_t comm) {
-      const auto ranks = static_cast<std::size_t>(size());
-      const Part mine = PartOf(data.count, size(), rank());
-      if (data.count % ranks == 0) {
-        return nccl_->ReduceScatter(data.data, At(data, mine.begin), mine.count, TypeOf(data.numbers), ncclSum, comm,
-                                    stream());
-      }
-      return ForParts(data, [&](int owner, const Part& part) {
-        return Reduce(comm, {At(data, part.begin), part.count, data.numbers}, owner);
-      });
-    });
-  }
-  Result<Ticket> SubmitAllGather(const DeviceArray& data, Deadline deadline) override {
-    return Submit("an all-gather", data, deadline, [this, data](ncclComm_t comm) {
-      const auto ranks = static_cast<std::size_t>(size());
-      const Part mine = PartOf(data.count, size(), rank());
-      if (data.count % ranks == 0) {
-        return nccl_->AllGather(At(data, mine.begin), data.data, mine.count, TypeOf(data.numbers), comm, stream());
-      }
-      return ForParts(data, [&](int owner, const Part& part) {
-        return Broadcast(comm, {At(data, part.begin), part.count, data.numbers}, owner);
-      });
-    });
-  }
-  Result<Ticket> SubmitBroadcast(const DeviceArray& data, int root, Deadline deadline) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank("Broadcast", root));
-    return Submit("a broadcast", data, deadline,
-                  [this, data, root](ncclComm_t comm) { return Broadcast(comm, data, root); });
-  }
-  Result<Ticket> SubmitReduce(const DeviceArray& data, int root, Deadline deadline) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank("Reduce", root));
-    return Submit("a reduce", data, deadline, [this, data, root](ncclComm_t comm) { return Reduce(comm, data, root); });
-  }
   Result<Ticket> SubmitGather(const DeviceArray& mine, void* all, int root, Deadline deadline) override {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank("Gather", root));
+    CAPSTAN_RETURN_IF_ERROR(CheckRoot(root));
     if (rank() != root) {
       return Submit("a gather", mine, deadline, [this, mine, root](ncclComm_t comm) {
         return nccl_->Send(mine.data, mine.count, TypeOf(mine.numbers), root, comm, stream());
@@ -109,17 +68,10 @@ class NcclGroup final : public DeviceGroup {
     const std::size_t bytes = own == mine.data ? 0 : mine.count * BytesPerNumber(mine.numbers);
     return Submit("a gather", mine, deadline, receive, {own, mine.data, bytes});
   }
-  // Submits an all-reduce of one word, whose value is ignored.
-  Result<Ticket> SubmitBarrier(Deadline deadline) override {
-    return communicator_.Submit("a barrier", deadline, [this](ncclComm_t comm) {
-      return nccl_->AllReduce(word_.get(), word_.get(), 1, ncclFloat32, ncclSum, comm, stream());
-    });
-  }
 
   Status OrderAfter(Ticket ticket, CUstream_st* stream) override { return communicator_.OrderAfter(ticket, stream); }
   Status Wait(Ticket ticket) override { return communicator_.Wait(ticket); }
   Status Wait(Ticket ticket, Deadline until) override { return communicator_.Wait(ticket, until); }
-  Result<std::unique_ptr<DeviceGroup>> Split(const std::vector<int>& ranks, Deadline deadline) override;
   void Abort() override { communicator_.Abort(); }
 
   Status Form(const ncclUniqueId& id, Deadline deadline) { return communicator_.Form(id, deadline); }
@@ -135,22 +87,6 @@ class NcclGroup final : public DeviceGroup {
         TextOf(call, data), deadline, [&](ncclComm_t comm) { return data.count == 0 ? ncclSuccess : enqueue(comm); },
         copy);
   }
-  ncclResult_t Broadcast(ncclComm_t comm, const DeviceArray& data, int root) {
-    return nccl_->Broadcast(data.data, data.data, data.count, TypeOf(data.numbers), root, comm, stream());
-  }
-  ncclResult_t Reduce(ncclComm_t comm, const DeviceArray& data, int root) {
-    void* const to = root == rank() ? data.data : nullptr;
-    return nccl_->Reduce(data.data, to, data.count, TypeOf(data.numbers), ncclSum, root, comm, stream());
-  }
-  // Makes a call for the parts of all ranks. NCCL supports only parts of equal size, so parts of different sizes take
-  // one call each, in one group of calls.
-  template <class CallOf>
-  ncclResult_t ForParts(const DeviceArray& data, const CallOf& call_of) {
-    return ForRanks([&](int owner) {
-      const Part part = PartOf(data.count, size(), owner);
-      return part.count == 0 ? ncclSuccess : call_of(owner, part);
-    });
-  }
   // Makes one call per rank, in one group of calls.
   template <class CallOf>
   ncclResult_t ForRanks(const CallOf& call_of) {
@@ -162,51 +98,15 @@ class NcclGroup final : public DeviceGroup {
     return result == ncclSuccess || result == ncclInProgress ? end : result;
   }
 
-  Status CheckRank(const char* call, int rank) const {
-    if (rank >= 0 && rank < size()) return {};
-    return Invalid(std::string(call) + " with rank " + std::to_string(rank) + " in a group of " +
-                   std::to_string(size()) + "; give one from 0 to " + std::to_string(size() - 1));
+  Status CheckRoot(int root) const {
+    if (root >= 0 && root < size()) return {};
+    return Invalid("a gather at rank " + std::to_string(root) + " in a group of " + std::to_string(size()) +
+                   "; give one from 0 to " + std::to_string(size() - 1));
   }
-  Status CheckSplit(const std::vector<int>& ranks) const;
 
-  kernels::CudaContext& context_;
   const std::shared_ptr<const Nccl> nccl_;
-  const kernels::CudaContext::Memory word_;
   NcclCommunicator communicator_;
-  bool is_part_ = false;
 };
-
-Status NcclGroup::CheckSplit(const std::vector<int>& ranks) const {
-  if (is_part_) return Invalid("Split of a group that was split off; split the group of all ranks");
-  if (ranks.empty()) return Invalid("Split into a group of no ranks; name at least one");
-  for (const int rank : ranks) {
-    CAPSTAN_RETURN_IF_ERROR(CheckRank("Split", rank));
-    if (std::count(ranks.begin(), ranks.end(), rank) > 1) {
-      return Invalid("Split names rank " + std::to_string(rank) + " more than once");
-    }
-  }
-  return {};
-}
-
-Result<std::unique_ptr<DeviceGroup>> NcclGroup::Split(const std::vector<int>& ranks, Deadline deadline) {
-  CAPSTAN_RETURN_IF_ERROR(CheckSplit(ranks));
-  const Ticket last = communicator_.submitted();
-  if (last > 0) CAPSTAN_RETURN_IF_ERROR(Wait(last));
-  const auto place = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin());
-  const bool is_in = place < static_cast<int>(ranks.size());
-  CAPSTAN_ASSIGN_OR_RETURN(ncclComm_t comm, communicator_.Split(is_in ? 0 : NCCL_SPLIT_NOCOLOR, place, deadline));
-  if (!is_in) return std::unique_ptr<DeviceGroup>();
-  const auto name_of = [ranks, of_all = communicator_.member().name_of](int rank) {
-    const int of = ranks[static_cast<std::size_t>(rank)];
-    return (of_all ? of_all(of) + ", " : std::string()) + "rank " + std::to_string(of) + " of all";
-  };
-  auto part = std::make_unique<NcclGroup>(context_, nccl_,
-                                          NcclMember{place, static_cast<int>(ranks.size()), name_of,
-                                                     communicator_.member().look_up, communicator_.member().watch});
-  part->is_part_ = true;
-  CAPSTAN_RETURN_IF_ERROR(part->communicator_.Adopt(comm, deadline));
-  return std::unique_ptr<DeviceGroup>(std::move(part));
-}
 
 // The data that each rank sends to the others. Rank 0 chooses the id.
 struct Card {

@@ -18,8 +18,7 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-// The kinds of groups. mesh_groups.cc makes them with one thread per rank, tests/worker/device/nccl_groups.cc with one
-// process per rank.
+// Made by mesh_groups.cc, one thread per rank.
 extern const std::vector<std::string> kKinds;
 
 // Connects meshes of this process, and returns them by rank. Each rank answers, and sends its farewell before it closes

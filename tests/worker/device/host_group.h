@@ -1,13 +1,12 @@
-// HostGroup: a DeviceGroup as a Group of host arrays, so that one contract covers both. TestDevice: its device.
+// HostGroup: the calls of a DeviceGroup on host arrays, each until it is done; TestDevice.
 //
 // Kind:   owned by one thread.
 // Why:    arrays go to the device on the computing stream and return on it, as a trainer's would.
 #pragma once
 
-#include <functional>
 #include <memory>
+#include <span>
 
-#include "worker/collective/group.h"
 #include "worker/device/cuda_handles.h"
 #include "worker/device/nccl_group.h"
 
@@ -37,53 +36,26 @@ struct TestDevice {
   kernels::CudaContext context{stream.get()};
 };
 
-class HostGroup final : public collective::Group {
+class HostGroup {
  public:
   using Deadline = collective::Deadline;
 
   HostGroup(TestDevice* device, std::unique_ptr<collective::DeviceGroup> group)
       : device_(device), group_(std::move(group)) {}
 
-  int rank() const override { return group_->rank(); }
-  int size() const override { return group_->size(); }
-  Status AllReduce(std::span<float> data, Deadline deadline) override {
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+  Status AllReduce(std::span<float> data, Deadline deadline) {
     return Run(data, [&](const auto& there) { return group_->SubmitAllReduce(there, deadline); });
   }
-  Status ReduceScatter(std::span<float> data, Deadline deadline) override {
-    return Run(data, [&](const auto& there) { return group_->SubmitReduceScatter(there, deadline); });
-  }
-  Status AllGather(std::span<float> data, Deadline deadline) override {
-    return Run(data, [&](const auto& there) { return group_->SubmitAllGather(there, deadline); });
-  }
-  Status Broadcast(std::span<float> data, int root, Deadline deadline) override {
-    return Run(data, [&](const auto& there) { return group_->SubmitBroadcast(there, root, deadline); });
-  }
-  Status Reduce(std::span<float> data, int root, Deadline deadline) override {
-    return Run(data, [&](const auto& there) { return group_->SubmitReduce(there, root, deadline); });
-  }
-  Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) override {
-    const std::size_t room = mine.size() * static_cast<std::size_t>(size());
-    if (root == rank() && all.size() != room) return Invalid("give room for " + std::to_string(room));
+  // `all` has room for all members' numbers at the root.
+  Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) {
     const kernels::CudaContext::Memory own = device_->Put(mine.data(), mine.size_bytes());
     return Run(root == rank() ? all : std::span<float>(), [&](const auto& there) {
       return group_->SubmitGather({own.get(), mine.size()}, there.data, root, deadline);
     });
   }
-  Status Barrier(Deadline deadline) override {
-    CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group_->SubmitBarrier(deadline));
-    return group_->Wait(ticket);
-  }
-  // Ignores the options: each array has its own wire type.
-  Result<std::unique_ptr<Group>> Split(const std::vector<int>& ranks,
-                                       const std::optional<collective::GroupOptions>& = std::nullopt) override {
-    CAPSTAN_ASSIGN_OR_RETURN(auto part,
-                             group_->Split(ranks, std::chrono::steady_clock::now() + std::chrono::minutes(1)));
-    if (part == nullptr) return std::unique_ptr<Group>();
-    return std::unique_ptr<Group>(std::make_unique<HostGroup>(device_, std::move(part)));
-  }
-  void Abort() override { group_->Abort(); }
-  Status failure() const override { return {}; }
-  std::uint64_t bytes_sent() const override { return 0; }
+  void Abort() { group_->Abort(); }
 
  private:
   template <class Submit>

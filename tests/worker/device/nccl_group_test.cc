@@ -46,7 +46,11 @@ class Environment {
 
 struct Member {
   TestDevice device;
+  Memory word = Put({0.0F});
   std::unique_ptr<DeviceGroup> group;
+
+  // A call with little data.
+  Result<DeviceGroup::Ticket> SubmitWord() { return group->SubmitAllReduce({word.get(), 1}, In(kPatience)); }
 
   Floats Read(const Memory& memory, std::size_t count) {
     Floats values(count);
@@ -214,17 +218,18 @@ TEST_CASE("gathers among other calls on their way take what is there in their tu
     std::vector<Memory> all;
     std::vector<Floats> expected(kRounds);
     for (std::size_t round = 0; round < kRounds; ++round) {
-      const std::size_t root = round % 3;
+      const auto root = static_cast<int>(round % 3);
       all.push_back(member.Put(Floats(3 * kCount)));
-      const DeviceArray own{mine.get(), kCount}, gathered{all.back().get(), 3 * kCount};
-      const auto to = static_cast<int>(root);
-      CAPSTAN_RETURN_IF_ERROR(group.SubmitGather(own, gathered.data, to, In(kPatience)).status());
-      CAPSTAN_RETURN_IF_ERROR(group.SubmitReduce(own, to, In(kPatience)).status());
-      CAPSTAN_RETURN_IF_ERROR(group.SubmitBroadcast(gathered, to, In(kPatience)).status());
-      for (const float value : values) expected[round].insert(expected[round].end(), kCount, value);
-      values[root] = values[0] + values[1] + values[2];
+      const DeviceArray own{mine.get(), kCount};
+      CAPSTAN_RETURN_IF_ERROR(group.SubmitGather(own, all.back().get(), root, In(kPatience)).status());
+      CAPSTAN_RETURN_IF_ERROR(group.SubmitAllReduce(own, In(kPatience)).status());
+      if (group.rank() != root) expected[round].resize(3 * kCount);
+      for (const float value : values) {
+        if (group.rank() == root) expected[round].insert(expected[round].end(), kCount, value);
+      }
+      values.assign(3, values[0] + values[1] + values[2]);
     }
-    CAPSTAN_RETURN_IF_ERROR(group.Wait(3 * kRounds));
+    CAPSTAN_RETURN_IF_ERROR(group.Wait(2 * kRounds));
     for (std::size_t round = 0; round < kRounds; ++round) {
       const bool is_same = member.Read(all[round], 3 * kCount) == expected[round];
       CAPSTAN_RETURN_IF_ERROR(Same(is_same, "round " + std::to_string(round)));
@@ -263,7 +268,7 @@ TEST_CASE("a gather whose own part cannot be copied ends the group with what the
     const Memory memory = member.Put(Floats(10, 1.0F));
     const Status end = member.Gather({memory.get(), 10}, nullptr, 0, In(is_root ? kPatience : milliseconds(200)));
     if (!is_root) return end;
-    const Status later = member.group->SubmitBarrier(In(kPatience)).status();
+    const Status later = member.SubmitWord().status();
     return Same(later.ToString() == end.ToString(), "a later call").ok() ? end : later;
   });
   CHECK(ends[0].code() == Code::kUnreachable);
@@ -283,8 +288,7 @@ TEST_CASE("a call that never completes ends at its deadline, its memory is let g
       const Status end = member.AllReduce(second, 1000, deadline);
       CAPSTAN_RETURN_IF_ERROR(Same(Clock::now() >= deadline, "it ended before its deadline"));
       CAPSTAN_RETURN_IF_ERROR(Same(member.group->Wait(1).ok(), "the call before it"));
-      later[static_cast<std::size_t>(member.group->rank())] =
-          member.group->SubmitBarrier(In(kPatience)).status().ToString();
+      later[static_cast<std::size_t>(member.group->rank())] = member.SubmitWord().status().ToString();
       CAPSTAN_RETURN_IF_ERROR(Same(member.Read(second, 1000) == Floats(1000, 5.0F), "memory was written to"));
       second.reset();
       return end;
@@ -481,13 +485,13 @@ TEST_CASE("calls on their way are bounded, those long done can be asked for, and
     DeviceGroup& group = *member.group;
     if (group.rank() == 1) is_full.AwaitUntil(In(kPatience), [](bool is) { return is; });
     for (std::size_t call = 0; call < DeviceGroup::kCallsMax; ++call) {
-      CAPSTAN_RETURN_IF_ERROR(group.SubmitBarrier(In(kPatience)).status());
+      CAPSTAN_RETURN_IF_ERROR(member.SubmitWord().status());
     }
-    const Status refused = group.rank() == 0 ? group.SubmitBarrier(In(kPatience)).status() : Status();
+    const Status refused = group.rank() == 0 ? member.SubmitWord().status() : Status();
     is_full.Change([](bool& is) { is = true; });
     CAPSTAN_RETURN_IF_ERROR(Same((refused.code() == Code::kBusy) == (group.rank() == 0), "the bound"));
     CAPSTAN_RETURN_IF_ERROR(group.Wait(DeviceGroup::kCallsMax));
-    for (int call = 0; call < 10; ++call) CAPSTAN_RETURN_IF_ERROR(group.SubmitBarrier(In(kPatience)).status());
+    for (int call = 0; call < 10; ++call) CAPSTAN_RETURN_IF_ERROR(member.SubmitWord().status());
     CAPSTAN_RETURN_IF_ERROR(group.Wait(DeviceGroup::kCallsMax + 10));
     CAPSTAN_RETURN_IF_ERROR(group.Wait(1));
     CAPSTAN_RETURN_IF_ERROR(group.OrderAfter(1, member.device.stream.get()));
@@ -518,7 +522,7 @@ TEST_CASE("a plug-in that a worker loads forms a group for its model, and a mode
       CAPSTAN_ASSIGN_OR_RETURN(const auto model, (*plugin)->create({}, Precision::kFp32, shape));
       CAPSTAN_ASSIGN_OR_RETURN(const auto group,
                                model->CreateGroup({.rank = rank, .size = 2}, &rendezvous, In(kPatience)));
-      CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->SubmitBarrier(In(kPatience)));
+      CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->SubmitAllReduce({}, In(kPatience)));
       return group->Wait(ticket);
     }();
   });

@@ -1,4 +1,5 @@
-// A process of a group is killed: the others end at their deadline, and form the next generation's group.
+// Groups with a process per rank: the result of each call; and a process that is killed, after which the others end at
+// their deadline and form the next generation's group.
 #include <signal.h>
 #include <unistd.h>
 
@@ -51,6 +52,63 @@ Status RunProcess(Channel& parent, int rank, int left) {
 std::string LineOf(ChildProcess& child) {
   Result<std::string> line = child.channel().Receive();
   return line.ok() ? *line : line.status().ToString();
+}
+
+// Small whole numbers, whose sums are exact in any order.
+std::vector<float> NumbersOf(int rank, std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 3) % 11);
+  }
+  return values;
+}
+
+Status CheckCalls(HostGroup& group, std::size_t count) {
+  std::vector<float> sum(count, 0.0F), of_all, data = NumbersOf(group.rank(), count);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const std::vector<float> one = NumbersOf(rank, count);
+    of_all.insert(of_all.end(), one.begin(), one.end());
+    for (std::size_t i = 0; i < count; ++i) sum[i] += one[i];
+  }
+  for (int root = 0; root < group.size(); ++root) {
+    std::vector<float> all(root == group.rank() ? of_all.size() : 0);
+    CAPSTAN_RETURN_IF_ERROR(group.Gather(data, root, all, Clock::now() + kPatience));
+    if (root == group.rank() && all != of_all) return Corrupt("what was gathered is wrong");
+  }
+  CAPSTAN_RETURN_IF_ERROR(group.AllReduce(data, Clock::now() + kPatience));
+  if (data != sum) return Corrupt("the sum of " + std::to_string(count) + " numbers is wrong");
+  for (const int root : {-1, group.size()}) {
+    const Status refused = group.Gather(data, root, {}, Clock::now() + kPatience);
+    if (refused.code() != Code::kInvalid) return Corrupt("a gather at no rank: " + refused.ToString());
+  }
+  return {};
+}
+
+Status RunCalls(Channel& parent, int rank, int size) {
+  setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
+  TestDevice device;
+  bench::PipeRendezvous rendezvous(&parent);
+  CAPSTAN_ASSIGN_OR_RETURN(auto formed, CreateNcclGroup(device.context, {.rank = rank, .size = size}, &rendezvous,
+                                                        Clock::now() + kPatience));
+  HostGroup group(&device, std::move(formed));
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{17}, std::size_t{1001}, kCount}) {
+    CAPSTAN_RETURN_IF_ERROR(CheckCalls(group, count));
+  }
+  return {};
+}
+
+TEST_CASE("processes get the sums and gathers of arrays of all sizes", "[process]") {
+  const int size = GENERATE(range(1, 6));
+  std::vector<ChildProcess> children;
+  for (int rank = 0; rank < size; ++rank) {
+    children.push_back(ChildProcess::Fork([rank, size](Channel& parent) {
+      const Status status = RunCalls(parent, rank, size);
+      parent.Send(status.ToString());
+      return status;
+    }));
+  }
+  REQUIRE(bench::Introduce(&children).ok());
+  for (ChildProcess& child : children) CHECK(LineOf(child) == "ok");
 }
 
 TEST_CASE("when a process is killed the others end at their deadline, and form a group without it", "[process]") {
