@@ -20,8 +20,8 @@ std::span<T> Chunk(std::span<T> data, const Cut& cut, std::size_t chunk) {
   return data.subspan(chunk * cut.elements, std::min(cut.elements, data.size() - chunk * cut.elements));
 }
 
-// Returns how far this member is behind the root along the chain.
-int DistanceFrom(int root, const Members& members) { return (members.me - root + members.size()) % members.size(); }
+// This member's distance behind the root along the chain.
+int DistanceFrom(int root, const Members& members) { return (members.me - root + members.size) % members.size; }
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Status RunBroadcast(Lanes* lanes, const Members& members, const GroupOptions& op
                     std::span<float> data) {
   const Cut cut = CutOf(data.size(), options);
   const int distance = DistanceFrom(root, members);
-  const bool receives = distance > 0, sends = distance + 1 < members.size();
+  const bool receives = distance > 0, sends = distance + 1 < members.size;
   std::size_t asked = 0;
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) {
     for (; receives && asked < cut.chunks && asked < chunk + Lanes::kLanes; ++asked) {
@@ -48,7 +48,7 @@ Status RunReduce(Lanes* lanes, const Members& members, const GroupOptions& optio
                  std::span<float> data) {
   const Cut cut = CutOf(data.size(), options);
   const int distance = DistanceFrom(root, members);
-  const bool receives = distance + 1 < members.size(), sends = distance > 0;
+  const bool receives = distance + 1 < members.size, sends = distance > 0;
   std::size_t asked = 0;
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) {
     for (; receives && asked < cut.chunks && asked < chunk + Lanes::kLanes; ++asked) {
@@ -77,16 +77,15 @@ Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::s
   if (mine.empty()) return {};
   const auto me = static_cast<std::size_t>(members.me);
   if (members.me != root) {
-    CAPSTAN_RETURN_IF_ERROR(
-        lanes->Send(0, members.ranks[static_cast<std::size_t>(root)], tag + me, std::as_bytes(mine)));
+    CAPSTAN_RETURN_IF_ERROR(lanes->Send(0, root, tag + me, std::as_bytes(mine)));
     return lanes->WaitAllSent();
   }
-  const auto size = static_cast<std::size_t>(members.size());
+  const auto size = static_cast<std::size_t>(members.size);
   std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(me * mine.size()));
   for (std::size_t i = 0; i < size; ++i) {
     if (i == me) continue;
     const auto to = std::as_writable_bytes(all.subspan(i * mine.size(), mine.size()));
-    CAPSTAN_RETURN_IF_ERROR(lanes->Receive(i, members.ranks[i], tag + i, to));
+    CAPSTAN_RETURN_IF_ERROR(lanes->Receive(i, static_cast<int>(i), tag + i, to));
   }
   for (std::size_t lane = 0; lane < Lanes::kLanes; ++lane) CAPSTAN_RETURN_IF_ERROR(lanes->WaitReceived(lane));
   return {};
@@ -96,7 +95,7 @@ Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::s
 // 2^(k+1) ranks have arrived.
 Status RunBarrier(Lanes* lanes, const Members& members, Tag tag) {
   std::size_t round = 0;
-  for (int distance = 1; distance < members.size(); distance *= 2, ++round) {
+  for (int distance = 1; distance < members.size; distance *= 2, ++round) {
     const auto token = lanes->OutgoingMemory(round, 1), came = lanes->IncomingMemory(round, 1);
     CAPSTAN_RETURN_IF_ERROR(lanes->Receive(round, members.Neighbour(-distance), tag + round, came));
     CAPSTAN_RETURN_IF_ERROR(lanes->Send(round, members.Neighbour(distance), tag + round, token));

@@ -28,7 +28,7 @@ class CollectiveThread {
   // All members submit the same collectives in the same order. The thread owns the submitted arrays until Wait has
   // returned something other than kBusy for this ticket or a later one.
   //
-  // `work` may call any collective of the group, or of groups split off for it, and must wait for nothing else.
+  // `work` may call any collective of the group, and must wait for nothing else.
   Result<Ticket> Submit(std::function<Status(Group&)> work);
   Result<Ticket> SubmitAllReduce(std::span<float> data, Deadline deadline);
   // Sums in fp32 whatever the group's wire encoding is, in Reduce's order. For small arrays: all of `data` passes each

@@ -26,7 +26,7 @@ using Buffer = gloo::transport::UnboundBuffer;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr Tag kControlTag = ~Tag{0};  // not used by any group's call
+constexpr Tag kControlTag = ~Tag{0};  // not used by any call
 constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 // Long waits probe the peer at this interval, because Gloo does not report that a connection broke in the middle of a
 // message.
@@ -36,7 +36,6 @@ constexpr Deadline kNever = Deadline::max();
 enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
 
 struct CallState {
-  std::vector<int> members;
   std::uint64_t number = 0;
   Deadline deadline = kNever;  // deadline of the current call
   bool is_under_way = false;
@@ -59,7 +58,7 @@ std::string TextOf(const std::exception& failed) {
 class GlooTransfer;
 
 struct State {
-  std::array<CallState, kGroupsMax> calls;
+  CallState call;
   std::vector<GlooTransfer*> transfers;
   std::optional<Verdict> verdict;
   bool asking = false;
@@ -80,15 +79,12 @@ class GlooMesh : public Mesh {
 
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
-  void OpenGroup(GroupIndex group, std::vector<int> members) override {
-    state_.With([&](State& state) { state.calls[group].members = std::move(members); });
-  }
-  std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override;
-  std::uint64_t Enter(GroupIndex group, Deadline deadline) override;
-  void Leave(GroupIndex group) override {
-    state_.With([&](State& state) {
-      state.calls[group].deadline = kNever;
-      state.calls[group].is_under_way = false;
+  std::unique_ptr<Transfer> CreateTransfer() override;
+  std::uint64_t Enter(Deadline deadline) override;
+  void Leave() override {
+    state_.With([](State& state) {
+      state.call.deadline = kNever;
+      state.call.is_under_way = false;
     });
   }
   void Abort() override { Conclude({Reason::kAborted, SetOf(rank()), {}}); }
@@ -112,8 +108,8 @@ class GlooMesh : public Mesh {
   bool IsOver() {
     return state_.With([](State& state) { return state.verdict.has_value(); });
   }
-  bool IsOverdue(GroupIndex group) {
-    return state_.With([&](State& state) { return state.calls[group].deadline <= Clock::now(); });
+  bool IsOverdue() {
+    return state_.With([](State& state) { return state.call.deadline <= Clock::now(); });
   }
   // Sends a probe, which the other rank answers. Returns why the connection is broken; nullopt: the probe was sent.
   std::optional<std::string> Probe(int rank, Way way);
@@ -124,7 +120,7 @@ class GlooMesh : public Mesh {
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
   // Ends the mesh after the deadline has passed while waiting for `peer`, or the connection to it broke. Finds the
   // missing ranks and returns the call's status.
-  Status TakeRoll(GroupIndex group, int peer, Reason reason, std::string why = {});
+  Status TakeRoll(int peer, Reason reason, std::string why = {});
   // Returns the failure, after the connections are closed: nothing writes to a caller's memory any more.
   Status Ended() {
     Close();
@@ -142,7 +138,7 @@ class GlooMesh : public Mesh {
   Status ConnectTo(int peer, const std::string& packed);
   void Conclude(const Verdict& verdict);
   bool Tell(int rank, const Control& control);
-  RankSet Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked);
+  RankSet Ask(std::uint64_t call, const RankSet& but, RankSet* asked);
   void SayFarewell(const Verdict& verdict);
   void Close();
   void CloseConnections();
@@ -164,8 +160,8 @@ class GlooMesh : public Mesh {
   std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // buffers on probe_ and here_
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
-  // Used by the deadline thread: the member it probes next, and whether that member's control connection was broken at
-  // the last probe.
+  // Used by the deadline thread: the rank it probes next, and whether that rank's control connection was broken at the
+  // last probe.
   std::size_t next_looked_for_ = 0;
   bool words_broke_ = false;
   Deadline next_look_{};
@@ -173,8 +169,7 @@ class GlooMesh : public Mesh {
 
 class GlooTransfer : public Transfer {
  public:
-  GlooTransfer(GlooMesh* mesh, GroupIndex group)
-      : mesh_(mesh), group_(group), windows_{mesh->CreateWindow(kUp), mesh->CreateWindow(kDown)} {
+  explicit GlooTransfer(GlooMesh* mesh) : mesh_(mesh), windows_{mesh->CreateWindow(kUp), mesh->CreateWindow(kDown)} {
     mesh_->Add(this);
   }
   ~GlooTransfer() override { mesh_->Remove(this); }
@@ -196,16 +191,16 @@ class GlooTransfer : public Transfer {
       try {
         if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
       } catch (const std::exception& failed) {
-        return mesh_->TakeRoll(group_, peer_, Reason::kLost, TextOf(failed));
+        return mesh_->TakeRoll(peer_, Reason::kLost, TextOf(failed));
       }
       if (mesh_->IsOver()) return mesh_->Ended();
-      if (mesh_->IsOverdue(group_)) return mesh_->TakeRoll(group_, peer_, Reason::kAbsent);
-      // Probes are counted and not the time, because this process itself may have been stopped.
+      if (mesh_->IsOverdue()) return mesh_->TakeRoll(peer_, Reason::kAbsent);
+      // Count probes, not time: this process itself may have been stopped.
       const std::uint64_t now_heard = mesh_->HeardOf(peer_);
       unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
-      if (unanswered > mesh_->silence()) return mesh_->TakeRoll(group_, peer_, Reason::kSilent);
+      if (unanswered > mesh_->silence()) return mesh_->TakeRoll(peer_, Reason::kSilent);
       for (const Way way : {way_, kWords}) {
-        if (auto why = mesh_->Probe(peer_, way)) return mesh_->TakeRoll(group_, peer_, Reason::kLost, *std::move(why));
+        if (auto why = mesh_->Probe(peer_, way)) return mesh_->TakeRoll(peer_, Reason::kLost, *std::move(why));
       }
     }
   }
@@ -228,12 +223,11 @@ class GlooTransfer : public Transfer {
       begin();
       return {};
     } catch (const std::exception& failed) {
-      return mesh_->TakeRoll(group_, peer_, Reason::kLost, TextOf(failed));
+      return mesh_->TakeRoll(peer_, Reason::kLost, TextOf(failed));
     }
   }
 
   GlooMesh* const mesh_;
-  const GroupIndex group_;
   const std::array<std::unique_ptr<Buffer>, kPayloadWays> windows_;
   Way way_ = kUp;
   bool is_send_ = false;
@@ -327,47 +321,37 @@ GlooMesh::~GlooMesh() {
 
 // --------------------------------------------------------------------------------------------------------- the calls
 
-std::unique_ptr<Transfer> GlooMesh::CreateTransfer(GroupIndex group) {
-  return std::make_unique<GlooTransfer>(this, group);
-}
+std::unique_ptr<Transfer> GlooMesh::CreateTransfer() { return std::make_unique<GlooTransfer>(this); }
 
-std::uint64_t GlooMesh::Enter(GroupIndex group, Deadline deadline) {
+std::uint64_t GlooMesh::Enter(Deadline deadline) {
   bool is_next = false;
   const std::uint64_t number = state_.With([&](State& state) {
-    state.calls[group].deadline = deadline;
-    state.calls[group].is_under_way = state.calls[group].is_watched = true;
+    state.call.deadline = deadline;
+    state.call.is_under_way = state.call.is_watched = true;
     is_next = deadline < state.keeper_wakes;
-    return ++state.calls[group].number;
+    return ++state.call.number;
   });
   if (is_next) state_.Change([](State&) {});  // wakes the deadline thread
   return number;
 }
 
-// The deadline thread wakes at the earliest deadline, with every pulse, and with the verdict. Enter wakes it only for
+// The deadline thread wakes at the deadline, with every pulse, and with the verdict. Enter wakes it only for
 // an earlier deadline. After a verdict it closes the connections if no other thread has started to.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
-  const auto first = [](const State& state) {
-    Deadline earliest = kNever;
-    for (const CallState& call : state.calls) {
-      if (call.is_watched) earliest = std::min(earliest, call.deadline);
-    }
-    return earliest;
-  };
+  const auto due = [](const State& state) { return state.call.is_watched ? state.call.deadline : kNever; };
   for (bool stopping = false; !stopping;) {
     const Deadline wake =
-        state_.With([&](State& state) { return state.keeper_wakes = std::min(first(state), Clock::now() + kPulse); });
+        state_.With([&](State& state) { return state.keeper_wakes = std::min(due(state), Clock::now() + kPulse); });
     const auto is_over = [](const State& state) { return state.verdict && !state.closing; };
-    state_.AwaitUntil(wake, [&](State& state) { return state.stopping || first(state) < wake || is_over(state); });
+    state_.AwaitUntil(wake, [&](State& state) { return state.stopping || due(state) < wake || is_over(state); });
     stopping = state_.With([&](State& state) {
       const Deadline now = Clock::now();
-      bool some_stand = first(state) <= now;
-      for (CallState& call : state.calls) {
-        some_stand = some_stand || (call.is_under_way && call.number == call.number_before);
-        call.number_before = call.number;
-        call.is_watched = call.is_watched && call.deadline > now;
-      }
-      if (some_stand) InterruptAll(state);
+      CallState& call = state.call;
+      const bool stands = due(state) <= now || (call.is_under_way && call.number == call.number_before);
+      call.number_before = call.number;
+      call.is_watched = call.is_watched && call.deadline > now;
+      if (stands) InterruptAll(state);
       return state.stopping;
     });
     LookAfterWords();
@@ -375,31 +359,25 @@ void GlooMesh::KeepDeadlines() {
   }
 }
 
-// Probes one other member of a current call with each pulse, because short calls never notice that the control
-// connection broke.
+// Short calls never notice that the control connection broke. So with each pulse this probes one other rank while a
+// call is under way.
 void GlooMesh::LookAfterWords() {
   if (IsOver() || Clock::now() < next_look_) return;
-  GroupIndex group = 0;
-  std::vector<int> members = state_.With([&](State& state) {
-    while (group < kGroupsMax && !state.calls[group].is_under_way) ++group;
-    return group < kGroupsMax ? state.calls[group].members : std::vector<int>();
-  });
-  std::erase(members, rank());
-  if (members.empty()) return;
+  if (!state_.With([](State& state) { return state.call.is_under_way; })) return;
   next_look_ = Clock::now() + kPulse;
-  const int member = members[next_looked_for_ % members.size()];
-  const std::optional<std::string> why = Probe(member, kWords);
+  const int other = others_[next_looked_for_ % others_.size()];
+  const std::optional<std::string> why = Probe(other, kWords);
   if (!why) ++next_looked_for_;
-  // A member that has finished its last call may have closed normally; then this call ends before the next probe.
-  if (std::exchange(words_broke_, why.has_value()) && why) (void)TakeRoll(group, member, Reason::kLost, *why).ok();
+  // A rank that has finished its last call may have closed normally; then this call ends before the next probe.
+  if (std::exchange(words_broke_, why.has_value()) && why) (void)TakeRoll(other, Reason::kLost, *why).ok();
 }
 
 // ------------------------------------------------------------------------------------------------------- the failure
 
-Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string why) {
+Status GlooMesh::TakeRoll(int peer, Reason reason, std::string why) {
   std::uint64_t call = 0;
   const bool mine = state_.With([&](State& state) {
-    call = state.calls[group].number;
+    call = state.call.number;
     return !std::exchange(state.asking, true);
   });
   const auto is_over = [](State& state) { return state.verdict.has_value(); };
@@ -408,7 +386,7 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string
   if (!mine) state_.AwaitUntil(kNever, is_over);  // the thread that asks will conclude
   if (IsOver()) return Ended();
   RankSet asked;
-  RankSet lost = Ask(group, call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
+  RankSet lost = Ask(call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
   RankSet silent, late;
   state_.AwaitUntil(Clock::now() + options_.answer, [&](State& state) {
     silent.reset();
@@ -427,15 +405,13 @@ Status GlooMesh::TakeRoll(GroupIndex group, int peer, Reason reason, std::string
   return Ended();
 }
 
-// Asks the group's other members, except `but`, whether they have begun the call. Returns `but` and the members to
-// which no question can be sent.
-RankSet GlooMesh::Ask(GroupIndex group, std::uint64_t call, const RankSet& but, RankSet* asked) {
+// Asks the other ranks, except `but`, whether they have begun the call. Returns `but` and the ranks to which no
+// question can be sent.
+RankSet GlooMesh::Ask(std::uint64_t call, const RankSet& but, RankSet* asked) {
   RankSet lost = but;
-  const std::vector<int> members = state_.With([&](State& state) { return state.calls[group].members; });
-  for (const int member : members) {
-    const auto i = static_cast<std::size_t>(member);
-    if (member == rank() || but.test(i)) continue;
-    (Tell(member, {Say::kAsk, group, call, {}, {}}) ? asked : &lost)->set(i);
+  for (const int other : others_) {
+    const auto i = static_cast<std::size_t>(other);
+    if (!but.test(i)) (Tell(other, {Say::kAsk, call, {}, {}}) ? asked : &lost)->set(i);
   }
   return lost;
 }
@@ -567,11 +543,10 @@ void GlooMesh::Hear(int from, Way way, const Control& control) {
   state_.With([&](State& state) { ++state.heard[sender]; });
   switch (control.say) {
     case Say::kAsk: {
-      const GroupIndex group = control.group % kGroupsMax;
       // A rank that waits in an earlier call is present too: another rank delays it.
-      const bool is_there = state_.With(
-          [&](State& state) { return state.calls[group].number >= control.number || state.calls[group].is_under_way; });
-      Tell(from, {Say::kAnswer, group, is_there, {}, {}});
+      const bool is_there =
+          state_.With([&](State& state) { return state.call.number >= control.number || state.call.is_under_way; });
+      Tell(from, {Say::kAnswer, is_there, {}, {}});
       break;
     }
     case Say::kAnswer:

@@ -19,14 +19,9 @@ struct Message {
   bool done = true;
 };
 
-struct GroupState {
-  std::vector<int> members;
-  std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank of the mesh has begun
-};
-
 // State shared by all ranks.
 struct Hub {
-  std::array<GroupState, kGroupsMax> groups;
+  std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank has begun
   // Keyed by from, to, tag, size: the message of the side that came first. Calls that differ in size never match.
   std::map<std::tuple<int, int, Tag, std::size_t>, Message*> waiting;
   std::optional<Verdict> verdict;
@@ -46,15 +41,12 @@ class InProcessMesh : public Mesh {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void OpenGroup(GroupIndex group, std::vector<int> members) override {
-    hub_->With([&](Hub& hub) { hub.groups[group].members = std::move(members); });
+  std::unique_ptr<Transfer> CreateTransfer() override;
+  std::uint64_t Enter(Deadline deadline) override {
+    deadline_ = deadline;
+    return hub_->With([&](Hub& hub) { return ++hub.calls[static_cast<std::size_t>(rank_)]; });
   }
-  std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override;
-  std::uint64_t Enter(GroupIndex group, Deadline deadline) override {
-    deadlines_[group] = deadline;
-    return hub_->With([&](Hub& hub) { return ++hub.groups[group].calls[static_cast<std::size_t>(rank_)]; });
-  }
-  void Leave(GroupIndex) override {}
+  void Leave() override {}
   void Abort() override { End(Reason::kAborted, rank_); }
   Status failure() override {
     return hub_->With([this](Hub& hub) { return FailureIn(hub); });
@@ -75,11 +67,11 @@ class InProcessMesh : public Mesh {
     });
   }
 
-  Status Await(GroupIndex group, int peer, const Message& message) {
-    hub_->AwaitUntil(deadlines_[group], [&](Hub& hub) { return message.done || hub.verdict; });
+  Status Await(int peer, const Message& message) {
+    hub_->AwaitUntil(deadline_, [&](Hub& hub) { return message.done || hub.verdict; });
     return hub_->Change([&](Hub& hub) {
       if (message.done) return Status();
-      if (!hub.verdict) hub.End(VerdictOn(hub.groups[group], peer));
+      if (!hub.verdict) hub.End(VerdictOn(hub, peer));
       return FailureIn(hub);
     });
   }
@@ -89,12 +81,11 @@ class InProcessMesh : public Mesh {
   }
 
  private:
-  // Returns the verdict when the deadline has passed while waiting for `peer`: members that have begun fewer calls are
-  // missing.
-  Verdict VerdictOn(const GroupState& group, int peer) const {
-    const auto calls = [&](int rank) { return group.calls[static_cast<std::size_t>(rank)]; };
+  // The deadline has passed while waiting for `peer`: ranks that have begun fewer calls are missing.
+  Verdict VerdictOn(const Hub& hub, int peer) const {
+    const auto calls = [&](int rank) { return hub.calls[static_cast<std::size_t>(rank)]; };
     RankSet absent;
-    for (const int rank : group.members) absent.set(static_cast<std::size_t>(rank), calls(rank) < calls(rank_));
+    for (int rank = 0; rank < size_; ++rank) absent.set(static_cast<std::size_t>(rank), calls(rank) < calls(rank_));
     if (absent.any()) return {Reason::kAbsent, absent};
     return {Reason::kStalled, RankSet().set(static_cast<std::size_t>(peer))};
   }
@@ -104,12 +95,12 @@ class InProcessMesh : public Mesh {
   const int rank_;
   const int size_;
   const NameOfRank name_of_;
-  std::array<Deadline, kGroupsMax> deadlines_{};  // each used by its group's thread only
+  Deadline deadline_{};  // used by the group's thread only
 };
 
 class InProcessTransfer : public Transfer {
  public:
-  InProcessTransfer(InProcessMesh* mesh, GroupIndex group) : mesh_(mesh), group_(group) {}
+  explicit InProcessTransfer(InProcessMesh* mesh) : mesh_(mesh) {}
 
   Status Send(int to, Tag tag, std::span<const std::byte> bytes) override {
     message_ = {bytes.data(), nullptr, bytes.size()};
@@ -121,18 +112,15 @@ class InProcessTransfer : public Transfer {
     peer_ = from;
     return mesh_->Begin(from, mesh_->rank(), tag, &message_);
   }
-  Status Wait() override { return mesh_->Await(group_, peer_, message_); }
+  Status Wait() override { return mesh_->Await(peer_, message_); }
 
  private:
   InProcessMesh* const mesh_;
-  const GroupIndex group_;
   int peer_ = 0;
   Message message_;
 };
 
-std::unique_ptr<Transfer> InProcessMesh::CreateTransfer(GroupIndex group) {
-  return std::make_unique<InProcessTransfer>(this, group);
-}
+std::unique_ptr<Transfer> InProcessMesh::CreateTransfer() { return std::make_unique<InProcessTransfer>(this); }
 
 }  // namespace
 

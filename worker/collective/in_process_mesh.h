@@ -4,6 +4,9 @@
 // Why:    tests run many ranks in one process, without sockets.
 #pragma once
 
+#include <memory>
+#include <vector>
+
 #include "worker/collective/mesh.h"
 
 namespace capstan::collective {

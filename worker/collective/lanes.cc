@@ -2,9 +2,9 @@
 
 namespace capstan::collective {
 
-Lanes::Lanes(Mesh* mesh, GroupIndex group) {
-  for (Lane& lane : sends_) lane.transfer = mesh->CreateTransfer(group);
-  for (Lane& lane : receives_) lane.transfer = mesh->CreateTransfer(group);
+Lanes::Lanes(Mesh* mesh) {
+  for (Lane& lane : sends_) lane.transfer = mesh->CreateTransfer();
+  for (Lane& lane : receives_) lane.transfer = mesh->CreateTransfer();
 }
 
 Status Lanes::Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "worker/collective/mesh.h"
 
@@ -15,7 +16,7 @@ class Lanes {
  public:
   static constexpr std::size_t kLanes = 4;
 
-  Lanes(Mesh* mesh, GroupIndex group);
+  explicit Lanes(Mesh* mesh);
 
   // Begins message `item`. First waits for message `item` - kLanes of the same direction, if it is still in flight.
   Status Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes);

@@ -22,7 +22,6 @@ struct Control {
   static constexpr std::size_t kWhyMax = 160;
 
   Say say;
-  GroupIndex group = 0;
   // kAsk: the call's number; kAnswer: 1 if the sender has begun that call or waits in an earlier one; kFarewell: the
   // reason.
   std::uint64_t number = 0;
@@ -31,7 +30,7 @@ struct Control {
 };
 
 inline Control FarewellOf(const Verdict& verdict) {
-  Control control{Say::kFarewell, 0, static_cast<std::uint64_t>(verdict.reason), {}, {}};
+  Control control{Say::kFarewell, static_cast<std::uint64_t>(verdict.reason), {}, {}};
   for (std::size_t rank = 0; rank < kRanksMax; ++rank) {
     control.missing[rank / 8] |= static_cast<std::uint8_t>(verdict.missing.test(rank) << rank % 8);
   }

@@ -15,7 +15,7 @@ class Ring {
   Ring(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
        std::span<float> data)
       : lanes_(lanes), members_(members), wire_(options.wire), tag_(tag), data_(data) {
-    const auto steps = static_cast<std::size_t>(members.size()) - 1;
+    const auto steps = static_cast<std::size_t>(members.size) - 1;
     first_step_ = halves == RingHalves::kAllGather ? steps : 0;
     const std::size_t largest = (data.size() + steps) / (steps + 1);
     const std::size_t chunks_max = kItemsMax / std::max<std::size_t>(2 * steps, 1);
@@ -41,16 +41,16 @@ class Ring {
   // Returns the part of the array that message `item` carries. Step s sends what step s - 1 received. `behind` is 1 for
   // the chunk to send and 2 for the chunk to receive.
   std::span<float> Chunk(std::size_t item, std::size_t behind) const {
-    const auto size = static_cast<std::size_t>(members_.size());
+    const auto size = static_cast<std::size_t>(members_.size);
     const std::size_t back = (Step(item) + behind) % size;
     const std::size_t owner = (static_cast<std::size_t>(members_.me) + size - back) % size;
-    const Part part = PartOf(data_.size(), members_.size(), static_cast<int>(owner));
+    const Part part = PartOf(data_.size(), members_.size, static_cast<int>(owner));
     const std::size_t begin = std::min(part.count, item % chunks_ * chunk_);
     return data_.subspan(part.begin + begin, std::min(chunk_, part.count - begin));
   }
   std::size_t Step(std::size_t item) const { return first_step_ + item / chunks_; }
-  bool Sums(std::size_t item) const { return Step(item) + 1 < static_cast<std::size_t>(members_.size()); }
-  // Whether the chunk is received directly into `data_`, because it is a finished fp32 sum.
+  bool Sums(std::size_t item) const { return Step(item) + 1 < static_cast<std::size_t>(members_.size); }
+  // A finished fp32 sum is received directly into `data_`.
   bool InPlace(std::size_t item) const { return wire_ == Encoding::kFp32 && !Sums(item); }
   std::span<std::byte> Incoming(std::size_t item, std::size_t count) {
     return lanes_->IncomingMemory(item, count * BytesPerNumber(wire_));
@@ -71,7 +71,7 @@ class Ring {
     CAPSTAN_RETURN_IF_ERROR(lanes_->WaitSent(item));
     const auto encoded = lanes_->OutgoingMemory(item, chunk.size() * BytesPerNumber(wire_));
     Encode(wire_, chunk, encoded.data());
-    const bool is_own_sum = Step(item) + 1 == static_cast<std::size_t>(members_.size());
+    const bool is_own_sum = Step(item) + 1 == static_cast<std::size_t>(members_.size);
     if (is_own_sum) Decode(wire_, encoded.data(), chunk.size(), chunk.data());
     return lanes_->Send(item, to, tag_ + item, encoded);
   }
@@ -115,7 +115,7 @@ void AddEncodedTo(std::span<float> y, Encoding encoding, const std::byte* encode
 
 Status RunRing(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
                std::span<float> data) {
-  if (members.size() == 1 || data.empty()) return {};
+  if (members.size == 1 || data.empty()) return {};
   return Ring(lanes, members, options, tag, halves, data).Run();
 }
 

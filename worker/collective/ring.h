@@ -13,16 +13,15 @@
 
 namespace capstan::collective {
 
-// The members, as ranks of the mesh, and this one's index among them.
+// The number of members, and this one's rank.
 struct Members {
-  std::vector<int> ranks;
+  int size = 1;
   int me = 0;
 
-  int size() const { return static_cast<int>(ranks.size()); }
-  // Returns the mesh rank of the member `distance` places further along the ring.
+  // The member `distance` places further along the ring.
   int Neighbour(int distance) const {
-    const int place = (me + distance) % size();
-    return ranks[static_cast<std::size_t>(place < 0 ? place + size() : place)];
+    const int rank = (me + distance) % size;
+    return rank < 0 ? rank + size : rank;
   }
 };
 

@@ -12,28 +12,23 @@ struct What {
   int root;
 };
 
-// Returns the tag of a call's first message: 4 bits for the group, 24 for the call, 16 for a hash of the call's kind
-// and arguments, 20 for the message. Calls that differ between members do not match, and time out.
-Tag TagOf(GroupIndex group, std::uint64_t call, const What& what, const GroupOptions& options) {
+// 24 bits for the call, 16 for a hash of the call's kind and arguments, 20 for the message. Calls that
+// differ between members do not match, and time out.
+Tag TagOf(std::uint64_t call, const What& what, const GroupOptions& options) {
   const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
                                    static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),
                                    options.chunk_bytes};
   const std::uint64_t hash = Hash64(std::as_bytes(std::span(numbers))) & 0xFFFF;
-  return std::uint64_t{group} << 60 | (call & 0xFFFFFF) << 36 | hash << 20;
+  return (call & 0xFFFFFF) << 36 | hash << 20;
 }
 
 class RingGroup : public Group {
  public:
-  // Requires that the mesh has opened the group.
-  RingGroup(std::shared_ptr<Mesh> mesh, GroupIndex index, Members members, const GroupOptions& options)
-      : mesh_(std::move(mesh)),
-        index_(index),
-        members_(std::move(members)),
-        options_(options),
-        lanes_(mesh_.get(), index) {}
+  RingGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options)
+      : mesh_(std::move(mesh)), members_{mesh_->size(), mesh_->rank()}, options_(options), lanes_(mesh_.get()) {}
 
   int rank() const override { return members_.me; }
-  int size() const override { return members_.size(); }
+  int size() const override { return members_.size; }
   void Abort() override { mesh_->Abort(); }
   Status failure() const override { return mesh_->failure(); }
   std::uint64_t bytes_sent() const override { return lanes_.bytes_sent(); }
@@ -56,7 +51,7 @@ class RingGroup : public Group {
   }
   Status Gather(std::span<const float> mine, int root, std::span<float> all, Deadline deadline) override {
     CAPSTAN_RETURN_IF_ERROR(CheckRank("Gather", root));
-    const std::size_t needed = mine.size() * members_.ranks.size();
+    const std::size_t needed = mine.size() * static_cast<std::size_t>(size());
     if (root == members_.me && all.size() != needed) {
       return Invalid("Gather of " + std::to_string(mine.size()) + " elements from each of " + std::to_string(size()) +
                      " ranks into " + std::to_string(all.size()) + "; give room for " + std::to_string(needed));
@@ -72,9 +67,9 @@ class RingGroup : public Group {
   template <class Run>
   Status Call(const What& what, Deadline deadline, const Run& run) {
     CAPSTAN_RETURN_IF_ERROR(mesh_->failure());
-    const std::uint64_t call = mesh_->Enter(index_, deadline);
-    const Status status = run(TagOf(index_, call, what, options_));
-    mesh_->Leave(index_);
+    const std::uint64_t call = mesh_->Enter(deadline);
+    const Status status = run(TagOf(call, what, options_));
+    mesh_->Leave();
     return status;
   }
   Status Ring(Kind kind, RingHalves halves, std::span<float> data, Deadline deadline) {
@@ -88,7 +83,6 @@ class RingGroup : public Group {
   }
 
   const std::shared_ptr<Mesh> mesh_;
-  const GroupIndex index_;
   const Members members_;
   const GroupOptions options_;
   Lanes lanes_;
@@ -97,10 +91,7 @@ class RingGroup : public Group {
 }  // namespace
 
 std::unique_ptr<Group> CreateGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options) {
-  Members members{{}, mesh->rank()};
-  for (int rank = 0; rank < mesh->size(); ++rank) members.ranks.push_back(rank);
-  mesh->OpenGroup(0, members.ranks);
-  return std::make_unique<RingGroup>(std::move(mesh), 0, std::move(members), options);
+  return std::make_unique<RingGroup>(std::move(mesh), options);
 }
 
 }  // namespace capstan::collective

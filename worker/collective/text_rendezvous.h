@@ -5,6 +5,8 @@
 // Fails:  as the group's calls.
 #pragma once
 
+#include <vector>
+
 #include "worker/collective/group.h"
 #include "worker/collective/rendezvous.h"
 

@@ -31,14 +31,13 @@ class GatedMesh : public Mesh {
 
   int rank() const override { return mesh_->rank(); }
   int size() const override { return mesh_->size(); }
-  void OpenGroup(GroupIndex group, std::vector<int> members) override { mesh_->OpenGroup(group, std::move(members)); }
-  std::unique_ptr<Transfer> CreateTransfer(GroupIndex group) override { return mesh_->CreateTransfer(group); }
-  std::uint64_t Enter(GroupIndex group, Deadline deadline) override {
-    const std::uint64_t number = mesh_->Enter(group, deadline);
+  std::unique_ptr<Transfer> CreateTransfer() override { return mesh_->CreateTransfer(); }
+  std::uint64_t Enter(Deadline deadline) override {
+    const std::uint64_t number = mesh_->Enter(deadline);
     gate_.Enter();
     return number;
   }
-  void Leave(GroupIndex group) override { mesh_->Leave(group); }
+  void Leave() override { mesh_->Leave(); }
   void Abort() override { mesh_->Abort(); }
   Status failure() override { return mesh_->failure(); }
 
