@@ -135,7 +135,6 @@ LARGE_CLASSES = {
     ("server/shard/shard_loop.h", "ShardLoop"): (22, 22),
     ("server/shard/shard_options.h", "ShardOptions"): (22, 0),
     ("worker/allreduce/replica_client.cc", "ReplicaClient"): (31, 40),
-    ("worker/client/network_client.cc", "NetworkClient"): (26, 26),
     ("worker/client/reader_core.h", "ReaderCore"): (28, 27),
     ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
 }

@@ -2,18 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <span>
 
 #include "common/base/float_control.h"
 #include "common/base/hash.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
-#include "common/config/job/worker_section.h"
 #include "common/config/job_config.h"
 #include "common/data/encoding.h"
 #include "common/data/hyper_parameters.h"
-#include "common/data/loss_scale.h"
 #include "common/data/metrics_check.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/slot_report.h"
@@ -22,6 +19,7 @@
 #include "worker/client/gradient_check.h"
 #include "worker/client/session_client.h"
 #include "worker/client/slot_sums.h"
+#include "worker/client/slot_verdict.h"
 
 namespace capstan {
 
@@ -96,7 +94,8 @@ class NetworkClient : public client::SessionClient {
   std::span<float> GradientOf(const Block& block) {  // in the current slot's gradient
     return {slot_gradient_.As<float>() + block.flat_offset, block.count};
   }
-  Status CheckWholeGradient(double loss_sum);
+  bool waits_for_all() const { return verdict_ && verdict_->waits_for_all(); }
+  bool left_out() const { return verdict_ && verdict_->left_out(); }
   void RefuseGradient();
   void BeginLocalReduce();
   Status AwaitLocalReduce();
@@ -112,14 +111,7 @@ class NetworkClient : public client::SessionClient {
   Encoding encoding_ = Encoding::kFp32;  // the job's encoding of weights and leaves
   BufferRef narrow_weights_;             // null: fp32
 
-  // Modes without global steps: no verdict covers all slots, so the client checks each push.
-  bool checks_ = false;
-  bool holds_back_ = false;  // no block is sent before the whole gradient is checked
-  double clip_norm_ = 0.0;
-  NonFinitePolicy on_nonfinite_ = NonFinitePolicy::kStop;
-  bool left_out_ = false;  // the slot's gradient is not finite, so it is pushed without samples
-  bool scales_ = false;    // fp16: each slot keeps its own loss scale
-  std::map<std::uint32_t, LossScale> scale_of_slot_;
+  std::unique_ptr<client::SlotVerdict> verdict_;  // null: global steps, whose verdicts are the coordinator's
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
@@ -154,11 +146,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   if (encoding_ != Encoding::kFp32) {
     narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
-  checks_ = !HasGlobalSteps(config.mode());
-  clip_norm_ = config.optimizer.clip_norm;
-  on_nonfinite_ = config.job.on_nonfinite;
-  scales_ = checks_ && config.worker.precision == Precision::kFp16;
-  holds_back_ = checks_ && (clip_norm_ > 0 || on_nonfinite_ == NonFinitePolicy::kSkip || scales_);
+  verdict_ = client::SlotVerdict::Create(config);
   client::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
   client::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
@@ -175,7 +163,9 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
 
 void NetworkClient::BeginRound(const Session::WorkReady& ready) {
   const client::Work& next = ready.work;
-  if (scales_) work().loss_scale = scale_of_slot_[next.slots.front()].scale;
+  if (verdict_) {
+    if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
+  }
   arrived_.assign(catalog_->blocks().size(), ready.weights_held);
   sums_ = std::make_unique<SlotSums>(next.slots, next.slot_count);
   slots_begun_ = 0;
@@ -213,7 +203,7 @@ Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& gro
 Status NetworkClient::SetProgramState(std::string_view state) {
   if (!failure().ok()) return failure();
   if (!sums_) return Misuse("SetProgramState comes in a round, before the end of a slot");
-  if (checks_) {
+  if (verdict_) {
     return Misuse(
         "SetProgramState: only mode sync has steps that a program's state could be kept with; keep it out of "
         "this job, or set job.mode = \"sync\"");
@@ -244,7 +234,7 @@ Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   ++slots_begun_;
   slot_open_ = true;
   slot_samples_ = samples;
-  left_out_ = false;
+  if (verdict_) verdict_->BeginSlot();
   slot_gradient_ = samples == 0 ? BufferRef() : pool_->Take();
   sums_->BeginSlot(samples, slot_gradient_);
   finished_.Begin(*catalog_);
@@ -293,21 +283,21 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 void NetworkClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   // Round to the job's encoding first, so that sums and checks see what each slot's own push would have carried.
-  if (slot_gradient_ && (sums_->slots().size() > 1 || checks_)) {
+  if (slot_gradient_ && (sums_->slots().size() > 1 || verdict_)) {
     RoundTo(block.EncodingIn(encoding_), GradientOf(block));
   }
   sums_->RangeReady(block.flat_offset, block.count);
-  if (sums_->at_last_slot() && !holds_back_) PushBlock(index);
+  if (sums_->at_last_slot() && !waits_for_all()) PushBlock(index);
 }
 
 void NetworkClient::PushBlock(BlockIndex index) {
   if (round_is_over() || !failure().ok()) return;
   const Block& block = catalog_->blocks()[index];
   for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round(), part.node, index, left_out_ ? 0 : part.samples, work().loss_scale, 0, {}, way_};
-    if (part.gradient && !left_out_) {
+    client::PushCommand push{round(), part.node, index, left_out() ? 0 : part.samples, work().loss_scale, 0, {}, way_};
+    if (part.gradient && !left_out()) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
-      if (checks_ && !holds_back_ && !client::AllFinite(gradient)) return RefuseGradient();
+      if (verdict_ && !waits_for_all() && !client::AllFinite(gradient)) return RefuseGradient();
       push.payload = {part.gradient, std::as_bytes(gradient).data(), gradient.size_bytes()};
       if (const Encoding encoding = block.EncodingIn(encoding_); part.node.IsLeaf() && encoding != Encoding::kFp32) {
         Encode(encoding, gradient, part.gradient->data() + block.flat_offset * sizeof(float));  // in place
@@ -327,37 +317,6 @@ void NetworkClient::RefuseGradient() {
                      "job.on_nonfinite = \"skip\" to leave such pushes out"));
 }
 
-// Clips the slot's gradient by the norm of all its blocks. Marks it as left out if it is not finite.
-Status NetworkClient::CheckWholeGradient(double loss_sum) {
-  if (slot_samples_ == 0) return {};
-  double squares = 0.0;
-  bool finite = true;
-  for (const Block& block : catalog_->blocks()) {
-    const double squares_here = client::SumOfSquares(GradientOf(block));
-    finite = finite && std::isfinite(squares_here);
-    if (block.kind == TensorKind::kParameter) squares += squares_here;
-  }
-  bool can_shrink = false;
-  if (scales_) {
-    LossScale& scale = scale_of_slot_[work().slots[slots_begun_ - 1]];
-    can_shrink = scale.scale > kLeastLossScale && std::isfinite(loss_sum);  // the scale does not affect the loss
-    scale.Count(finite);
-  }
-  if (!finite) {
-    left_out_ = true;
-    if (on_nonfinite_ == NonFinitePolicy::kStop && !can_shrink) RefuseGradient();
-    return failure();
-  }
-  const double norm = std::sqrt(squares) / static_cast<double>(work().loss_scale);
-  const auto clip = static_cast<float>(clip_norm_ / (norm + 1e-6));
-  if (clip_norm_ == 0 || clip >= 1.0F) return {};
-  for (const Block& block : catalog_->blocks()) {
-    if (block.kind != TensorKind::kParameter) continue;
-    for (float& value : GradientOf(block)) value *= clip;
-  }
-  return {};
-}
-
 Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   const FloatControl float_control;
   if (!slot_open_ || work().slots[slots_begun_ - 1] != slot) {
@@ -369,12 +328,16 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("EndSlot"));
   slot_open_ = false;
   finished_.TakeRest([this](BlockIndex block) { FinishBlock(block); });
-  if (holds_back_) {
-    CAPSTAN_RETURN_IF_ERROR(CheckWholeGradient(result.loss_sum));
+  if (waits_for_all()) {
+    if (slot_samples_ > 0) {
+      const std::span<float> gradient(slot_gradient_.As<float>(), catalog_->element_count());
+      if (!verdict_->Decide(slot, *catalog_, gradient, work().loss_scale, result.loss_sum)) RefuseGradient();
+    }
+    if (!failure().ok()) return failure();
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
   if (!failure().ok()) return failure();
-  SlotReport report = client::ReportOf(slot, left_out_ ? 0 : slot_samples_, result);
+  SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
   loop().Send(client::EndSlotCommand{round(), std::move(report), state_after_step_});
   if (local_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitLocalReduce());
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
