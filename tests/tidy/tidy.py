@@ -135,7 +135,7 @@ LARGE_CLASSES = {
     ("server/shard/shard_loop.h", "ShardLoop"): (22, 22),
     ("server/shard/shard_options.h", "ShardOptions"): (22, 0),
     ("worker/allreduce/replica_client.cc", "ReplicaClient"): (31, 40),
-    ("worker/client/reader_core.h", "ReaderCore"): (28, 27),
+    ("worker/client/reader_core.h", "ReaderCore"): (27, 27),
     ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
 }
 

@@ -113,8 +113,7 @@ Status ReaderCore::TakeJob(const View& view) {
     job_ = view.job;
     job_file_ = view.job_file;
     steps_ = config.steps();
-    has_global_steps_ = HasGlobalSteps(config.mode());
-    reads_kept_ = WorkersUpdate(config.mode());
+    versions_ = ReadableIn(config.mode());
     state_names_ = StateNames(config.optimizer.kind);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
@@ -163,8 +162,8 @@ std::optional<Step> ReaderCore::NextVersion() const {
   if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
   const Step newest = view_->readable;
   if (!wish_->newer_than || done || newest > *wish_->newer_than) return newest;
-  // This is the version after the one that all shards have. A pull of it waits at the shards.
-  if (has_global_steps_ && !reads_kept_ && newest == *wish_->newer_than) return newest.Next();
+  // The version after the one that all shards have: a pull of it waits at the shards.
+  if (versions_.next_can_be_awaited && newest == *wish_->newer_than) return newest.Next();
   return {};
 }
 
@@ -249,7 +248,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
   if (!pulls_ || !reader_ || !reader_->Handle(from, message, now, out)) return;
   if (!reader_->status().ok()) return Fail(reader_->status());
   if (reader_->done()) {
-    const bool last = reads_last_ || (has_global_steps_ && reader_->stop());
+    const bool last = reads_last_ || (versions_.last_is_marked && reader_->stop());
     reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last, reader_->updates()};
     reader_.reset();
     wish_.reset();
@@ -258,7 +257,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
       last_ = reading_->step;
       Leave(out);
     }
-  } else if (reader_->outdated() || (reads_kept_ && reader_->passed())) {
+  } else if (reader_->outdated() || (!versions_.pass_with_steps && reader_->passed())) {
     reader_.reset();
     next_question_ = std::min(next_question_, now + kAskSoonest);
   } else if (reader_->passed()) {

@@ -29,6 +29,7 @@
 #include "common/wire/actor.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/weights_reader.h"
+#include "worker/client/readable_versions.h"
 
 namespace capstan::client {
 
@@ -115,8 +116,7 @@ class ReaderCore {
   std::optional<View> view_;
   JobId job_;
   std::string job_file_;
-  bool has_global_steps_ = true;
-  bool reads_kept_ = false;  // allreduce: read the versions that were uploaded to the shards
+  ReadableVersions versions_;
   std::uint64_t steps_ = 0;
   Instant silence_limit_;
   std::vector<std::string> state_names_;
