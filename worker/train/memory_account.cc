@@ -51,10 +51,8 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   return most;
 }
 
-// Returns the most gradients that a worker of this job holds at once. Without global steps a round is one slot. In mode
-// allreduce all slots are added to one sum.
+// Without global steps a round is one slot.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
-  if (WorkersUpdate(config.mode())) return config.slots() > config.cluster.workers ? 2 : 1;
   if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.slots());
   std::uint64_t most = 0;
@@ -114,6 +112,43 @@ WeightCount CountWeights(const std::vector<TensorSpec>& tensors) {
     if (tensor.kind == TensorKind::kStatistic) count.statistics += tensor.ElementCount();
   }
   return count;
+}
+
+// The parts of an account that depend on who updates the weights.
+struct HeldArrays {
+  std::uint64_t weights = 0, never_written = 0;
+  std::uint64_t gradient_buffers = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t device_gradients = 0;  // besides the model's own
+};
+
+// The shards update the weights: the worker pulls them and pushes gradients.
+HeldArrays OfClient(const JobConfig& config, const WeightCount& count) {
+  const Encoding encoding = EncodingOf(config);
+  const std::uint64_t wide_bytes = count.all * sizeof(float);
+  HeldArrays held{.weights = wide_bytes, .gradient_buffers = GradientBuffersMax(config)};
+  if (encoding != Encoding::kFp32) {
+    held.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
+    held.never_written = wide_bytes - count.statistics * sizeof(float);
+  }
+  const std::uint64_t window = std::uint64_t{client::PullLine::kWindow} * config.shard_count() * kBlockElements;
+  held.messages = std::min(count.all, window) * BytesPerNumber(encoding);
+  return held;
+}
+
+// The worker updates its replica: two versions of weights and states in fp32, and of the weights as the model reads
+// them. All slots are added to one sum.
+HeldArrays OfReplica(const JobConfig& config, const WeightCount& count) {
+  const Encoding encoding = EncodingOf(config), wire = config.allreduce.wire;
+  const std::uint64_t wide_bytes = count.all * sizeof(float);
+  const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind));
+  const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
+  HeldArrays held{.weights = 2 * (arrays * wide_bytes + narrow),
+                  .gradient_buffers = config.slots() > config.cluster.workers ? 2U : 1U};
+  if (config.allreduce.collective != Collective::kGloo) {  // the sum, and its copy in the wire's encoding
+    held.device_gradients = wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
+  }
+  return held;
 }
 
 std::uint64_t SampleBytes(const SampleSpec& spec) {
@@ -199,29 +234,16 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
                                   JobModel& model, const ModelMaker& make) {
   MemoryAccount account;
   const WeightCount count = CountWeights(model.tensors());
-  const Encoding encoding = EncodingOf(config);
+  const HeldArrays held = WorkersUpdate(config.mode()) ? OfReplica(config, count) : OfClient(config, count);
   const std::uint64_t wide_bytes = count.all * sizeof(float);
-  account.weights = wide_bytes;
-  if (encoding != Encoding::kFp32) {
-    account.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
-    account.never_written = wide_bytes - count.statistics * sizeof(float);
-  }
-  // Two versions of weights and states in fp32, and of the weights as the model reads them.
-  if (WorkersUpdate(config.mode())) {
-    const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind));
-    const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
-    account.weights = 2 * (arrays * wide_bytes + narrow);
-    account.never_written = 0;
-  }
-  account.gradient_buffers = GradientBuffersMax(config);
   const LocalCounts local = CountLocal(config, wide_bytes);
-  account.gradient_buffers += local.sums;
+  account.weights = held.weights;
+  account.never_written = held.never_written;
+  account.gradient_buffers = held.gradient_buffers + local.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
-  const std::uint64_t window = std::uint64_t{client::PullLine::kWindow} * config.shard_count() * kBlockElements;
-  account.messages = WorkersUpdate(config.mode()) ? 0 : std::min(count.all, window) * BytesPerNumber(encoding);
   // Each worker's parts, and one buffer for a worker that sends fewer parts.
   const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;
-  account.messages += gathered + local.spare * local.bucket;
+  account.messages = held.messages + gathered + local.spare * local.bucket;
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);
@@ -229,10 +251,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.samples = account.micro_batch * SampleBytes(data.spec());
   account.activations = model.MeasureActivations(samples);
   account.device = model.CountDeviceMemory();
-  if (account.device && WorkersUpdate(config.mode()) && config.allreduce.collective != Collective::kGloo) {
-    const Encoding wire = config.allreduce.wire;  // the sum, and its copy in the wire's encoding
-    account.device->gradients += wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
-  }
+  if (account.device) account.device->gradients += held.device_gradients;
   if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets are in flight
     const std::uint64_t widened = 1;
     account.device->work += 2 * (gathered + local.sums * local.bucket) + (local.spare + widened) * local.bucket;

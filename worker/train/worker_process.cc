@@ -59,11 +59,17 @@ struct ClientDevices {
   std::optional<LocalDevice> local;  // local_reduce = "nccl"
 };
 
-// Makes the client for the job's mode. `devices` outlives it.
-Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const JobConfig& config,
-                                           const WorkerOptions& options, const ClientDevices& devices) {
+// The client for the job's mode.
+struct JobClient {
+  std::unique_ptr<Client> client;
+  bool weights_stay = true;  // at one address, so that they can be pinned; replicas alternate between two
+};
+
+// `devices` outlives the client.
+Result<JobClient> MakeClient(client::Connection connection, const JobConfig& config, const WorkerOptions& options,
+                             const ClientDevices& devices) {
   const bool replicated = WorkersUpdate(config.mode());
-  if (!replicated && !ReducesLocally(config)) return client::CreateNetworkClient(std::move(connection));
+  if (!replicated && !ReducesLocally(config)) return JobClient{client::CreateNetworkClient(std::move(connection))};
   std::string host = options.address;
   if (host.empty()) {
     Result<std::string> own = OwnAddress(options.coordinator);
@@ -75,8 +81,9 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
     CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
   }
   if (replicated) {
-    return CreateReplicaClient(std::move(connection), {options.coordinator, options.name, std::move(host), options.say,
-                                                       [&devices] { return devices.reducer; }});
+    ReplicaClientOptions replica{options.coordinator, options.name, std::move(host), options.say,
+                                 [&devices] { return devices.reducer; }};
+    return JobClient{CreateReplicaClient(std::move(connection), std::move(replica)), false};
   }
   LocalReducerOptions local{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
                             options.say};
@@ -84,8 +91,8 @@ Result<std::unique_ptr<Client>> MakeClient(client::Connection connection, const 
   local.libraries = options.libraries;
   local.silence = SilenceMax(config);
   local.patience = DevicePatience(config);
-  return client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)),
-                                     options.stop_requested);
+  return JobClient{
+      client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)), options.stop_requested)};
 }
 
 // Returns the device for sums on this machine; nullopt: the job file does not ask for one.
@@ -123,8 +130,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
   options.on_job(config.name());
   ClientDevices devices;
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Client> client,
-                           MakeClient(std::move(connection), config, options, devices));
+  CAPSTAN_ASSIGN_OR_RETURN(const JobClient made, MakeClient(std::move(connection), config, options, devices));
+  const std::unique_ptr<Client>& client = made.client;
   Result<std::unique_ptr<Dataset>> opened = OpenDataset(config, options.data_root);
   if (!opened.ok()) return NameDataRoot(opened.status(), config, options.data_root);
   const std::unique_ptr<Dataset> data = std::move(opened).value();
@@ -160,7 +167,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const WorkerDescription description, Describe(*data, *model));
     CAPSTAN_RETURN_IF_ERROR(client->Declare(description));  // allocates the weights
-    if (!WorkersUpdate(config.mode())) {  // in allreduce the arrays alternate from step to step, so they are not pinned
+    if (made.weights_stay) {
       const std::string unpinned = model->PinWeights({client->weights(), client->narrow_weights()});
       if (!unpinned.empty()) options.say(unpinned);
     }
