@@ -63,7 +63,7 @@ class Rank {
     switch (way) {
       case Way::kOurs: return group_->AllReduce(data, Clock::now() + kPatience);
       case Way::kGloo: return gloo_(data);
-      case Way::kRaw: return raw_.Carry(2 * (size - 1) * bytes / size);
+      case Way::kRaw: return raw_.Transfer(2 * (size - 1) * bytes / size);
     }
     return {};
   }

@@ -17,7 +17,7 @@ namespace {
 constexpr std::chrono::hours kForever{24};
 constexpr std::string_view kScheme = "tcp://";
 
-void SayFailures(const Notice& notice) {
+void PrintFailures(const Notice& notice) {
   if (notice.severity != Severity::kInfo) std::fprintf(stderr, "benchmark: %s\n", notice.text.c_str());
 }
 
@@ -33,7 +33,7 @@ Status RunCoordinator(const JobConfig& config, const std::string& run_dir, Chann
   options.coordinator = {config, PrintJobConfig(config), JobId{1, static_cast<std::uint64_t>(getpid())}};
   options.listen = "127.0.0.1:0";
   options.run_dir = run_dir;
-  options.on_notice = SayFailures;
+  options.on_notice = PrintFailures;
   monitoring::Registry registry;
   CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::CoordinatorLoop::Start(std::move(options), &registry));
   return ServeUntilParentEnds(parent, loop->endpoint());
@@ -53,7 +53,7 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
   options.shard.encoding = EncodingOf(config);
   options.listen = listen;
   options.coordinator = coordinator;
-  options.on_notice = SayFailures;
+  options.on_notice = PrintFailures;
   monitoring::Registry registry;
   CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::ShardLoop::Start(std::move(options), &registry));
   return ServeUntilParentEnds(parent, loop->endpoint());

@@ -56,7 +56,7 @@ class Bench {
                      "copying");
     });
     copy_ = 2 * static_cast<double>(bytes) / (microseconds * kMicro) / kGiga;
-    Say({.name = "device/copy", .value = copy_, .unit = "GB/s", .microseconds = microseconds});
+    Print({.name = "device/copy", .value = copy_, .unit = "GB/s", .microseconds = microseconds});
     auto* const a = arrays.Numbers<Bf16>(side * side);
     auto* const b = arrays.Numbers<Bf16>(side * side);
     auto* const c = arrays.Unset<Bf16>(side * side);
@@ -65,7 +65,7 @@ class Bench {
     microseconds = stopwatch_->Microseconds([&] { Matmul(context(), product); });
     const auto cube = static_cast<double>(side);
     product_ = 2 * cube * cube * cube / (microseconds * kMicro) / kTera;
-    Say({.name = "device/product", .value = product_, .unit = "TFLOP/s", .microseconds = microseconds});
+    Print({.name = "device/product", .value = product_, .unit = "TFLOP/s", .microseconds = microseconds});
   }
 
   // Measures bytes per second. `bytes`: those of all operands, each counted once.
@@ -90,14 +90,14 @@ class Bench {
  private:
   void Beside(const std::string& name, double value, const std::string& unit, double limit,
               const std::string& limit_name, double microseconds) {
-    Say({.name = name,
-         .value = value,
-         .unit = unit,
-         .limit = limit,
-         .limit_name = limit_name,
-         .microseconds = microseconds});
+    Print({.name = name,
+           .value = value,
+           .unit = unit,
+           .limit = limit,
+           .limit_name = limit_name,
+           .microseconds = microseconds});
   }
-  void Say(const DeviceFigure& figure) {
+  void Print(const DeviceFigure& figure) {
     if (context_->status().ok()) report_(figure);
   }
 

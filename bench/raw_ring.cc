@@ -56,7 +56,7 @@ Status RawRing::Connect(int rank, int size, collective::Rendezvous* rendezvous) 
   return from_last_ >= 0 ? Status() : Failed("accept");
 }
 
-Status RawRing::Carry(std::size_t bytes) {
+Status RawRing::Transfer(std::size_t bytes) {
   bool all_sent = true;
   std::thread sender([&] {
     for (std::size_t sent = 0; sent < bytes && all_sent;) {

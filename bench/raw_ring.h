@@ -1,6 +1,6 @@
 // RawRing: plain TCP sockets from each rank to the next, to measure what a link carries.
 //
-// Kind:   owned by one thread; it uses a second thread during Carry.
+// Kind:   owned by one thread; it uses a second thread during Transfer.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class RawRing {
 
   Status Connect(int rank, int size, collective::Rendezvous* rendezvous);
   // Sends `bytes` bytes to the next rank while it receives as many from the previous one.
-  Status Carry(std::size_t bytes);
+  Status Transfer(std::size_t bytes);
 
  private:
   int to_next_ = -1, from_last_ = -1;

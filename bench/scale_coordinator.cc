@@ -40,7 +40,7 @@ class CoordinatorRig {
     hello_.incarnation = Incarnation{50};
     hello_.config_hash = HashJobConfig(config_);
     hello_.term = coordinator_->term();
-    for (ShardIndex shard = 0; shard < size.shards; ++shard) SayHello(shard);
+    for (ShardIndex shard = 0; shard < size.shards; ++shard) SendHello(shard);
     for (std::uint32_t worker = 0; worker < size.workers; ++worker) Joins(worker, 1);
     for (ShardIndex shard = 0; shard < size.shards; ++shard) {
       Send(ShardPeer(shard), ResetDone{shard, hello_.incarnation, coordinator_->generation()});
@@ -51,14 +51,14 @@ class CoordinatorRig {
     EncodeAndForget(&out_);
   }
 
-  void SayHello(ShardIndex shard) {
+  void SendHello(ShardIndex shard) {
     hello_.shard = shard;
     hello_.endpoint = "tcp://10.0." + std::to_string(shard / 256) + "." + std::to_string(shard % 256) + ":29601";
     Send(ShardPeer(shard), hello_);
     out_.Clear();
   }
   void Beats(std::uint32_t worker) {
-    Beat beat;
+    Heartbeat beat;
     beat.session = sessions_[worker];
     beat.nonce = 1;
     beat.generation = coordinator_->generation();
@@ -88,9 +88,9 @@ class CoordinatorRig {
   // Makes the shard report that all slots have reached `clock`, with the reports of its home slots.
   void Progresses(ShardIndex shard, std::uint64_t clock) {
     Progress progress{shard, hello_.incarnation, coordinator_->generation(), {}, {}};
-    progress.clocks.assign(size_.workers, clock);
+    progress.clocks.assign(size_.workers, {clock});
     for (SlotIndex slot = shard; slot < size_.workers; slot += size_.shards) {
-      progress.reports.push_back({capstan::Step{clock}, ReportOf(slot)});
+      progress.reports.push_back({capstan::SequenceNumber{clock}, ReportOf(slot)});
     }
     Send(ShardPeer(shard), std::move(progress));
     EncodeAndForget(&out_);
@@ -177,7 +177,7 @@ std::vector<ScaleCost> CoordinatorCosts() {
       {"coordinator/hello", GrowsBy::kShards, 0,
        [](ScaleSize size, const ScaleTimer& timer) {
          CoordinatorRig rig(size, Mode::kSync);
-         return timer.Each(kManyTimes, [&](std::size_t i) { rig.SayHello(static_cast<ShardIndex>(i % size.shards)); });
+         return timer.Each(kManyTimes, [&](std::size_t i) { rig.SendHello(static_cast<ShardIndex>(i % size.shards)); });
        }},
       {"coordinator/tick", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {

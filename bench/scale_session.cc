@@ -15,7 +15,7 @@ namespace capstan::bench {
 
 namespace {
 
-using client::Session;
+using session::Session;
 
 constexpr PeerId kViews{1};
 
@@ -23,7 +23,7 @@ constexpr PeerId kViews{1};
 class SessionRig {
  public:
   explicit SessionRig(ScaleSize size) : size_(size), blocks_(std::size_t{size.shards} * kScaleBlocksPerShard) {
-    client::SessionOptions options;
+    session::SessionOptions options;
     options.name = "w";
     options.nonce = 5;
     options.coordinator = kViews;
@@ -31,7 +31,7 @@ class SessionRig {
     options.initial_credit = kScaleBlocksPerShard;
     options.connect = [this](const std::string&) { return ShardPeer(connected_++); };
     session_ = std::make_unique<Session>(std::move(options));
-    client::Declaration declaration;
+    session::Declaration declaration;
     declaration.catalog = ScaleTensors(blocks_);
     declaration.numeric_class = "class";
     declaration.steps = 1000;
@@ -49,7 +49,7 @@ class SessionRig {
     view.slot_count = size.workers;
     view.slots = {0};
     for (ShardIndex shard = 0; shard < size.shards; ++shard) {
-      view.shards.push_back({shard, LifeOf(shard), "shard-" + std::to_string(shard)});
+      view.shards.push_back({shard, IncarnationOf(shard), "shard-" + std::to_string(shard)});
     }
     Handle(kViews, std::move(view));
     session_->Ready(now_, &out_);
@@ -60,7 +60,7 @@ class SessionRig {
   void Covers(bool whole) {
     std::vector<Staged> answers(size_.shards);
     const Node node = whole ? Node{0, 2} : Node{1, 2};
-    for (BlockIndex block = 0; block < blocks_; ++block) answers[placement_[block]].held.push_back({block, node});
+    for (BlockIndex block = 0; block < blocks_; ++block) answers[placement_[block]].nodes.push_back({block, node});
     for (ShardIndex shard = 0; shard < size_.shards; ++shard) {
       Staged& staged = answers[shard];
       Name(shard, &staged);
@@ -73,7 +73,7 @@ class SessionRig {
     const ShardIndex shard = placement_[block];
     Weights weights;
     weights.generation = Generation{1};
-    weights.incarnation = LifeOf(shard);
+    weights.incarnation = IncarnationOf(shard);
     weights.block = block;
     weights.payload_hash = hash_;
     session_->Handle(ShardPeer(shard), {std::move(weights), payload_}, now_, &out_);
@@ -84,7 +84,7 @@ class SessionRig {
     const ShardIndex shard = placement_[block];
     Staged staged;
     Name(shard, &staged);
-    staged.held = {{block, {0, 1}}};
+    staged.nodes = {{block, {0, 1}}};
     Handle(ShardPeer(shard), std::move(staged));
     unstaged_ += session_->unstaged_pushes();  // the session's loop does the same
   }
@@ -110,12 +110,12 @@ class SessionRig {
 
  private:
   static PeerId ShardPeer(ShardIndex shard) { return {100 + shard}; }
-  static Incarnation LifeOf(ShardIndex shard) { return {50 + shard}; }
+  static Incarnation IncarnationOf(ShardIndex shard) { return {50 + shard}; }
   void SendWeightsOfWork(BlockIndex block) {
     const ShardIndex shard = placement_[block];
     Weights weights;
     weights.generation = Generation{1};
-    weights.incarnation = LifeOf(shard);
+    weights.incarnation = IncarnationOf(shard);
     weights.block = block;
     weights.payload_hash = hash_;
     session_->Handle(ShardPeer(shard), {std::move(weights), payload_}, now_, &out_);
@@ -126,7 +126,7 @@ class SessionRig {
   }
   void Name(ShardIndex shard, Staged* staged) const {
     staged->generation = Generation{1};
-    staged->incarnation = LifeOf(shard);
+    staged->incarnation = IncarnationOf(shard);
     staged->shard = shard;
     staged->credit = kScaleBlocksPerShard;
   }

@@ -18,16 +18,16 @@ namespace capstan::bench {
 namespace {
 
 constexpr PeerId kOrders{1};
-constexpr Incarnation kLife{7};
+constexpr Incarnation kIncarnation{7};
 constexpr Generation kGeneration{1};
-constexpr std::size_t kBlocksAhead = 16;  // blocks that a pull asks for speculatively, as a session's does
+constexpr std::size_t kSpeculativeBlocks = 16;  // blocks that a pull asks for speculatively, as a session's does
 
 // A serving shard, and methods that play the coordinator and the workers. There are as many slots as workers.
 class ShardRig {
  public:
   ShardRig(ScaleSize size, Mode mode) : size_(size) {
     server::ShardOptions options;
-    options.incarnation = kLife;
+    options.incarnation = kIncarnation;
     options.coordinator = kOrders;
     options.mode = mode;
     options.staleness = UINT32_MAX;
@@ -37,29 +37,31 @@ class ShardRig {
     shard_ = std::make_unique<server::Shard>(std::move(options), metrics_);
     Reset reset;
     reset.term = Term{1};
-    reset.generation = reset.history = kGeneration;
-    reset.incarnation = kLife;
+    reset.generation = kGeneration;
+    reset.timeline = TimelineFrom(reset.generation);
+    reset.incarnation = kIncarnation;
     reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;
     reset.slot_count = size.workers;
     reset.catalog = ScaleTensors(kScaleBlocksPerShard);
     Send(kOrders, std::move(reset));
     for (server::DiskWork& work : shard_->TakeDiskWork()) {
-      shard_->Handle(server::CarryOut(std::move(work), &disk_), now_, &out_);
+      shard_->Handle(server::Execute(std::move(work), &disk_), now_, &out_);
     }
     CAPSTAN_CHECK(shard_->serving());
     out_.Clear();
   }
 
   void Pulls(std::uint32_t worker, std::uint64_t version) {
-    Pull pull{kGeneration, kLife, SessionId{worker + 1}, Version{version}, {}, 0, Encoding::kFp32, {}, true};
-    for (BlockIndex block = 0; block < kBlocksAhead; ++block) pull.ahead.push_back(block);
+    Pull pull{kGeneration, kIncarnation, SessionId{worker + 1}, Version{version}, {}, 0, Encoding::kFp32, {}, true};
+    for (BlockIndex block = 0; block < kSpeculativeBlocks; ++block) pull.speculative.push_back(block);
     pull.blocks = {0, 1};
     Send(WorkerPeer(worker), std::move(pull));
     EncodeAndForget(&out_);
   }
   void Pushes(std::uint32_t worker, std::uint64_t step, BlockIndex block, Node node) {
-    Push push{kGeneration, kLife, SessionId{worker + 1}, Step{step}, node, block, 1, hash_, Encoding::kFp32, {}, 1.0F};
+    Push push{kGeneration, kIncarnation, SessionId{worker + 1}, Step{step}, node, block,
+              1,           hash_,        Encoding::kFp32,       {},         1.0F};
     shard_->Handle(WorkerPeer(worker), {std::move(push), payload_}, now_, &out_);
     shard_->Flush(now_, &out_);
     EncodeAndForget(&out_);
@@ -68,7 +70,7 @@ class ShardRig {
     SlotReport report;
     report.slot = slot;
     report.samples = 1;
-    Send(WorkerPeer(slot), EndSlot{kGeneration, kLife, SessionId{slot + 1}, Step{step}, report, {}});
+    Send(WorkerPeer(slot), EndSlot{kGeneration, kIncarnation, SessionId{slot + 1}, Step{step}, report, {}});
     shard_->Flush(now_, &out_);
     out_.Clear();
   }

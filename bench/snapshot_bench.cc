@@ -14,7 +14,7 @@
 #include "bench/push_pull_worker.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "server/storage/rocks_snapshot_store.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::bench {
@@ -45,8 +45,8 @@ class TimedStore : public server::SnapshotStore {
     times_.precision(17);
   }
 
-  const server::ShardLife& life() const override { return store_->life(); }
-  Status Remember(const server::ShardLife& life) override { return store_->Remember(life); }
+  const server::ShardIdentity& identity() const override { return store_->identity(); }
+  Status PersistIdentity(const server::ShardIdentity& identity) override { return store_->PersistIdentity(identity); }
   std::vector<SnapshotPart> List() const override { return store_->List(); }
   Result<Written> Write(server::SnapshotImage image, const std::atomic<bool>& cancelled) override {
     const double begin = Now();

@@ -100,8 +100,8 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
                            monitoring::Exporter::Start(std::move(exporter_options), registry));
   const Result<std::string> own = ResolveListen("auto:0", coordinator);
   arguments->worker.metrics = ReachedAt(exporter->address(), *listen, HostOf(own.ok() ? *own : exporter->address()));
-  Say(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + arguments->worker.metrics +
-                           "/; coordinator " + coordinator);
+  Print(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + arguments->worker.metrics +
+                             "/; coordinator " + coordinator);
   events.Ready({}, arguments->worker.metrics);
   arguments->worker.stop_requested = [signals, launched = events.launched()] {
     if (launched) RotateOwnLogIfLarge();
@@ -110,7 +110,7 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   arguments->worker.plugins = OwnFolder() + "/../lib/capstan";
   arguments->worker.libraries = kernels::SearchOf(std::getenv);
   arguments->worker.on_job = [registry](const std::string& job) { registry->NameJob(job); };
-  arguments->worker.say = [](const std::string& text) { Say(Severity::kInfo, text); };
+  arguments->worker.say = [](const std::string& text) { Print(Severity::kInfo, text); };
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }
 
@@ -151,10 +151,10 @@ int Main(int argc, char** argv) {
   WriteTrace(trace->get());
   if (const int signal = signals.stop_signal(); signal != 0) return kExitSignal + signal;
   if (status.ok()) {
-    Say(Severity::kInfo, "the job is over");
+    Print(Severity::kInfo, "the job is over");
     return kExitDone;
   }
-  Say(Severity::kError, status.message());
+  Print(Severity::kError, status.message());
   events.Failed(status.message());
   return kExitFailed;
 }

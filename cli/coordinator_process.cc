@@ -43,13 +43,13 @@ class LoggedProgress {
   const Progress& progress() const { return progress_; }
 
   void Show() {
-    for (const std::string& line : progress_.Update()) Say(Severity::kInfo, line);
+    for (const std::string& line : progress_.Update()) Print(Severity::kInfo, line);
     const auto now = std::chrono::steady_clock::now();
     const std::string line = progress_.Line();
     if (line.empty() || line == shown_ || now < next_) return;
     next_ = now + kProgressEvery;
     shown_ = line;
-    Say(Severity::kInfo, line);
+    Print(Severity::kInfo, line);
   }
 
  private:
@@ -75,7 +75,7 @@ class CoordinatorProcess {
     CAPSTAN_RETURN_IF_ERROR(Announce());
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
-      events_.Beat();
+      events_.Heartbeat();
       if (events_.launched()) RotateOwnLogIfLarge();
       (void)addresses_.WriteAgain();  // its failure was logged
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
@@ -90,10 +90,10 @@ class CoordinatorProcess {
       return Invalid("the run in " + run_dir_ + " was finished before. " + WordsForAnotherRun(run_dir_));
     }
     if (progress_) progress_->Show();
-    Say(Severity::kInfo, "done: " + std::to_string(options_.config.steps()) + " steps");
+    Print(Severity::kInfo, "done: " + std::to_string(options_.config.steps()) + " steps");
     if (!progress_) return {};
     for (const std::string& line : EndLines(progress_->progress(), run_dir_ + "/final.safetensors"))
-      Say(Severity::kInfo, line);
+      Print(Severity::kInfo, line);
     return {};
   }
 
@@ -171,46 +171,46 @@ class CoordinatorProcess {
     const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
     if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
       if (status.code() != Code::kBusy) return status;
-      Say(Severity::kWarning, status.message() + "; it is tried again");
+      Print(Severity::kWarning, status.message() + "; it is tried again");
     }
-    Say(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
-                             address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
-    if (!events_.launched()) SayWhatComesNext();  // otherwise the launcher has printed it
+    Print(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
+                               address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
+    if (!events_.launched()) PrintNextCommands();  // otherwise the launcher has printed it
     events_.Ready({address_}, metrics);
     return {};
   }
 
-  void SayWhatComesNext() {
+  void PrintNextCommands() {
     if (former_ == FormerRun::kFinished) {
-      return Say(Severity::kInfo, "this run is finished, and its weights are in " + run_dir_ +
-                                      "/final.safetensors; members that still wait for its end are told so");
+      return Print(Severity::kInfo, "this run is finished, and its weights are in " + run_dir_ +
+                                        "/final.safetensors; members that still wait for its end are told so");
     }
-    if (former_ == FormerRun::kUnfinished) Say(Severity::kInfo, "going on with the run in " + run_dir_);
-    if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Say(Severity::kWarning, idle);
+    if (former_ == FormerRun::kUnfinished) Print(Severity::kInfo, "going on with the run in " + run_dir_);
+    if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Print(Severity::kWarning, idle);
     const std::uint32_t servers = options_.config.cluster.servers;
-    Say(Severity::kInfo, "servers: capstan-server --join " + address_ + " --index 0" +
-                             (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
-                             (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_
-                                                               : "; workers: your own, connected to " + address_));
+    Print(Severity::kInfo, "servers: capstan-server --join " + address_ + " --index 0" +
+                               (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
+                               (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_
+                                                                 : "; workers: your own, connected to " + address_));
   }
 
   // Called on the loop's thread.
   void OnFailed(const Status& status) {
     failure_ = status.message();
-    Say(Severity::kError, *failure_);
+    Print(Severity::kError, *failure_);
     events_.Failed(*failure_);
   }
 
   // Called on the loop's thread. The job goes on after any notice: only the loop's outcome ends it.
   void OnNotice(const Notice& notice) {
     if (notice.text == failure_) return;  // already logged
-    Say(notice.severity, notice.text);
+    Print(notice.severity, notice.text);
     events_.Notice(notice.severity, notice.text);
   }
 
   // Called on the loop's thread.
   void OnMembers(const server::Roster& members) {
-    if (Status status = addresses_.SetMembers(members); !status.ok()) Say(Severity::kWarning, status.message());
+    if (Status status = addresses_.SetMembers(members); !status.ok()) Print(Severity::kWarning, status.message());
     if (!events_.launched() && members_.Push(server::Roster(members)).ok()) signals_.Notify();
   }
 
@@ -224,7 +224,7 @@ class CoordinatorProcess {
         reach_.Try("server " + number + which, WithoutScheme(shard.endpoint), now);
       }
     }
-    for (const std::string& line : reach_.Look(now)) Say(Severity::kWarning, line);
+    for (const std::string& line : reach_.Look(now)) Print(Severity::kWarning, line);
   }
 
   const ServerProcessOptions& options_;
@@ -255,8 +255,8 @@ int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter
   const int signal = process.stop_signal();
   if (!process.said_failure()) {
     const bool by_hand = signal != 0 && !events.launched();
-    Say(signal != 0 ? Severity::kInfo : Severity::kError,
-        by_hand ? status.message() + "; " + kGoOnByHand : status.message());
+    Print(signal != 0 ? Severity::kInfo : Severity::kError,
+          by_hand ? status.message() + "; " + kGoOnByHand : status.message());
     events.Failed(status.message());
   }
   return signal != 0 ? kExitSignal + signal : kExitFailed;

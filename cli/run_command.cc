@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kStopSeconds = 120;  // a last snapshot may take more than half of this
-constexpr int kSayEverySeconds = 5;
+constexpr int kReportEverySeconds = 5;
 
 int Fail(const Status& status, int code) {
   std::fprintf(stderr, "capstan: %s\n", Printable(status.message()).c_str());
@@ -76,9 +76,9 @@ std::string StateAtRest(const std::string& run) {
 
 // Waits until the process that holds the run has ended. Returns false if it does not end in time.
 bool AwaitEnd(const std::string& run, int holder) {
-  for (int waited = 0; waited < kStopSeconds; waited += kSayEverySeconds) {
-    if (FileLock::Acquire(run + "/lock", kSayEverySeconds).ok()) return true;
-    Print("waiting " + std::to_string(waited + kSayEverySeconds) + " s for process " + std::to_string(holder) +
+  for (int waited = 0; waited < kStopSeconds; waited += kReportEverySeconds) {
+    if (FileLock::Acquire(run + "/lock", kReportEverySeconds).ok()) return true;
+    Print("waiting " + std::to_string(waited + kReportEverySeconds) + " s for process " + std::to_string(holder) +
           " to end; giving up after " + std::to_string(kStopSeconds) + " s");
     std::fflush(stdout);
   }

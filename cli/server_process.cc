@@ -186,13 +186,13 @@ class ServerProcess {
     }
     loop.trace = trace_.get();
     loop.on_notice = [this](const Notice& notice) { Notify(notice); };
-    if (number == 0) loop.on_waiting = [](const std::string& line) { Say(Severity::kInfo, line); };  // for all shards
+    if (number == 0) loop.on_waiting = [](const std::string& line) { Print(Severity::kInfo, line); };  // for all shards
     loop.on_end = [this] { signals_.Notify(); };
     return server::ShardLoop::Start(std::move(loop), registry_.get());
   }
 
   void Notify(const Notice& notice) const {
-    Say(notice.severity, notice.text);
+    Print(notice.severity, notice.text);
     events_.Notice(notice.severity, notice.text);
   }
 
@@ -203,8 +203,8 @@ class ServerProcess {
       addresses.push_back(WithoutScheme(shard->endpoint()));
       list += (list.empty() ? "" : ", ") + addresses.back();
     }
-    Say(Severity::kInfo, name() + " at " + list + ", metrics at http://" + metrics_ + "/; coordinator " +
-                             options_.config.cluster.coordinator + ", run directory " + run_dir_);
+    Print(Severity::kInfo, name() + " at " + list + ", metrics at http://" + metrics_ + "/; coordinator " +
+                               options_.config.cluster.coordinator + ", run directory " + run_dir_);
     events_.Ready(std::move(addresses), metrics_);
   }
 
@@ -221,7 +221,7 @@ class ServerProcess {
       if (signals_.stop_signal() != 0 || !failure.ok()) {
         for (const auto& shard : shards_) shard->RequestStop();
       }
-      events_.Beat();
+      events_.Heartbeat();
       signals_.Wait(kLookMs);
       if (events_.launched()) RotateOwnLogIfLarge();
     }
@@ -245,13 +245,13 @@ int RunServerProcess(const ServerProcessOptions& options, const EventWriter& eve
   ServerProcess process(options, events);
   const Status status = process.Run();
   if (!status.ok()) {
-    Say(Severity::kError, status.message());
+    Print(Severity::kError, status.message());
     events.Failed(status.message());
     return kExitFailed;
   }
   const int signal = process.stop_signal();
   if (signal != 0) return kExitSignal + signal;
-  Say(Severity::kInfo, "the job is over");
+  Print(Severity::kInfo, "the job is over");
   return kExitDone;
 }
 

@@ -16,7 +16,7 @@ struct Header {
     reset @3 :Reset;
     commit @4 :Commit;
     redo @5 :Redo;
-    rates @6 :Rates;
+    clockUpdate @6 :ClockUpdate;
     shutdown @7 :Shutdown;
     prepared @8 :Prepared;
     committed @9 :Committed;
@@ -26,7 +26,7 @@ struct Header {
     progress @13 :Progress;
     join @14 :Join;
     view @15 :View;
-    beat @16 :Beat;
+    heartbeat @16 :Heartbeat;
     leave @17 :Leave;
     push @18 :Push;
     endSlot @19 :EndSlot;
@@ -36,12 +36,12 @@ struct Header {
     weights @23 :Weights;
     error @24 :Error;
     pin @25 :Pin;
-    snapshotsKept @26 :SnapshotsKept;
+    retainedSnapshots @26 :RetainedSnapshots;
     snapshotDone @27 :SnapshotDone;
     fetch @28 :Fetch;
     fetched @29 :Fetched;
-    assign @30 :Assign;
-    assigned @31 :Assigned;
+    uploadBlock @30 :UploadBlock;
+    uploadAck @31 :UploadAck;
     published @32 :Published;
   }
 }
@@ -61,8 +61,8 @@ struct StepParameters {
   snapshot @4 :Bool;
   stop @5 :Bool;
   programState @6 :Data;
-  keep @7 :Bool;
-  unheld @8 :Bool;
+  uploadNext @7 :Bool;
+  notOnShards @8 :Bool;
 }
 
 struct SnapshotId {
@@ -86,7 +86,7 @@ enum InitKind {
   ones @1;
   normal @2;
   uniform @3;
-  given @4;
+  fromWorker @4;
 }
 
 struct TensorSpec {
@@ -163,7 +163,7 @@ struct Reset {
   slotCount @6 :UInt32;
   catalog @7 :List(TensorSpec);
   sources @8 :List(Source);
-  history @9 :UInt64;
+  timeline @9 :UInt64;
 
   struct Source {
     digest @0 :UInt64;
@@ -177,10 +177,10 @@ struct Pin {
   version @2 :UInt64;
 }
 
-struct SnapshotsKept {
+struct RetainedSnapshots {
   term @0 :UInt64;
   generation @1 :UInt64;
-  kept @2 :List(SnapshotId);
+  ids @2 :List(SnapshotId);
   settled @3 :SnapshotId;
 }
 
@@ -202,10 +202,10 @@ struct Redo {
   trustRatios @5 :List(Float32);
 }
 
-struct Rates {
+struct ClockUpdate {
   term @0 :UInt64;
   generation @1 :UInt64;
-  step @2 :UInt64;
+  clock @2 :UInt64;
   parameters @3 :StepParameters;
 }
 
@@ -245,7 +245,7 @@ struct Hello {
   configHash @9 :UInt64;
   endpoint @10 :Text;
   parts @11 :List(SnapshotPart);
-  newestKept @12 :SnapshotId;
+  newestRetained @12 :SnapshotId;
   metrics @13 :Text;
 }
 
@@ -282,7 +282,7 @@ struct Progress {
   reports @4 :List(Entry);
 
   struct Entry {
-    step @0 :UInt64;
+    sequence @0 :UInt64;
     report @1 :SlotReport;
   }
 }
@@ -346,7 +346,7 @@ struct View {
   notice @18 :Text;
 }
 
-struct Beat {
+struct Heartbeat {
   session @0 :UInt64;
   nonce @1 :UInt64;
   generation @2 :UInt64;
@@ -389,7 +389,7 @@ struct Push {
   lossScale @11 :Float32;
 }
 
-struct Assign {
+struct UploadBlock {
   generation @0 :UInt64;
   incarnation @1 :UInt64;
   session @2 :UInt64;
@@ -399,7 +399,7 @@ struct Assign {
   array @6 :UInt32;
 }
 
-struct Assigned {
+struct UploadAck {
   generation @0 :UInt64;
   incarnation @1 :UInt64;
   shard @2 :UInt32;
@@ -431,7 +431,7 @@ struct Staged {
   shard @2 :UInt32;
   credit @3 :UInt32;
   step @4 :UInt64;
-  held @5 :List(Entry);
+  nodes @5 :List(Entry);
   ended @6 :List(UInt32);
   clocks @7 :List(UInt64);
   full @8 :Bool;
@@ -458,7 +458,7 @@ struct Pull {
   blocks @4 :List(UInt32);
   array @5 :UInt32;
   encoding @6 :Encoding;
-  ahead @7 :List(UInt32);
+  speculative @7 :List(UInt32);
   follows @8 :Bool;
 }
 
@@ -473,8 +473,8 @@ struct Published {
   updates @7 :UInt64;
   programState @8 :Data;
   learningRate @9 :Float32;
-  keep @10 :Bool;
-  unheld @11 :Bool;
+  uploadNext @10 :Bool;
+  notOnShards @11 :Bool;
   madeIn @12 :UInt64;
 }
 
@@ -484,7 +484,7 @@ struct Weights {
   version @2 :UInt64;
   attempt @3 :UInt32;
   block @4 :UInt32;
-  tentative @5 :Bool;
+  speculative @5 :Bool;
   stop @6 :Bool;
   lossScale @7 :Float32;
   payloadHash @8 :UInt64;

@@ -91,7 +91,7 @@ Status Launcher::Start(Member* member) {
   member->told_to_stop = false;
   member->failure.clear();
   member->silence = {};
-  if (member->name() == kCoordinator) member->silence.heard = Clock::now();
+  if (member->name() == kCoordinator) member->silence.last_beat = Clock::now();
   member->stop_asked.reset();
   WritePidOf(member);
   return {};
@@ -114,7 +114,8 @@ void Launcher::WriteMissingPids() {
 
 bool Launcher::Restart(Member* member, Clock::time_point now) {
   const bool of_use = progress_.steps_done() > member->steps_at_start;
-  member->restart_at = member->budget.Next(now, of_use ? RestartBudget::Life::kOfUse : RestartBudget::Life::kOfNoUse);
+  member->restart_at =
+      member->budget.Next(now, of_use ? RestartBudget::LastRun::kOfUse : RestartBudget::LastRun::kOfNoUse);
   if (!member->restart_at) return false;
   screen_->Line("warning: " + member->name() + " " + member->process->HowItEnded() + "; starting it again (" +
                 std::to_string(member->budget.count()) + " of at most " + std::to_string(member->budget.max()) +
@@ -228,7 +229,7 @@ void Launcher::TakeEvents() {
       continue;
     }
     for (Event& event : member.process->TakeEvents()) {
-      NoteHeard(&member, event);
+      NoteBeat(&member, event);
       events.emplace_back(member.name(), std::move(event));
     }
   }
@@ -413,10 +414,10 @@ std::string Launcher::WithLastLines(const Member& member, const std::string& how
   return message;
 }
 
-void Launcher::NoteHeard(Member* member, const Event& event) {
+void Launcher::NoteBeat(Member* member, const Event& event) {
   Silence& silence = member->silence;
   if (member->name() != kCoordinator && event.kind != Event::Kind::kBeat) return;  // its start may take long
-  silence.heard = Clock::now();
+  silence.last_beat = Clock::now();
   if (member->name() != kCoordinator && std::exchange(silence.said, false)) {
     screen_->Line(member->name() + " runs again");
   }
@@ -427,7 +428,7 @@ void Launcher::Watch(Clock::time_point now) {
   const bool was_away = std::chrono::duration<double>(now - last_watch_).count() >= kSilenceSecondsMin;
   last_watch_ = now;
   for (Member& member : members_) {
-    if (was_away && member.silence.heard) member.silence.heard = now;
+    if (was_away && member.silence.last_beat) member.silence.last_beat = now;
   }
   WatchCoordinator(now);
   WatchMembers(now);
@@ -437,8 +438,8 @@ void Launcher::WatchMembers(Clock::time_point now) {
   const LimitsSection& limits = config_.limits;
   for (Member& member : members_) {
     Silence& silence = member.silence;
-    if (ending_.begun() || member.name() == kCoordinator || member.process->ended() || !silence.heard) continue;
-    const double seconds = std::chrono::duration<double>(now - *silence.heard).count();
+    if (ending_.begun() || member.name() == kCoordinator || member.process->ended() || !silence.last_beat) continue;
+    const double seconds = std::chrono::duration<double>(now - *silence.last_beat).count();
     if (seconds < std::max(limits.report, kSilenceSecondsMin)) continue;
     const bool too_long = limits.stall > 0 && seconds >= std::max(limits.stall / 2, kSilenceSecondsMin);
     if (silence.said && now < silence.next_report && !too_long) continue;
@@ -448,14 +449,14 @@ void Launcher::WatchMembers(Clock::time_point now) {
                   ") has not run for " + Duration(seconds) + (too_long ? "; killing it" : ""));
     if (!too_long) continue;
     member.process->Signal(SIGKILL);
-    silence.heard.reset();
+    silence.last_beat.reset();
   }
 }
 
 void Launcher::WatchCoordinator(Clock::time_point now) {
   if (ending_.stopping() || members_.empty() || members_.front().process->ended()) return;
   Silence& silence_of = members_.front().silence;
-  const double silence = std::chrono::duration<double>(now - *silence_of.heard).count();
+  const double silence = std::chrono::duration<double>(now - *silence_of.last_beat).count();
   const LimitsSection& limits = config_.limits;
   if (silence < std::max(limits.report, kSilenceSecondsMin)) {
     if (std::exchange(silence_of.said, false)) screen_->Line("the coordinator answers again");

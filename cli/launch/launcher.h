@@ -60,7 +60,7 @@ class Launcher {
 
   // When a process was last heard, and when its silence is reported again.
   struct Silence {
-    std::optional<Clock::time_point> heard;  // none: no beat yet
+    std::optional<Clock::time_point> last_beat;  // none: no beat yet
     Clock::time_point next_report{};
     bool said = false;
   };
@@ -125,7 +125,7 @@ class Launcher {
   // Reports servers and workers of ours that are silent, and kills a process that is silent for half of limits.stall.
   void WatchMembers(Clock::time_point now);
   void Watch(Clock::time_point now);
-  void NoteHeard(Member* member, const Event& event);
+  void NoteBeat(Member* member, const Event& event);
   void ShowProgress(Clock::time_point now);
   // Answers processes that another sender asked to stop: they may, unless the whole job was asked to stop.
   void AnswerStops(Clock::time_point now);

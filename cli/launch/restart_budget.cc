@@ -4,11 +4,11 @@
 
 namespace capstan::cli {
 
-std::optional<RestartBudget::TimePoint> RestartBudget::Next(TimePoint now, Life life) {
+std::optional<RestartBudget::TimePoint> RestartBudget::Next(TimePoint now, LastRun last_run) {
   while (!restarts_.empty() && now - restarts_.front() >= kWindow) restarts_.pop_front();
   if (restarts_.size() >= max_) return std::nullopt;
   restarts_.push_back(now);
-  if (life == Life::kOfUse) wait_ = kFirstWait;
+  if (last_run == LastRun::kOfUse) wait_ = kFirstWait;
   const TimePoint due = now + wait_;
   wait_ = std::min(wait_ * 2, kLongestWait);
   return due;

@@ -17,14 +17,14 @@ namespace capstan::cli {
 class RestartBudget {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  enum class Life : std::uint8_t { kOfUse, kOfNoUse };  // whether the job did steps since its last start
+  enum class LastRun : std::uint8_t { kOfUse, kOfNoUse };  // whether the job did steps since its last start
   static constexpr std::chrono::hours kWindow{1};
   static constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{30'000};
 
   explicit RestartBudget(std::uint32_t max) : max_(max) {}
 
   // Returns when to restart a process that died at `now`; nothing if it has died too often.
-  std::optional<TimePoint> Next(TimePoint now, Life life);
+  std::optional<TimePoint> Next(TimePoint now, LastRun last_run);
   // The number of restarts within the window that ended with the last call of Next.
   std::size_t count() const { return restarts_.size(); }
   std::uint32_t max() const { return max_; }

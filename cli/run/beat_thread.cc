@@ -19,7 +19,7 @@ BeatThread::BeatThread(const EventWriter& events) {
     pthread_setname_np(pthread_self(), "beats");
     pollfd end{end_fd_, POLLIN, 0};
     do {
-      events.Beat();
+      events.Heartbeat();
     } while (poll(&end, 1, kBeatMs) == 0);
   });
 }

@@ -95,7 +95,7 @@ void EventWriter::Ready(std::vector<std::string> addresses, std::string metrics)
   Write(event);
 }
 
-void EventWriter::Beat() const {
+void EventWriter::Heartbeat() const {
   Event event;
   event.kind = Event::Kind::kBeat;
   Write(event);

@@ -40,7 +40,7 @@ class EventWriter {
 
   bool launched() const { return fd_ >= 0; }
   void Ready(std::vector<std::string> addresses, std::string metrics) const;
-  void Beat() const;       // every kBeatMs
+  void Heartbeat() const;  // every kBeatMs
   void StopAsked() const;  // a stop signal arrived that is not the launcher's
   void Notice(Severity severity, std::string text) const;
   void Failed(std::string text) const;

@@ -39,7 +39,7 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
   while (!answer) {
     const Instant now = Now();
     CAPSTAN_ASSIGN_OR_RETURN(const std::string line, watch.Look(now));
-    if (!line.empty()) Say(Severity::kInfo, line);
+    if (!line.empty()) Print(Severity::kInfo, line);
     if (signals->stop_signal() != 0) return Refused("stopped while it waited for the coordinator's job file");
     if (now >= next_question) {
       next_question = now + kAskEvery;

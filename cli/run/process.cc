@@ -103,7 +103,7 @@ void StopSignals::Raise(int signal) {
   if (stop_signal_ == 0) stop_signal_ = signal;
 }
 
-void Say(Severity severity, std::string_view text) {
+void Print(Severity severity, std::string_view text) {
   timeval now{};
   gettimeofday(&now, nullptr);
   tm day{};

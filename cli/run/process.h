@@ -72,7 +72,7 @@ class StopSignals {
 };
 
 // Prints one line on stderr with the time of day. Any thread may call it. Say and Complain escape control bytes.
-void Say(Severity severity, std::string_view text);
+void Print(Severity severity, std::string_view text);
 // Prints "PROGRAM: TEXT" on stderr: what is wrong with a call, or why the program ended.
 void Complain(std::string_view program, std::string_view text);
 

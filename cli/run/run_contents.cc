@@ -58,23 +58,23 @@ Found InLog(const std::vector<LogRecord>& records) {
   Found found;
   for (const LogRecord& record : records) {
     if (const auto* const manifest = std::get_if<server::ManifestRecord>(&record)) {
-      return {RunContents::kKept, "the snapshot of version " + std::to_string(manifest->id.version.value)};
+      return {RunContents::kResults, "the snapshot of version " + std::to_string(manifest->id.version.value)};
     }
-    if (std::holds_alternative<server::DoneRecord>(record)) return {RunContents::kKept, "a run that is done"};
+    if (std::holds_alternative<server::DoneRecord>(record)) return {RunContents::kResults, "a run that is done"};
     if (const auto* const recover = std::get_if<server::RecoverRecord>(&record)) {
       found = {RunContents::kBegun, "a job that began, in generation " + std::to_string(recover->generation.value)};
     }
   }
-  if (found.contents == RunContents::kBegun && AcknowledgesDurably(records)) found.contents = RunContents::kKept;
+  if (found.contents == RunContents::kBegun && AcknowledgesDurably(records)) found.contents = RunContents::kResults;
   return found;
 }
 
 // Finds what the folder contains. Ignores a log that cannot be read; ClearFailedStart reports it.
 Found Look(const std::string& run_dir) {
-  if (IsThere(run_dir + kImportedMark)) return {RunContents::kKept, "imported weights, in snapshots/"};
+  if (IsThere(run_dir + kImportedMark)) return {RunContents::kResults, "imported weights, in snapshots/"};
   const std::string metrics = run_dir + "/metrics.jsonl";
-  if (HasBytes(metrics) || !FormerFiles(metrics).empty()) return {RunContents::kKept, "steps, in metrics.jsonl"};
-  if (HasBytes(run_dir + "/final.safetensors")) return {RunContents::kKept, "weights, in final.safetensors"};
+  if (HasBytes(metrics) || !FormerFiles(metrics).empty()) return {RunContents::kResults, "steps, in metrics.jsonl"};
+  if (HasBytes(run_dir + "/final.safetensors")) return {RunContents::kResults, "weights, in final.safetensors"};
   const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
   Found found = records.ok() ? InLog(*records) : Found();
   if (!found.what.empty()) found.what += ", by snapshots/coordinator.log";

@@ -17,7 +17,7 @@ inline constexpr char kImportedMark[] = "/snapshots/imported";
 enum class RunContents {
   kNothing,  // no run, or a start that failed before all servers and a worker had joined
   kBegun,    // a job that had begun, with nothing on disk that a new one would not compute again
-  kKept,     // steps, snapshots, acknowledged pushes, imported or final weights
+  kResults,  // steps, snapshots, acknowledged pushes, imported or final weights
 };
 
 RunContents FindRunContents(const std::string& run_dir);

@@ -80,7 +80,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
 }
 
 bool RunDirectory::Discard() const {
-  if (!is_default_ || FindRunContents(path_) == RunContents::kKept) return false;
+  if (!is_default_ || FindRunContents(path_) == RunContents::kResults) return false;
   std::error_code error;
   fs::remove_all(path_, error);
   return !fs::exists(path_, error);

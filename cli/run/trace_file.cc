@@ -13,7 +13,7 @@ Result<std::unique_ptr<monitoring::Trace>> OpenTrace(const std::string& path, co
 
 void WriteTrace(monitoring::Trace* trace) {
   if (trace == nullptr) return;
-  if (const Status status = trace->Write(); !status.ok()) Say(Severity::kWarning, status.message());
+  if (const Status status = trace->Write(); !status.ok()) Print(Severity::kWarning, status.message());
 }
 
 std::string TraceFileOf(const std::string& path, const std::string& process) {

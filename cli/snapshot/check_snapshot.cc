@@ -13,7 +13,7 @@ using server::ManifestRecord;
 using server::NameOfPart;
 using server::SnapshotHeader;
 
-void CheckBlock(const RunSnapshots& run, const SnapshotHeader& header, const SnapshotHeader::Block& block,
+void CheckBlock(const RunSnapshots& run, const SnapshotHeader& header, const SnapshotHeader::BlockEntry& block,
                 SnapshotCheck* check) {
   std::vector<std::byte> bytes(std::size_t{block.count} * sizeof(float));
   bool good = true;
@@ -72,7 +72,7 @@ SnapshotCheck CheckSnapshot(const RunSnapshots& run, const ManifestRecord& manif
       check.problems.push_back(header.status().message());
       continue;
     }
-    for (const SnapshotHeader::Block& block : header->blocks) {
+    for (const SnapshotHeader::BlockEntry& block : header->blocks) {
       blocks.push_back(block.block);
       CheckBlock(run, *header, block, &check);
     }

@@ -9,7 +9,7 @@
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/manifests.h"
 #include "server/storage/rocks_snapshot_store.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 
 namespace capstan::cli {
 
@@ -70,10 +70,10 @@ SnapshotId NewestLeft(const RunSnapshots& run, const std::vector<SnapshotId>& go
 // Makes a shard's directory forget snapshots newer than `newest`: a shard that knew a newer one than the log has would
 // treat the log as an old copy.
 Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
-  server::ShardLife life = store->life();
-  if (life.newest_kept <= newest) return {};
-  life.newest_kept = newest;
-  return store->Remember(life);
+  server::ShardIdentity identity = store->identity();
+  if (identity.newest_retained <= newest) return {};
+  identity.newest_retained = newest;
+  return store->PersistIdentity(identity);
 }
 
 }  // namespace

@@ -87,13 +87,13 @@ class PartWriter {
     if (header.array_count < arrays_) {
       return Corrupt(server::NameOfPart(header.id, header.part) + " lacks the optimizer's state");
     }
-    for (const SnapshotHeader::Block& entry : header.blocks) CAPSTAN_RETURN_IF_ERROR(WriteBlock(header, entry));
+    for (const SnapshotHeader::BlockEntry& entry : header.blocks) CAPSTAN_RETURN_IF_ERROR(WriteBlock(header, entry));
     return {};
   }
   std::size_t blocks() const { return written_.size(); }
 
  private:
-  Status WriteBlock(const SnapshotHeader& header, const SnapshotHeader::Block& entry) {
+  Status WriteBlock(const SnapshotHeader& header, const SnapshotHeader::BlockEntry& entry) {
     const bool fits = entry.block < catalog_.blocks().size() && entry.count == catalog_.blocks()[entry.block].count;
     if (!fits || !written_.insert(entry.block).second) {
       return Corrupt(server::NameOfPart(header.id, header.part) + ": block " + std::to_string(entry.block) +

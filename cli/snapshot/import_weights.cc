@@ -25,7 +25,7 @@
 #include "server/shard/admission.h"
 #include "server/storage/file_coordinator_log.h"
 #include "server/storage/rocks_snapshot_store.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 #include "update/optimizer.h"
 #include "update/verdict.h"
@@ -138,10 +138,10 @@ class FirstSnapshot {
     static constexpr std::atomic<bool> kNever{false};
     for (ShardIndex shard = 0; shard < config_.shard_count(); ++shard) {
       CAPSTAN_ASSIGN_OR_RETURN(const auto store, server::RocksSnapshotStore::Open(folder, shard, 0));
-      server::ShardLife life;
-      life.job = job_;
-      life.shard = shard;
-      CAPSTAN_RETURN_IF_ERROR(store->Remember(life));
+      server::ShardIdentity identity;
+      identity.job = job_;
+      identity.shard = shard;
+      CAPSTAN_RETURN_IF_ERROR(store->PersistIdentity(identity));
       CAPSTAN_ASSIGN_OR_RETURN(const auto written, store->Write(ImageOf(shard), kNever));
       manifest_.digests.push_back(written.digest);
       manifest_.bytes += written.bytes;
@@ -170,13 +170,13 @@ class FirstSnapshot {
     header.parameters = manifest_.parameters;
     header.slot_count = config_.slots();
     const bool by_slot = !HasGlobalSteps(config_.mode());
-    if (by_slot) header.ended.assign(header.slot_count, 0);
+    if (by_slot) header.ended.assign(header.slot_count, {});
     for (BlockIndex i = 0; i < placement_.size(); ++i) {
       if (placement_[i] != shard) continue;
-      server::SnapshotHeader::Block block;
+      server::SnapshotHeader::BlockEntry block;
       block.block = i;
       block.count = catalog_.blocks()[i].count;
-      if (by_slot) block.last.assign(header.slot_count, 0);
+      if (by_slot) block.last.assign(header.slot_count, {});
       header.blocks.push_back(std::move(block));
       image.arrays.push_back(ArraysOf(i, header.array_count));
     }

@@ -23,10 +23,24 @@ struct Number {
 
 using Term = Number<struct TermTag>;                // one start of the coordinator
 using Generation = Number<struct GenerationTag>;    // the time between two recoveries or regroupings
+using TimelineId = Number<struct TimelineTag>;      // a line of versions, named by its first generation; 0 is none
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
 using SessionId = Number<struct SessionTag>;        // one start of a worker; 0 is none
-using Step = Number<struct StepTag>;                // global batch in sync, sequence number of a slot in async
-using Version = Number<struct VersionTag>;          // weights that step `value` computes with; step k makes version k+1
+using Step = Number<struct StepTag>;                // a global batch; in async and bounded what every slot has done
+// async and bounded: counts the pushes of one slot. A clock is the least of several of these.
+using SequenceNumber = Number<struct SequenceTag>;
+using Version = Number<struct VersionTag>;  // weights that step `value` computes with; step k makes version k+1
+
+// The timeline that begins with a generation, and back.
+constexpr TimelineId TimelineFrom(Generation first) { return {first.value}; }
+constexpr Generation FirstGeneration(TimelineId timeline) { return {timeline.value}; }
+
+// The two meanings of a worker's `step`. In async and bounded the field `step` of Push, EndSlot, CoverageQuery and
+// Staged has the slot's sequence number. The job's clock counts its steps.
+constexpr SequenceNumber SequenceOf(Step step) { return {step.value}; }
+constexpr Step StepOf(SequenceNumber number) { return {number.value}; }
+// The version that a bounded pull waits for: the slowest slot's clock stands for it.
+constexpr Version VersionAt(SequenceNumber clock) { return {clock.value}; }
 
 // 128 random bits that name a job, made at its creation and kept in every directory and Join.
 struct JobId {

@@ -20,7 +20,7 @@ const char* InitName(InitKind kind) {
     case InitKind::kOnes: return "ones";
     case InitKind::kNormal: return "normal";
     case InitKind::kUniform: return "uniform";
-    case InitKind::kGiven: return "given";
+    case InitKind::kFromWorker: return "given";
   }
   return "?";
 }
@@ -93,7 +93,7 @@ Result<Catalog> Catalog::Create(std::vector<TensorSpec> tensors, std::uint32_t b
                      "; either every tensor has one, from 1 to " + std::to_string(kGroupsMax) + ", or none has");
     }
     catalog.group_count_ = std::max(catalog.group_count_, tensor.group);
-    catalog.is_given_ = catalog.is_given_ || tensor.init.kind == InitKind::kGiven;
+    catalog.is_given_ = catalog.is_given_ || tensor.init.kind == InitKind::kFromWorker;
     catalog.tensor_offsets_.push_back(catalog.element_count_);
     catalog.element_count_ += tensor.ElementCount();
     if (catalog.element_count_ > kElementsMax) return Invalid("the catalog holds too many elements");

@@ -25,8 +25,8 @@ inline constexpr std::uint64_t kElementsMax = std::uint64_t{1} << 40;
 
 inline constexpr std::uint32_t kGroupsMax = 1024;
 
-// How a tensor gets its initial weights. kGiven: one worker sends them before the first step.
-enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
+// How a tensor gets its initial weights. kFromWorker: one worker sends them before the first step.
+enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kFromWorker = 4 };
 
 // How version 0 of a tensor is computed from (seed, tensor name, element).
 struct Init {

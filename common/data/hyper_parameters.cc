@@ -58,15 +58,15 @@ Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uin
   return {};
 }
 
-HyperDifference FindDifference(const std::vector<HyperParameters>& kept, const std::vector<HyperParameters>& other) {
-  for (std::size_t i = 0; i < kept.size() && i < other.size(); ++i) {
+HyperDifference FindDifference(const std::vector<HyperParameters>& known, const std::vector<HyperParameters>& other) {
+  for (std::size_t i = 0; i < known.size() && i < other.size(); ++i) {
     const auto group = static_cast<std::uint32_t>(i + 1);
     for (const Field& field : kFields) {
-      const double a = kept[i].*field.value, b = other[i].*field.value;
+      const double a = known[i].*field.value, b = other[i].*field.value;
       if (a != b) return {group, field.name, TextOf(a), TextOf(b)};
     }
-    if (kept[i].nesterov != other[i].nesterov) {
-      return {group, "nesterov", kept[i].nesterov ? "true" : "false", other[i].nesterov ? "true" : "false"};
+    if (known[i].nesterov != other[i].nesterov) {
+      return {group, "nesterov", known[i].nesterov ? "true" : "false", other[i].nesterov ? "true" : "false"};
     }
   }
   return {};

@@ -23,9 +23,9 @@ Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uin
 struct HyperDifference {
   std::uint32_t group = 0;  // from 1, as in TensorSpec::group
   std::string field;
-  std::string kept, other;  // the values
+  std::string known, other;  // the values
 };
-HyperDifference FindDifference(const std::vector<HyperParameters>& kept, const std::vector<HyperParameters>& other);
+HyperDifference FindDifference(const std::vector<HyperParameters>& known, const std::vector<HyperParameters>& other);
 
 // Computes the XXH3 of the bits of all fields.
 std::uint64_t HashOf(const std::vector<HyperParameters>& groups);

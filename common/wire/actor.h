@@ -27,7 +27,7 @@ struct Outbox {
   void Send(PeerId to, Header header, Slice payload = {}) {
     envelopes.push_back({to, {std::move(header), std::move(payload)}});
   }
-  void Say(Severity severity, std::string text) { notices.push_back({severity, std::move(text)}); }
+  void Log(Severity severity, std::string text) { notices.push_back({severity, std::move(text)}); }
   void Clear() {
     envelopes.clear();
     notices.clear();

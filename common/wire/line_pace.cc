@@ -34,7 +34,7 @@ void LinePace::Answered(const Sent& sent, Instant now) {
     window_ += full_once_ ? sent.bytes * sent.bytes / window_ : sent.bytes;
   } else {  // shrinks it to what the line carries in the allowed time
     full_once_ = true;
-    window_ = static_cast<std::uint64_t>(static_cast<double>(sent.ahead) * static_cast<double>(allowed.count()) /
+    window_ = static_cast<std::uint64_t>(static_cast<double>(sent.in_flight) * static_cast<double>(allowed.count()) /
                                          static_cast<double>(took.count()));
   }
   window_ = std::clamp(window_, kLeastWindow, kMostWindow);

@@ -37,7 +37,7 @@ class LinePace {
   // A message in flight that expects an answer. `number` counts the sender's messages on this line.
   struct Sent {
     std::uint64_t number = 0, bytes = 0;
-    std::uint64_t ahead = 0;  // bytes in flight when it was sent, its own included
+    std::uint64_t in_flight = 0;  // bytes in flight when it was sent, its own included
     Instant at{};
   };
 

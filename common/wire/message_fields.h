@@ -82,7 +82,7 @@ void Fields(Visitor& v, M& m) {
   v(m.snapshot, CAPSTAN_FIELD(Snapshot));
   v(m.parameters, CAPSTAN_FIELD(Parameters));
   v(m.slot_count, CAPSTAN_FIELD(SlotCount));
-  v(m.history, CAPSTAN_FIELD(History));
+  v(m.timeline, CAPSTAN_FIELD(Timeline));
   v(m.catalog, CAPSTAN_FIELD(Catalog), form::List{kTensorsMax});
   v(m.sources, CAPSTAN_FIELD(Sources));
 }
@@ -107,11 +107,11 @@ void Fields(Visitor& v, M& m) {
   v(m.trust_ratios, CAPSTAN_FIELD(TrustRatios), form::OptionalList{});
 }
 
-template <class Visitor, MaybeConst<Rates> M>
+template <class Visitor, MaybeConst<ClockUpdate> M>
 void Fields(Visitor& v, M& m) {
   v(m.term, CAPSTAN_FIELD(Term));
   v(m.generation, CAPSTAN_FIELD(Generation));
-  v(m.step, CAPSTAN_FIELD(Step));
+  v(m.clock, CAPSTAN_FIELD(Clock));
   v(m.parameters, CAPSTAN_FIELD(Parameters));
 }
 
@@ -122,11 +122,11 @@ void Fields(Visitor& v, M& m) {
   v(m.version, CAPSTAN_FIELD(Version));
 }
 
-template <class Visitor, MaybeConst<SnapshotsKept> M>
+template <class Visitor, MaybeConst<RetainedSnapshots> M>
 void Fields(Visitor& v, M& m) {
   v(m.term, CAPSTAN_FIELD(Term));
   v(m.generation, CAPSTAN_FIELD(Generation));
-  v(m.kept, CAPSTAN_FIELD(Kept));
+  v(m.ids, CAPSTAN_FIELD(Ids));
   v(m.settled, CAPSTAN_FIELD(Settled));
 }
 
@@ -170,7 +170,7 @@ void Fields(Visitor& v, M& m) {
   v(m.config_hash, CAPSTAN_FIELD(ConfigHash));
   v(m.endpoint, CAPSTAN_FIELD(Endpoint));
   v(m.parts, CAPSTAN_FIELD(Parts));
-  v(m.newest_kept, CAPSTAN_FIELD(NewestKept));
+  v(m.newest_retained, CAPSTAN_FIELD(NewestRetained));
   v(m.metrics, CAPSTAN_FIELD(Metrics));
 }
 
@@ -251,7 +251,7 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
 }
 
-template <class Visitor, MaybeConst<Beat> M>
+template <class Visitor, MaybeConst<Heartbeat> M>
 void Fields(Visitor& v, M& m) {
   v(m.session, CAPSTAN_FIELD(Session));
   v(m.nonce, CAPSTAN_FIELD(Nonce));
@@ -317,7 +317,7 @@ void Fields(Visitor& v, M& m) {
   v(m.shard, CAPSTAN_FIELD(Shard));
   v(m.credit, CAPSTAN_FIELD(Credit));
   v(m.step, CAPSTAN_FIELD(Step));
-  v(m.held, CAPSTAN_FIELD(Held), form::Nodes{});
+  v(m.nodes, CAPSTAN_FIELD(Nodes), form::Nodes{});
   v(m.ended, CAPSTAN_FIELD(Ended));
   v(m.clocks, CAPSTAN_FIELD(Clocks));
   v(m.full, CAPSTAN_FIELD(Full));
@@ -337,7 +337,7 @@ void Fields(Visitor& v, M& m) {
   v(m.blocks, CAPSTAN_FIELD(Blocks));
   v(m.array, CAPSTAN_FIELD(Array));
   v(m.encoding, CAPSTAN_FIELD(Encoding));
-  v(m.ahead, CAPSTAN_FIELD(Ahead));
+  v(m.speculative, CAPSTAN_FIELD(Speculative));
   v(m.follows, CAPSTAN_FIELD(Follows));
 }
 
@@ -349,7 +349,7 @@ void Fields(Visitor& v, M& m) {
   v(m.asked, CAPSTAN_FIELD(Asked));
   v(m.attempt, CAPSTAN_FIELD(Attempt));
   v(m.block, CAPSTAN_FIELD(Block));
-  v(m.tentative, CAPSTAN_FIELD(Tentative));
+  v(m.speculative, CAPSTAN_FIELD(Speculative));
   v(m.stop, CAPSTAN_FIELD(Stop));
   v(m.loss_scale, CAPSTAN_FIELD(LossScale));
   v(m.payload_hash, CAPSTAN_FIELD(PayloadHash));
@@ -359,7 +359,7 @@ void Fields(Visitor& v, M& m) {
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
 }
 
-template <class Visitor, MaybeConst<Assign> M>
+template <class Visitor, MaybeConst<UploadBlock> M>
 void Fields(Visitor& v, M& m) {
   v(m.generation, CAPSTAN_FIELD(Generation));
   v(m.incarnation, CAPSTAN_FIELD(Incarnation));
@@ -370,7 +370,7 @@ void Fields(Visitor& v, M& m) {
   v(m.array, CAPSTAN_FIELD(Array));
 }
 
-template <class Visitor, MaybeConst<Assigned> M>
+template <class Visitor, MaybeConst<UploadAck> M>
 void Fields(Visitor& v, M& m) {
   v(m.generation, CAPSTAN_FIELD(Generation));
   v(m.incarnation, CAPSTAN_FIELD(Incarnation));
@@ -391,8 +391,8 @@ void Fields(Visitor& v, M& m) {
   v(m.updates, CAPSTAN_FIELD(Updates));
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
   v(m.learning_rate, CAPSTAN_FIELD(LearningRate));
-  v(m.keep, CAPSTAN_FIELD(Keep));
-  v(m.held, CAPSTAN_FIELD(Unheld), form::Negated{});
+  v(m.upload_next, CAPSTAN_FIELD(UploadNext));
+  v(m.on_shards, CAPSTAN_FIELD(NotOnShards), form::Negated{});
   v(m.made_in, CAPSTAN_FIELD(MadeIn));
 }
 
@@ -438,9 +438,9 @@ inline auto HeaderField(const Ping*) { return CAPSTAN_FIELD(Ping); }
 inline auto HeaderField(const Reset*) { return CAPSTAN_FIELD(Reset); }
 inline auto HeaderField(const Commit*) { return CAPSTAN_FIELD(Commit); }
 inline auto HeaderField(const Redo*) { return CAPSTAN_FIELD(Redo); }
-inline auto HeaderField(const Rates*) { return CAPSTAN_FIELD(Rates); }
+inline auto HeaderField(const ClockUpdate*) { return CAPSTAN_FIELD(ClockUpdate); }
 inline auto HeaderField(const Pin*) { return CAPSTAN_FIELD(Pin); }
-inline auto HeaderField(const SnapshotsKept*) { return CAPSTAN_FIELD(SnapshotsKept); }
+inline auto HeaderField(const RetainedSnapshots*) { return CAPSTAN_FIELD(RetainedSnapshots); }
 inline auto HeaderField(const Shutdown*) { return CAPSTAN_FIELD(Shutdown); }
 inline auto HeaderField(const Prepared*) { return CAPSTAN_FIELD(Prepared); }
 inline auto HeaderField(const Committed*) { return CAPSTAN_FIELD(Committed); }
@@ -451,7 +451,7 @@ inline auto HeaderField(const Progress*) { return CAPSTAN_FIELD(Progress); }
 inline auto HeaderField(const SnapshotDone*) { return CAPSTAN_FIELD(SnapshotDone); }
 inline auto HeaderField(const Join*) { return CAPSTAN_FIELD(Join); }
 inline auto HeaderField(const View*) { return CAPSTAN_FIELD(View); }
-inline auto HeaderField(const Beat*) { return CAPSTAN_FIELD(Beat); }
+inline auto HeaderField(const Heartbeat*) { return CAPSTAN_FIELD(Heartbeat); }
 inline auto HeaderField(const Leave*) { return CAPSTAN_FIELD(Leave); }
 inline auto HeaderField(const Push*) { return CAPSTAN_FIELD(Push); }
 inline auto HeaderField(const EndSlot*) { return CAPSTAN_FIELD(EndSlot); }
@@ -459,8 +459,8 @@ inline auto HeaderField(const CoverageQuery*) { return CAPSTAN_FIELD(CoverageQue
 inline auto HeaderField(const Staged*) { return CAPSTAN_FIELD(Staged); }
 inline auto HeaderField(const Pull*) { return CAPSTAN_FIELD(Pull); }
 inline auto HeaderField(const Weights*) { return CAPSTAN_FIELD(Weights); }
-inline auto HeaderField(const Assign*) { return CAPSTAN_FIELD(Assign); }
-inline auto HeaderField(const Assigned*) { return CAPSTAN_FIELD(Assigned); }
+inline auto HeaderField(const UploadBlock*) { return CAPSTAN_FIELD(UploadBlock); }
+inline auto HeaderField(const UploadAck*) { return CAPSTAN_FIELD(UploadAck); }
 inline auto HeaderField(const Published*) { return CAPSTAN_FIELD(Published); }
 inline auto HeaderField(const Fetch*) { return CAPSTAN_FIELD(Fetch); }
 inline auto HeaderField(const Fetched*) { return CAPSTAN_FIELD(Fetched); }

@@ -12,7 +12,6 @@
 #include <variant>
 
 #include "common/wire/message.h"
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
@@ -35,6 +34,7 @@
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/step_parameters.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 
@@ -55,9 +55,9 @@ struct TypeList {
 };
 
 using MessageTypes =
-    TypeList<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown, Prepared, Committed, Hello, ResetDone,
-             ResetBad, Progress, SnapshotDone, Join, View, Beat, Leave, Push, EndSlot, CoverageQuery, Staged, Pull,
-             Weights, Assign, Assigned, Published, Fetch, Fetched, Error>;
+    TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
+             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
+             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

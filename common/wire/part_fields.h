@@ -19,7 +19,7 @@ namespace capstan {
 
 // Returns the last value of an enumeration. All enumerations begin at 0.
 constexpr Encoding LastOf(Encoding) { return Encoding::kFp16; }
-constexpr InitKind LastOf(InitKind) { return InitKind::kGiven; }
+constexpr InitKind LastOf(InitKind) { return InitKind::kFromWorker; }
 constexpr TensorKind LastOf(TensorKind) { return TensorKind::kStatistic; }
 constexpr StepAction LastOf(StepAction) { return StepAction::kSkip; }
 
@@ -85,7 +85,7 @@ void Fields(Visitor& v, M& m) {
 
 template <class Visitor, MaybeConst<StepReport> M>
 void Fields(Visitor& v, M& m) {
-  v(m.step, CAPSTAN_FIELD(Step));
+  v(m.sequence, CAPSTAN_FIELD(Sequence));
   v(m.report, CAPSTAN_FIELD(Report));
 }
 
@@ -98,8 +98,8 @@ void Fields(Visitor& v, M& m) {
   v(m.snapshot, CAPSTAN_FIELD(Snapshot));
   v(m.stop, CAPSTAN_FIELD(Stop));
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
-  v(m.keep, CAPSTAN_FIELD(Keep));
-  v(m.held, CAPSTAN_FIELD(Unheld), form::Negated{});
+  v(m.upload_next, CAPSTAN_FIELD(UploadNext));
+  v(m.on_shards, CAPSTAN_FIELD(NotOnShards), form::Negated{});
 }
 
 template <class Visitor, MaybeConst<SnapshotId> M>

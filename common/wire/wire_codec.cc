@@ -85,6 +85,11 @@ capnp::Data::Reader ToData(std::string_view bytes) {
   return {reinterpret_cast<const capnp::byte*>(bytes.data()), bytes.size()};
 }
 
+template <class T>
+inline constexpr bool kIsNumber = false;
+template <class Tag>
+inline constexpr bool kIsNumber<Number<Tag>> = true;
+
 // Writes the fields of a struct to its builder.
 template <class Builder>
 class FieldWriter {
@@ -133,6 +138,8 @@ class FieldWriter {
     for (unsigned i = 0; i < to.size(); ++i) {
       if constexpr (Scalar<T>) {
         to.set(i, list[i]);
+      } else if constexpr (kIsNumber<T>) {
+        to.set(i, list[i].value);
       } else {
         WriteFields(list[i], to[i], &faults_);
       }
@@ -219,6 +226,8 @@ class FieldReader {
     for (unsigned i = 0; i < list.size(); ++i) {
       if constexpr (Scalar<T>) {
         list[i] = from[i];
+      } else if constexpr (kIsNumber<T>) {
+        list[i].value = from[i];
       } else {
         ReadFields(from[i], &list[i], &faults_);
       }

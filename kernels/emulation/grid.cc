@@ -88,7 +88,7 @@ class Runner {
 
  private:
   void Begin(Size3 blocks, Size3 threads, Size3 index);
-  void Carry(Fiber& own);
+  void RunFiber(Fiber& own);
   void GoOn(Fiber& own, bool is_free);
   void NewFiber();
   Fiber& FiberFor(unsigned thread);
@@ -165,7 +165,7 @@ void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::funct
 }
 
 // The work of a fiber: it runs threads from beginning to end.
-void Runner::Carry(Fiber& own) {
+void Runner::RunFiber(Fiber& own) {
   while (!ends_) {
     threads_[running_].fiber = &own;
     See(&begun_);
@@ -180,7 +180,7 @@ void Runner::Carry(Fiber& own) {
 
 void Runner::NewFiber() {
   const std::size_t index = fibers_.size();
-  fibers_.push_back(std::make_unique<Fiber>([this, index] { Carry(*fibers_[index]); }));
+  fibers_.push_back(std::make_unique<Fiber>([this, index] { RunFiber(*fibers_[index]); }));
 }
 
 Fiber& Runner::FiberFor(unsigned thread) {

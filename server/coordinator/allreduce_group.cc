@@ -44,12 +44,12 @@ std::string AllReduceGroup::MissingText(const Membership& members) {
 bool AllReduceGroup::Changes(const Membership& members, SlotIndex slot_count) {
   Membership after = members;
   after.Assign(slot_count);
-  std::size_t held = 0;
+  std::size_t assigned = 0;
   for (const auto& [session, worker] : members.workers()) {
     if (after.Find(session)->slots != worker.slots) return true;
-    held += worker.slots.size();
+    assigned += worker.slots.size();
   }
-  return held != slot_count;
+  return assigned != slot_count;
 }
 
 std::vector<GroupMember> AllReduceGroup::Of(const Worker& worker, const Membership& members) const {

@@ -14,7 +14,8 @@ StepParameters AllReduceSteps::ParametersFrom(const RecoverRecord& record, const
                                               Instant now) const {
   StepParameters parameters = record.parameters;
   const Version version = record.snapshot.version;
-  parameters.keep = IsUploadDue(Step{version.value}, version, snapshots, snapshots.newest_began(), stopping, now);
+  parameters.upload_next =
+      IsUploadDue(Step{version.value}, version, snapshots, snapshots.newest_began(), stopping, now);
   return parameters;
 }
 
@@ -26,29 +27,29 @@ void AllReduceSteps::Begin() {
     step_ = reached;
     NotePublished(step_);
   }
-  if (parameters_.held) uploaded_ = step_;
+  if (parameters_.on_shards) uploaded_ = step_;
 }
 
 void AllReduceSteps::Resume(Instant now, Outbox* out) {
   CommittedSteps::Resume(now, out);
   const SnapshotId newest = std::max(facts_.journal.recover().snapshot, facts_.journal.newest_snapshot());
-  uploaded_ = parameters_.held ? step_ : Step{newest.version.value};
+  uploaded_ = parameters_.on_shards ? step_ : Step{newest.version.value};
 }
 
 Steps::Decision AllReduceSteps::Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) {
   Decision decision = CommittedSteps::Decide(snapshots, stopping, now, out);
-  if (!decision.records.empty() && parameters_.held) uploaded_ = step_;
+  if (!decision.records.empty() && parameters_.on_shards) uploaded_ = step_;
   return decision;
 }
 
-Generation AllReduceSteps::SnapshotsSince() const { return facts_.journal.timeline(); }
+Generation AllReduceSteps::SnapshotsSince() const { return FirstGeneration(facts_.journal.timeline()); }
 
 void AllReduceSteps::PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const {
   const Version existing = facts_.journal.recover().snapshot.version;
-  next->held = parameters_.keep;
+  next->on_shards = parameters_.upload_next;
   if (next->stop) return;
-  next->snapshot = parameters_.keep && !snapshots.pending() && facts_.options.config.snapshot.enabled();
-  next->keep =
+  next->snapshot = parameters_.upload_next && !snapshots.pending() && facts_.options.config.snapshot.enabled();
+  next->upload_next =
       IsUploadDue(step_.Next(), existing, snapshots, next->snapshot ? now : snapshots.newest_began(), stopping, now);
 }
 

@@ -19,12 +19,12 @@ ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
     : Steps(facts),
       durable_(durable),
       reaches_(facts.shards.size()),
-      clocks_(std::vector<std::uint64_t>(facts.shards.size())) {}
+      clocks_(std::vector<SequenceNumber>(facts.shards.size())) {}
 
 void ClockedSteps::EndGeneration() {
   taken_over_.reset();
   reports_.clear();
-  clocks_ = RunningMinimum(std::vector<std::uint64_t>(facts_.shards.size()));
+  clocks_ = RunningMinimum(std::vector<SequenceNumber>(facts_.shards.size()));
 }
 
 void ClockedSteps::Begin() {
@@ -46,7 +46,7 @@ void ClockedSteps::Resume(Instant, Outbox*) {
 void ClockedSteps::ForgetShard(ShardIndex shard) {
   taken_over_.reset();
   reaches_[shard] = {};
-  clocks_.Set(shard, 0);
+  clocks_.Set(shard, {});
 }
 
 bool ClockedSteps::Take(const Progress& progress) {
@@ -57,21 +57,21 @@ bool ClockedSteps::Take(const Progress& progress) {
   clocks_.Set(progress.shard, *std::min_element(progress.clocks.begin(), progress.clocks.end()));
   const bool all = progress.reports.size() < Progress::kReportsMax;
   reaches_[progress.shard] =
-      all ? kAllReports : Reach(progress.reports.back().step, progress.reports.back().report.slot);
+      all ? kAllReports : Reach(progress.reports.back().sequence, progress.reports.back().report.slot);
   for (const Progress::Entry& entry : progress.reports) {
-    if (entry.step > step_) reports_[entry.step.value].try_emplace(entry.report.slot, entry.report);
+    if (StepOf(entry.sequence) > step_) reports_[entry.sequence].try_emplace(entry.report.slot, entry.report);
   }
   return true;
 }
 
-// A shard sends its oldest reports, in order. If a report of this step is missing although later ones have arrived, the
-// shard has dropped it (ClockedStep::KeepReport), and it counts as absent.
-bool ClockedSteps::ReportsAreIn(Step step, const ReportsBySlot& reports) const {
+// A shard sends its oldest reports, in order. If a report of this number is missing although later ones have arrived,
+// the shard has dropped it (ClockedStep::KeepReport), and it counts as absent.
+bool ClockedSteps::ReportsAreIn(SequenceNumber number, const ReportsBySlot& reports) const {
   const SlotIndex slots = facts_.options.config.job.slots;
   if (reports.size() == slots) return true;
   for (SlotIndex slot = 0; slot < slots; ++slot) {
     if (reports.contains(slot)) continue;
-    if (reaches_[slot % reaches_.size()] < Reach(step, slot)) return false;
+    if (reaches_[slot % reaches_.size()] < Reach(number, slot)) return false;
   }
   return true;
 }
@@ -90,17 +90,18 @@ StepRecord ClockedSteps::MakeRecord(const ReportsBySlot& reports) const {
 
 Steps::Decision ClockedSteps::Decide(const Snapshots&, bool, Instant, Outbox*) {
   Decision decision;
-  const std::uint64_t clock = std::min(facts_.options.config.job.steps, clocks_.least());
-  while (step_.value < clock) {
-    const ReportsBySlot& reports = reports_[step_.value + 1];
-    if (!ReportsAreIn(step_.Next(), reports)) break;
+  const Step clock = std::min(Step{facts_.options.config.job.steps}, StepOf(clocks_.least()));
+  while (step_ < clock) {
+    const SequenceNumber next = SequenceOf(step_.Next());
+    const ReportsBySlot& reports = reports_[next];
+    if (!ReportsAreIn(next, reports)) break;
     decision.records.push_back(MakeRecord(reports));
     facts_.metrics.steps_applied.Add(1);
-    reports_.erase(step_.value + 1);
+    reports_.erase(next);
     step_ = step_.Next();
     parameters_ = ParametersAt(step_);
   }
-  decision.ended = parameters_.stop && clock >= step_.value;
+  decision.ended = parameters_.stop && clock >= step_;
   return decision;
 }
 
@@ -109,7 +110,7 @@ void ClockedSteps::Announce(Instant, Outbox* out) {
 }
 
 void ClockedSteps::AddToPing(PeerId shard, Outbox* out) const {
-  out->Send(shard, Rates{facts_.journal.term(), facts_.journal.generation(), step_, parameters_});
+  out->Send(shard, ClockUpdate{facts_.journal.term(), facts_.journal.generation(), SequenceOf(step_), parameters_});
 }
 
 bool ClockedSteps::AllPublished() const {

@@ -43,20 +43,20 @@ class ClockedSteps : public Steps {
 
  private:
   using ReportsBySlot = std::map<SlotIndex, SlotReport>;
-  // How far a shard's reports reach: all that it holds for steps and slots up to this pair have arrived here.
-  using Reach = std::pair<Step, SlotIndex>;
-  static constexpr Reach kAllReports{Step{UINT64_MAX}, SlotIndex{0}};
+  // How far a shard's reports reach: all that it holds for numbers and slots up to this pair have arrived here.
+  using Reach = std::pair<SequenceNumber, SlotIndex>;
+  static constexpr Reach kAllReports{SequenceNumber{UINT64_MAX}, SlotIndex{0}};
 
-  // Whether all reports of `step` have arrived that will ever arrive.
-  bool ReportsAreIn(Step step, const ReportsBySlot& reports) const;
+  // Whether all reports of this number have arrived that will ever arrive.
+  bool ReportsAreIn(SequenceNumber number, const ReportsBySlot& reports) const;
   StepRecord MakeRecord(const ReportsBySlot& reports) const;
   StepParameters ParametersAt(Step step) const;
 
   const bool durable_;
-  std::optional<Step> taken_over_;                  // the step that all shards had when this coordinator took over
-  std::map<std::uint64_t, ReportsBySlot> reports_;  // by step
-  std::vector<Reach> reaches_;                      // by shard
-  RunningMinimum clocks_;                           // each shard's slowest slot
+  std::optional<Step> taken_over_;  // the step that all shards had when this coordinator took over
+  std::map<SequenceNumber, ReportsBySlot> reports_;
+  std::vector<Reach> reaches_;  // by shard
+  RunningMinimum clocks_;       // each shard's slowest slot
 };
 
 }  // namespace capstan::server

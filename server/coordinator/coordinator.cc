@@ -53,15 +53,16 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
   const Header& header = message.header;
-  if (header.VisitAs<Hello, Join, Beat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take)) return;
+  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take))
+    return;
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
   if (header.Is<Error>()) return;
   RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
 }
 
-void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life) const {
+void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation) const {
   Error error;
-  error.incarnation = life;
+  error.incarnation = incarnation;
   error.code = code;
   error.generation = job_.journal.generation();
   error.step = job_.steps->step();
@@ -74,17 +75,17 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello, job_.facts); !status.ok()) {
     RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
-    out->Say(Severity::kWarning, status.message());
+    out->Log(Severity::kWarning, status.message());
     return;
   }
   if (std::string beyond = BeyondLog(hello, job_.facts); !beyond.empty() && !course_.Overrules(hello, out)) {
-    if (job_.shards.NoteBeyondLog(hello.shard, beyond)) out->Say(Severity::kWarning, beyond);
+    if (job_.shards.NoteBeyondLog(hello.shard, beyond)) out->Log(Severity::kWarning, beyond);
     RefuseTo(from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
     return;
   }
   const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
   if (const auto& refusal = admission.refusal) {
-    if (refusal->for_log) out->Say(Severity::kWarning, refusal->why);
+    if (refusal->for_log) out->Log(Severity::kWarning, refusal->why);
     RefuseTo(refusal->to, Code::kRefused, refusal->why, out, refusal->incarnation);
   }
   if (!admission.accepted) return;
@@ -122,21 +123,21 @@ void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out)
 
 void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning || !IsFromRunning(from, prepared, job_)) return;
-  job_.shards.Heard(prepared.shard, now);
+  job_.shards.NoteMessage(prepared.shard, now);
   if (job_.steps->Take(prepared, now, out)) course_.Advance(now, out);
 }
 
 void Coordinator::On(PeerId from, const Committed& committed, Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning || !IsFromRunning(from, committed, job_)) return;
   if (!job_.steps->Take(committed)) return;
-  job_.shards.Heard(committed.shard, now);
+  job_.shards.NoteMessage(committed.shard, now);
   course_.Advance(now, out);
 }
 
 void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning || !IsFromRunning(from, progress, job_)) return;
   if (!job_.steps->Take(progress)) return;
-  job_.shards.Heard(progress.shard, now);
+  job_.shards.NoteMessage(progress.shard, now);
   course_.DecideSteps(now, out);
 }
 
@@ -157,16 +158,16 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   if (done.term != job_.journal.term()) return;
   if (done.generation < job_.steps->SnapshotsSince() || done.generation > job_.journal.generation()) return;
   if (done.incarnation != job_.journal.running()->incarnations[done.shard]) return;
-  job_.shards.Heard(done.shard, now);
+  job_.shards.NoteMessage(done.shard, now);
   switch (job_.snapshots.Take(done, now)) {
     case Snapshots::Taken::kOld: return;
-    case Snapshots::Taken::kSettled: out->Send(from, job_.snapshots.MakeSnapshotsKept()); return;
+    case Snapshots::Taken::kSettled: out->Send(from, job_.snapshots.MakeRetainedSnapshots()); return;
     case Snapshots::Taken::kFailed:
       if (job_.journal.AwaitsInitialWeights()) return course_.FailInitialWeights(done.shard, done.failure, out);
-      out->Say(Severity::kWarning, "no snapshot of version " + std::to_string(done.version.value) + ": " +
+      out->Log(Severity::kWarning, "no snapshot of version " + std::to_string(done.version.value) + ": " +
                                        job_.shards.NameOf(done.shard) + ": " + done.failure);
       job_.snapshots.GiveUp(job_.steps->step(), now);
-      out->Send(from, job_.snapshots.MakeSnapshotsKept());
+      out->Send(from, job_.snapshots.MakeRetainedSnapshots());
       break;
     case Snapshots::Taken::kPart:
       if (job_.state.now() == State::kFinished) job_.clock.Restart(now);
@@ -184,10 +185,10 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   const bool is_new = !job_.journal.catalog_record();
   if (status.ok() && !join.catalog.empty()) status = course_.AdoptCatalog(join);
   if (is_new && job_.journal.catalog_record()) {
-    if (std::string text = EmptyShardsText(job_); !text.empty()) out->Say(Severity::kWarning, std::move(text));
+    if (std::string text = EmptyShardsText(job_); !text.empty()) out->Log(Severity::kWarning, std::move(text));
   }
   if (!status.ok()) {
-    out->Say(Severity::kWarning, "refused: " + status.message());
+    out->Log(Severity::kWarning, "refused: " + status.message());
     job_.metrics->joins_refused.Add(1);
     RefuseTo(from, Code::kRefused, status.message(), out);
     return;
@@ -203,7 +204,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
     Worker* worker = job_.members.Find(same->session);
     worker->peer = from;
-    worker->last_heard = now;
+    worker->last_message = now;
     SendView(job_, worker, out);
     return;
   }
@@ -215,7 +216,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (same != nullptr) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
-    out->Say(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+    out->Log(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
     job_.members.Remove(same->session);
   } else if (job_.members.full()) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
@@ -227,22 +228,22 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;
-  worker.last_heard = now;
+  worker.last_message = now;
   worker.rank = join.rank;
   worker.machine = join.machine;
   if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
-  job_.ranks.Heard(worker, now);
+  job_.ranks.NoteMessage(worker, now);
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
-  out->Say(Severity::kInfo, "\"" + join.worker + "\" joined (" +
+  out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
                                 HowMany(job_.members.size(), job_.options.config.cluster.workers) + ")");
   course_.Reassign(out);
   course_.Advance(now, out);
 }
 
-void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
+void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out) {
   if (beat.session.value == 0) {  // from a reader
-    job_.followers.Heard(beat.nonce, now);
+    job_.followers.NoteMessage(beat.nonce, now);
     out->Send(from, MakeView(job_, nullptr));
     return;
   }
@@ -252,8 +253,8 @@ void Coordinator::On(PeerId from, const Beat& beat, Instant now, Outbox* out) {
     return;
   }
   worker->peer = from;
-  worker->last_heard = now;
-  job_.ranks.Heard(*worker, now);
+  worker->last_message = now;
+  job_.ranks.NoteMessage(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
   if (news) worker->since = now;
@@ -287,7 +288,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(leave.session);
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (job_.state.now() != State::kFinished && job_.state.now() != State::kFailed) {
-    out->Say(Severity::kInfo,
+    out->Log(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
   }
   job_.members.Remove(leave.session);
@@ -297,7 +298,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
-  out->Say(Severity::kWarning, "\"" + name + "\" died; its slots move");
+  out->Log(Severity::kWarning, "\"" + name + "\" died; its slots move");
   job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
   course_.Reassign(out);
@@ -325,8 +326,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());  // later none is dropped
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
-    out->Say(Severity::kWarning,
-             "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_heard) + "; its slots move");
+    out->Log(Severity::kWarning,
+             "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move");
     course_.Reassign(out);
   }
   RenewMachineGroups(&job_, now, out);
@@ -352,7 +353,7 @@ void Coordinator::CheckDeadlines(Instant now, Outbox* out) {
   const std::string line = WaitingLine(job_, now);
   if (line.empty()) return;
   next_report_ = now + FromSeconds(job_.options.config.limits.report);
-  out->Say(Severity::kWarning, line);
+  out->Log(Severity::kWarning, line);
 }
 
 void Coordinator::Shutdown() {

@@ -25,7 +25,7 @@
 #include "server/coordinator/waiting.h"
 
 namespace capstan {
-struct Beat;
+struct Heartbeat;
 struct Committed;
 struct Hello;
 struct Join;
@@ -78,14 +78,14 @@ class Coordinator {
   Term term() const { return job_.journal.term(); }
   Generation generation() const { return job_.journal.generation(); }
   // The generation in which the present timeline began.
-  Generation history() const { return job_.journal.timeline(); }
+  TimelineId timeline() const { return job_.journal.timeline(); }
   Step step() const { return job_.steps->step(); }
   std::size_t worker_count() const { return job_.members.size(); }
   // Whether a worker still has to learn that the job is over. After a stop no worker has to: all wait for the job to be
   // resumed.
   bool AwaitsWorkers() const { return state() != State::kStopped && job_.members.size() > 0; }
   // Whether a worker still has to give version 0: until then nothing is decided, and nothing can be lost.
-  bool AwaitsFirstWeights() const { return job_.journal.AwaitsInitialWeights(); }
+  bool AwaitsInitialWeights() const { return job_.journal.AwaitsInitialWeights(); }
   // Counts the readers that were heard within the last lease. After the last commit, silence drops no reader.
   std::size_t follower_count() const { return job_.followers.size(); }
   Instant lease() const { return job_.lease(); }
@@ -112,11 +112,11 @@ class Coordinator {
   void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
   void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
   void On(PeerId from, const Join& join, Instant now, Outbox* out);
-  void On(PeerId from, const Beat& beat, Instant now, Outbox* out);
+  void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
-  // `life`: the incarnation of the shard that is meant; a later one at the same address ignores the message.
-  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation life = {}) const;
+  // `incarnation`: that of the shard that is meant; a later one at the same address ignores the message.
+  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation = {}) const;
   void CheckDeadlines(Instant now, Outbox* out);
 
   Job job_;

@@ -18,7 +18,7 @@ namespace {
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 constexpr Instant kStatusEvery = std::chrono::milliseconds(500);
-constexpr Instant kFarewellMax = std::chrono::seconds(3);
+constexpr Instant kClosingMax = std::chrono::seconds(3);
 
 // A log that waits for free disk space in Append.
 class PatientLog : public CoordinatorLog {
@@ -84,7 +84,7 @@ void CoordinatorLoop::Run() {
   const FloatControl float_control;
   pthread_setname_np(pthread_self(), "coordinator");
   concluded_before_ = core_->concluded();
-  if (concluded_before_) BeginFarewell({});
+  if (concluded_before_) BeginClosing({});
   Instant next_tick = Now();
   while (phase_ != Phase::kEnded) {
     const Instant now = Now();
@@ -113,7 +113,7 @@ void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
 }
 
 void CoordinatorLoop::Tick(Instant now) {
-  if (phase_ != Phase::kFarewell) {
+  if (phase_ != Phase::kClosing) {
     if (stops_requested_.load() > 0) core_->RequestStop(now);
     if (stops_requested_.load() > 1) Abandon(Refused("the job was stopped"));
   }
@@ -121,12 +121,12 @@ void CoordinatorLoop::Tick(Instant now) {
   PublishMembers();
   const std::size_t alive = SendOut();
   monitoring::MirrorTransport(counters_, transport_metrics_.get());
-  if (phase_ != Phase::kFarewell) return;
+  if (phase_ != Phase::kClosing) return;
   // Every shard was just asked to end: when no connection is left, all have ended.
-  const Instant waited = now - farewell_began_;
+  const Instant waited = now - closing_began_;
   // A coordinator that was restarted after the job's end stays for members that have not learned of the end.
   const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
-  if (nobody || waited >= kFarewellMax) phase_ = Phase::kEnded;
+  if (nobody || waited >= kClosingMax) phase_ = Phase::kEnded;
 }
 
 // Returns how many messages were sent or wait for room.
@@ -137,7 +137,7 @@ std::size_t CoordinatorLoop::SendOut() {
     PublishMembers();  // first: users may look once the log says that the job runs
   }
   // A failure is reported to the user before the members learn of it.
-  if (core_->state() == Coordinator::State::kFailed) BeginFarewell(core_->failure());
+  if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
   if (options_.on_notice) {
     for (const Notice& notice : out_.notices) options_.on_notice(notice);
   }
@@ -161,7 +161,7 @@ void CoordinatorLoop::PublishMembers() {
   const Coordinator::State state = core_->state();
   const bool over = state == Coordinator::State::kFinished || state == Coordinator::State::kStopped ||
                     state == Coordinator::State::kFailed;
-  if (over || phase_ == Phase::kFarewell || !options_.on_members) return;
+  if (over || phase_ == Phase::kClosing || !options_.on_members) return;
   Roster members = core_->roster();
   if (members == members_) return;
   members_ = std::move(members);
@@ -184,21 +184,21 @@ void CoordinatorLoop::SeeState(Instant now) {
   if (state == Coordinator::State::kFinished) ReadFinalWeights(now);
   if (state == Coordinator::State::kStopped) {
     const SnapshotId newest = core_->newest_snapshot();
-    BeginFarewell(Refused("stopped at step " + std::to_string(core_->step().value) +
-                          (newest.IsNone() ? "; there is no snapshot"
-                                           : "; the newest snapshot is of version " +
-                                                 std::to_string(newest.version.value) + ", from which it can go on")));
+    BeginClosing(Refused("stopped at step " + std::to_string(core_->step().value) +
+                         (newest.IsNone() ? "; there is no snapshot"
+                                          : "; the newest snapshot is of version " +
+                                                std::to_string(newest.version.value) + ", from which it can go on")));
   }
   (void)SendOut();
 }
 
 void CoordinatorLoop::ReadFinalWeights(Instant now) {
   if (core_->concluded()) {
-    if (phase_ == Phase::kReading && !WaitsForFollowers(now)) BeginFarewell({});
+    if (phase_ == Phase::kReading && !WaitsForFollowers(now)) BeginClosing({});
     return;
   }
   if (phase_ == Phase::kServing) {
-    if (Status status = BeginFinalWeights(); !status.ok()) return BeginFarewell(std::move(status));
+    if (Status status = BeginFinalWeights(); !status.ok()) return BeginClosing(std::move(status));
     phase_ = Phase::kReading;
   }
   if (phase_ != Phase::kReading) return;
@@ -211,7 +211,7 @@ void CoordinatorLoop::ReadFinalWeights(Instant now) {
     return;
   }
   if (outcome.ok()) core_->Conclude(&out_);  // before the wait: the job is done even if a shard is lost now
-  if (!outcome.ok() || !WaitsForFollowers(now)) BeginFarewell(outcome);
+  if (!outcome.ok() || !WaitsForFollowers(now)) BeginClosing(outcome);
 }
 
 // Creates the file with its full size on disk, before any weights are read into it.
@@ -240,10 +240,10 @@ bool CoordinatorLoop::WaitsForFollowers(Instant now) {
   return now - *followers_since_ < core_->lease();
 }
 
-void CoordinatorLoop::BeginFarewell(Status outcome) {
-  if (phase_ == Phase::kFarewell || phase_ == Phase::kEnded) return;
-  phase_ = Phase::kFarewell;
-  farewell_began_ = Now();
+void CoordinatorLoop::BeginClosing(Status outcome) {
+  if (phase_ == Phase::kClosing || phase_ == Phase::kEnded) return;
+  phase_ = Phase::kClosing;
+  closing_began_ = Now();
   outcome_ = std::move(outcome);
   final_weights_.reset();
   core_->Shutdown();

@@ -12,8 +12,8 @@
 // clock stands still.
 //
 // Life:   serving -> reading the final weights (once all steps are committed; afterwards workers learn that the job is
-//         over) -> farewell (shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on
-//         to farewell.
+//         over) -> closing (shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on
+//         to closing.
 #pragma once
 
 #include <atomic>
@@ -72,7 +72,7 @@ class CoordinatorLoop {
   std::string StatusJson() const;
 
  private:
-  enum class Phase { kServing, kReading, kFarewell, kEnded };
+  enum class Phase { kServing, kReading, kClosing, kEnded };
 
   CoordinatorLoop() = default;
   Instant Now() const;
@@ -87,7 +87,7 @@ class CoordinatorLoop {
   void ReadFinalWeights(Instant now);
   Status BeginFinalWeights();
   bool WaitsForFollowers(Instant now);
-  void BeginFarewell(Status outcome);
+  void BeginClosing(Status outcome);
 
   CoordinatorLoopOptions options_;
   TransportCounters counters_;
@@ -105,7 +105,7 @@ class CoordinatorLoop {
 
   Outbox out_;
   Phase phase_ = Phase::kServing;
-  Instant farewell_began_{};
+  Instant closing_began_{};
   Generation running_generation_;  // generation whose members on_members has received
   Roster members_;                 // members last passed to on_members
   bool concluded_before_ = false;  // the job was already done when this process began

@@ -67,7 +67,7 @@ void FinalWeights::Wait(Instant now, Outbox* out) {
                        (missing_ == 1 ? " is missing" : " are missing"));
   } else if (waited >= limits_.report && now >= next_line_) {
     next_line_ = now + std::chrono::duration_cast<Instant>(std::chrono::duration<double>(limits_.report));
-    out->Say(Severity::kWarning, "waiting " + WholeSeconds(now - last_arrival_) + " for " + missing);
+    out->Log(Severity::kWarning, "waiting " + WholeSeconds(now - last_arrival_) + " for " + missing);
   }
 }
 

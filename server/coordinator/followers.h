@@ -20,7 +20,7 @@ class Followers {
   static constexpr std::size_t kFollowersMax = 1024;
 
   // `nonce`: a random number that the reader drew at its start.
-  void Heard(std::uint64_t nonce, Instant now) {
+  void NoteMessage(std::uint64_t nonce, Instant now) {
     if (followers_.size() < kFollowersMax || followers_.contains(nonce)) followers_[nonce] = now;
   }
   void Left(std::uint64_t nonce) { followers_.erase(nonce); }

@@ -58,7 +58,8 @@ bool Fits(const PrepareReport& report, ShardIndex shard, const JobFacts& facts) 
 }
 
 Status CheckHello(const Hello& hello, const JobFacts& facts) {
-  const std::uint64_t newest = std::max({hello.term.value, hello.generation.value, hello.newest_kept.generation.value});
+  const std::uint64_t newest =
+      std::max({hello.term.value, hello.generation.value, hello.newest_retained.generation.value});
   if (newest > kLivesMax) return Invalid("a Hello says number " + std::to_string(newest) + ", which no job reaches");
   if (hello.shard >= facts.shards.size()) {
     return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
@@ -78,13 +79,13 @@ Status CheckHello(const Hello& hello, const JobFacts& facts) {
 
 std::string BeyondLog(const Hello& hello, const JobFacts& facts) {
   const Journal& journal = facts.journal;
-  const Generation generation = std::max(hello.generation, hello.newest_kept.generation);
+  const Generation generation = std::max(hello.generation, hello.newest_retained.generation);
   const bool unknown =
-      hello.newest_kept.generation == journal.generation() && hello.newest_kept > journal.newest_snapshot();
+      hello.newest_retained.generation == journal.generation() && hello.newest_retained > journal.newest_snapshot();
   if (hello.term <= journal.term() && generation <= journal.generation() && !unknown) return "";
   return facts.shards.NameOf(hello.shard) + " has seen term " + std::to_string(hello.term.value) + ", generation " +
          std::to_string(generation.value) + ", and the snapshot of version " +
-         std::to_string(hello.newest_kept.version.value) + " of this job; this coordinator's log ends with term " +
+         std::to_string(hello.newest_retained.version.value) + " of this job; this coordinator's log ends with term " +
          std::to_string(journal.term().value) + ", generation " + std::to_string(journal.generation().value) +
          " and the snapshot of version " + std::to_string(journal.newest_snapshot().version.value) +
          ": another coordinator has taken over, or its log is an old copy (then bring the newer one back, or go on "

@@ -29,8 +29,8 @@ std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
   for (SlotIndex slot : slots) {
     std::string name = "slot " + std::to_string(slot);
     for (const auto& [session, worker] : job.members.workers()) {
-      for (SlotIndex held : worker.slots) {
-        if (held == slot) name += " (worker \"" + worker.name + "\")";
+      for (SlotIndex own : worker.slots) {
+        if (own == slot) name += " (worker \"" + worker.name + "\")";
       }
     }
     AddName(&names, name);
@@ -47,7 +47,7 @@ void JobCourse::Append(LogRecord record) {
 void JobCourse::Fail(Status reason, Outbox* out) {
   if (job_->state.now() == CoordinatorState::kFailed) return;
   job_->state.Fail(std::move(reason));
-  out->Say(Severity::kError, job_->state.failure().message());
+  out->Log(Severity::kError, job_->state.failure().message());
   SendViews(job_, out);
 }
 
@@ -81,8 +81,8 @@ bool JobCourse::EnoughMembers(Instant now) const {
 
 void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
   if (!job_->shards.AllHaveOurTerm() || !job_->journal.catalog()) return;
-  if (overruled_) {
-    if (job_->steps->AcknowledgesDurably()) SayLost("the rollback was accepted", out);
+  if (newer_on_shards_) {
+    if (job_->steps->AcknowledgesDurably()) LogLost("the rollback was accepted", out);
     StartRecovery(Recovery::kGoBack, now, out);
   } else if (job_->journal.running() && ShardsLiveOn()) {
     ResumeRunning(now, out);
@@ -93,7 +93,7 @@ void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
   }
 }
 
-// Whether every shard still holds the running generation.
+// Whether every shard still serves the running generation.
 bool JobCourse::ShardsLiveOn() const {
   if (job_->journal.AwaitsInitialWeights())
     return false;  // this coordinator does not know whose weights they have, and how many
@@ -122,7 +122,7 @@ void JobCourse::ResumeRunning(Instant now, Outbox* out) {
 void JobCourse::DecideSteps(Instant now, Outbox* out) {
   Steps& steps = *job_->steps;
   if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
-  if ((job_->stopping() && steps.parameters().held) || (job_->group && job_->group->request())) return;
+  if ((job_->stopping() && steps.parameters().on_shards) || (job_->group && job_->group->request())) return;
   const Step before = steps.step();
   Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
   if (!decision.failure.ok()) {
@@ -132,10 +132,10 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   for (StepRecord& record : decision.records) job_->records.Add(std::move(record), now);
   if (!decision.reports.empty() && steps.step() != before &&
       job_->equal_slots.See(job_->journal.generation(), before, decision.reports, job_->members)) {
-    out->Say(Severity::kWarning, job_->equal_slots.text());
+    out->Log(Severity::kWarning, job_->equal_slots.text());
   }
   if (steps.step() != before) {
-    job_->view_sequence += ForgetBackups(&job_->members);  // workers learn of this when they send their next Beat
+    job_->view_sequence += ForgetBackups(&job_->members);  // workers learn of this when they send their next Heartbeat
     job_->clock.Progress(now);
     if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
@@ -156,10 +156,10 @@ void JobCourse::Finish(Outbox* out) {
 // and the next generation is above all of theirs.
 bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
   if (!job_->options.accept_rollback || job_->state.now() != CoordinatorState::kCollecting) return false;
-  const Generation seen = std::max(hello.generation, hello.newest_kept.generation);
-  if (!overruled_)
-    out->Say(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
-  overruled_ = std::max(overruled_.value_or(job_->journal.generation()), seen);
+  const Generation seen = std::max(hello.generation, hello.newest_retained.generation);
+  if (!newer_on_shards_)
+    out->Log(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
+  newer_on_shards_ = std::max(newer_on_shards_.value_or(job_->journal.generation()), seen);
   if (hello.term <= job_->journal.term()) return true;
   Append(TermRecord{hello.term.Next()});
   job_->shards.BeginTerm();
@@ -171,7 +171,7 @@ void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
   const std::string cause = job_->shards.NameOf(shard) + " was lost and came back";
   const char* const start = job_->journal.manifests().empty() ? "step 0" : "the newest snapshot";
   job_->clock.SetCause(cause);
-  out->Say(Severity::kWarning,
+  out->Log(Severity::kWarning,
            cause + (job_->steps->AcknowledgesDurably() ? " with its log"
                                                        : std::string("; every shard goes back to ") + start));
   StartRecovery(Recovery::kGoOn, now, out);
@@ -180,13 +180,13 @@ void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
 // Whether the present timeline must continue, because pushes acknowledged in it are durable.
 bool JobCourse::MustGoOn() const {
   if (job_->journal.AwaitsInitialWeights()) return false;  // nothing was acknowledged
-  return job_->steps->AcknowledgesDurably() && job_->journal.running() && job_->journal.recover().history.value != 0;
+  return job_->steps->AcknowledgesDurably() && job_->journal.running() && job_->journal.recover().timeline.value != 0;
 }
 
 // Gives up acknowledged pushes if the operator has accepted that (--accept-rollback), and fails the job otherwise.
 void JobCourse::EndTimeline(const std::string& reason, Instant now, Outbox* out) {
   if (job_->options.accept_loss) {
-    SayLost(reason, out);
+    LogLost(reason, out);
     return StartRecovery(Recovery::kGoBack, now, out);
   }
   Fail(Refused("acknowledged pushes after version " + std::to_string(job_->journal.newest_snapshot().version.value) +
@@ -195,8 +195,8 @@ void JobCourse::EndTimeline(const std::string& reason, Instant now, Outbox* out)
        out);
 }
 
-void JobCourse::SayLost(const std::string& reason, Outbox* out) const {
-  out->Say(Severity::kWarning, "acknowledged pushes after version " +
+void JobCourse::LogLost(const std::string& reason, Outbox* out) const {
+  out->Log(Severity::kWarning, "acknowledged pushes after version " +
                                    std::to_string(job_->journal.newest_snapshot().version.value) +
                                    " are lost: " + reason);
 }
@@ -219,8 +219,8 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   if (!regroups && job_->clock.has_time()) job_->clock.Restart(now);
   job_->state.On(JobEvent::kGenerationBegan);
   RecoverRecord record;
-  record.generation = std::max(job_->journal.generation(), overruled_.value_or(Generation{})).Next();
-  record.history = goes_on ? job_->journal.timeline() : record.generation;
+  record.generation = std::max(job_->journal.generation(), newer_on_shards_.value_or(Generation{})).Next();
+  record.timeline = goes_on ? job_->journal.timeline() : TimelineFrom(record.generation);
   record.parameters = ParametersOf(job_->options.config, Step{0}, 0);
   if (!job_->journal.manifests().empty()) {
     record.snapshot = job_->journal.manifests().back().id;
@@ -247,7 +247,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const SnapshotId& from = job_->journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroup has logged it
-  out->Say(Severity::kInfo,
+  out->Log(Severity::kInfo,
            goes_on
                ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
                : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
@@ -259,7 +259,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
 void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
   job_->clock.SetCause(reason);
   if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard was lost as well
-    out->Say(Severity::kWarning, reason + "; all go back to the newest snapshot");
+    out->Log(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
   if (job_->journal.ContinuesTimeline()) return EndTimeline(reason, now, out);
@@ -270,7 +270,7 @@ void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
                         "; there is no older one: bring the missing directory back, or begin a new run"),
                 out);
   }
-  out->Say(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
+  out->Log(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
                                    std::to_string(job_->journal.manifests().back().id.version.value));
   job_->metrics->snapshots_bad.Add(1);
   StartRecovery(Recovery::kGoBack, now, out);
@@ -309,7 +309,7 @@ void JobCourse::SendResets(Instant now, Outbox* out) {
     out->Send(shard.peer,
               Reset{job_->journal.term(), job_->journal.generation(), shard.hello->incarnation, job_->journal.job(),
                     job_->journal.recover().snapshot, job_->journal.recover().parameters, job_->slot_count(),
-                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().history});
+                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().timeline});
   }
 }
 
@@ -323,11 +323,11 @@ void JobCourse::EnterRunning(Instant now, Outbox* out) {
   job_->snapshots.AskAgain();
   job_->records.Begin(now);
   if (job_->clock.has_time()) job_->clock.Restart(now);
-  out->Say(Severity::kInfo, "running: " + Count(job_->shards.size(), "shard") + ", " +
+  out->Log(Severity::kInfo, "running: " + Count(job_->shards.size(), "shard") + ", " +
                                 Count(job_->members.size(), "worker") + ", " + Count(job_->slot_count(), "slot"));
-  SayRecovered(now, out);
+  LogRecovered(now, out);
   if (!job_->journal.manifests().empty()) {
-    for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeSnapshotsKept());
+    for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeRetainedSnapshots());
   }
   ChooseInitialSource();
   job_->members.ForgetGroups();
@@ -336,14 +336,14 @@ void JobCourse::EnterRunning(Instant now, Outbox* out) {
   SendViews(job_, out);
 }
 
-// Logs how long a recovery within this coordinator's life took.
-void JobCourse::SayRecovered(Instant now, Outbox* out) {
+// Logs how long a recovery took, if this coordinator saw it begin.
+void JobCourse::LogRecovered(Instant now, Outbox* out) {
   const std::optional<Setback> setback = std::exchange(setback_, std::nullopt);
   if (!setback) return;
   const std::uint64_t again = setback->step > job_->steps->step() ? setback->step.value - job_->steps->step().value : 0;
   std::array<char, 32> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
-  out->Say(Severity::kInfo,
+  out->Log(Severity::kInfo,
            std::string("recovered in ") + seconds.data() + " s, " +
                (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
@@ -371,7 +371,7 @@ void JobCourse::KeepInitialSource(Instant now, Outbox* out) {
     return SendChangedViews(job_, out);
   }
   if (job_->members.Find(job_->initial_source->session) != nullptr) return;
-  out->Say(Severity::kWarning, "\"" + job_->initial_source->name +
+  out->Log(Severity::kWarning, "\"" + job_->initial_source->name +
                                    "\" is gone before its first weights were kept; what came of " +
                                    "them is forgotten, and the next worker gives its own");
   StartRecovery(Recovery::kGoBack, now, out);
@@ -398,7 +398,7 @@ void JobCourse::Reassign(Outbox* out) {
 void JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
   const std::string text = "the group of generation " + std::to_string(job_->journal.generation().value) +
                            " is given up at step " + std::to_string(job_->steps->step().value) + ": " + reason;
-  if (job_->group->Ask(std::move(reason), goes_back)) out->Say(Severity::kWarning, text);
+  if (job_->group->Ask(std::move(reason), goes_back)) out->Log(Severity::kWarning, text);
 }
 
 // Begins a generation with another group. First a Commit in flight must arrive, so that all shards are at one version.
@@ -414,10 +414,10 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
   StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
   const std::string next = "generation " + std::to_string(job_->journal.generation().value);
   if (!back) {
-    out->Say(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
+    out->Log(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
                                   ", the last that all had finished");
   } else {
-    out->Say(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
+    out->Log(Severity::kWarning, next + ": step " + std::to_string(lost.value) + " is lost (" + reason +
                                      "); the job goes back to version " +
                                      std::to_string(job_->journal.recover().snapshot.version.value));
   }
@@ -445,7 +445,7 @@ void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
   const bool ended = job_->IsServing() && !running;
   if (running || ended) {
     const bool first = job_->journal.AwaitsInitialWeights() && !job_->stopping();
-    const bool last = (ended || job_->stopping()) && job_->steps->parameters().held && !job_->SnapshotsSettled();
+    const bool last = (ended || job_->stopping()) && job_->steps->parameters().on_shards && !job_->SnapshotsSettled();
     const bool wanted = last || (!ended && !job_->stopping() && (first || job_->steps->IsPinDue(job_->snapshots, now)));
     const SnapshotId id{job_->journal.generation(), Version{job_->steps->step().value}};
     if (wanted && job_->steps->TakesPins() && !job_->snapshots.pending() && id > job_->snapshots.Settled()) {
@@ -455,24 +455,24 @@ void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
   }
   if (job_->stopping() && (job_->state.now() == CoordinatorState::kCollecting ||
                            job_->state.now() == CoordinatorState::kResetting || running)) {
-    StopWhenKept(now, out);
+    StopWhenSaved(now, out);
   }
 }
 
 // Stops the job once the last snapshot is kept, or takes too long. Where only the workers have the version, a stop also
 // waits for the steps that upload it to the shards, even if another group makes them.
-void JobCourse::StopWhenKept(Instant now, Outbox* out) {
+void JobCourse::StopWhenSaved(Instant now, Outbox* out) {
   const Instant limit =
       std::max({kLastSnapshotMax, job_->records.SlowAfter(job_->options.slow_after), 2 * job_->snapshots.took()});
   const bool late = now - *job_->ending.stop_since >= limit;
-  if (late) out->Say(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(limit));
-  const bool held = job_->steps->parameters().held;
-  const bool kept = job_->state.now() == CoordinatorState::kRunning && held && job_->SnapshotsSettled();
+  if (late) out->Log(Severity::kWarning, "the last snapshot is not complete after " + WholeSeconds(limit));
+  const bool on_shards = job_->steps->parameters().on_shards;
+  const bool saved = job_->state.now() == CoordinatorState::kRunning && on_shards && job_->SnapshotsSettled();
   const bool no_workers = job_->members.size() == 0 && now - job_->clock.started() >= job_->lease();
-  const bool nobody = !held && (no_workers || !job_->options.config.snapshot.enabled());
+  const bool nobody = !on_shards && (no_workers || !job_->options.config.snapshot.enabled());
   const bool regroups =
       job_->state.now() == CoordinatorState::kResetting && job_->journal.ContinuesTimeline() && job_->group;
-  if (late || kept || nobody || (job_->state.now() != CoordinatorState::kRunning && !regroups))
+  if (late || saved || nobody || (job_->state.now() != CoordinatorState::kRunning && !regroups))
     job_->state.On(JobEvent::kStopped);
 }
 
@@ -480,7 +480,7 @@ void JobCourse::StopWhenKept(Instant now, Outbox* out) {
 void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
   ManifestRecord manifest = job_->snapshots.Complete(now);
   manifest.parameters = job_->steps->ParametersOfSnapshot(manifest);
-  manifest.parameters.snapshot = manifest.parameters.keep = false;
+  manifest.parameters.snapshot = manifest.parameters.upload_next = false;
   const bool begins = job_->journal.AwaitsInitialWeights();
   Append(manifest);
   if (job_->state.failed()) return;
@@ -488,10 +488,10 @@ void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
     job_->clock.Progress(now);
     job_->records.Begin(now);
   }
-  out->Say(Severity::kInfo,
+  out->Log(Severity::kInfo,
            "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
   job_->shards.NoteManifest(job_->journal);
-  for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeSnapshotsKept());
+  for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeRetainedSnapshots());
 }
 
 }  // namespace capstan::server

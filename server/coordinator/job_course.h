@@ -35,7 +35,7 @@ class JobCourse {
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Deals the slots again after a change of members or, in mode allreduce, asks for another group.
   void Reassign(Outbox* out);
-  // Takes the state of the group from a worker's last Beat.
+  // Takes the state of the group from a worker's last Heartbeat.
   void NoteGroup(const Worker& worker, Outbox* out);
   // Logs the manifest of a snapshot of which every shard has written its part.
   void CommitSnapshot(Instant now, Outbox* out);
@@ -64,22 +64,23 @@ class JobCourse {
   void Finish(Outbox* out);
   bool MustGoOn() const;
   void EndTimeline(const std::string& reason, Instant now, Outbox* out);
-  void SayLost(const std::string& reason, Outbox* out) const;
+  void LogLost(const std::string& reason, Outbox* out) const;
   void StartRecovery(Recovery recovery, Instant now, Outbox* out);
   Result<std::vector<PartSource>> FindSources() const;
   void SendResets(Instant now, Outbox* out);
   void EnterRunning(Instant now, Outbox* out);
-  void SayRecovered(Instant now, Outbox* out);
+  void LogRecovered(Instant now, Outbox* out);
   void ChooseInitialSource();
   void KeepInitialSource(Instant now, Outbox* out);
   void AskForGroup(std::string reason, bool goes_back, Outbox* out);
   void FormGroup(Instant now, Outbox* out);
   void AdvanceSnapshots(Instant now, Outbox* out);
-  void StopWhenKept(Instant now, Outbox* out);
+  void StopWhenSaved(Instant now, Outbox* out);
 
   Job* const job_;
-  std::optional<Setback> setback_;       // steps will be done again; set until the job runs again
-  std::optional<Generation> overruled_;  // newest generation of shards that know more than the log and are rolled back
+  std::optional<Setback> setback_;  // steps will be done again; set until the job runs again
+  std::optional<Generation>
+      newer_on_shards_;  // newest generation of shards that know more than the log and are rolled back
   Backoff reset_backoff_;
 };
 

@@ -23,7 +23,7 @@ namespace capstan::server {
 enum class JobEvent : std::uint8_t {
   kFoundConcluded,     // the log says that the job is done, and the job file has no more steps
   kFoundGeneration,    // the log has a generation that it does not have as running
-  kFoundRunning,       // every shard still holds the generation that the log has as running
+  kFoundRunning,       // every shard still serves the generation that the log has as running
   kGenerationBegan,    // a generation was logged
   kShardsBegan,        // every shard has begun the generation, which is logged
   kLastStepPublished,  // every shard has the last version

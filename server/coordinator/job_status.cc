@@ -75,7 +75,7 @@ std::string StatusJson(const Job& job, Instant now) {
                                              : "waiting"},
                        {"step", worker.step.value},
                        {"slots", Ranges(worker.slots)},
-                       {"last_heard", WholeSeconds(now - worker.last_heard) + " ago"}});
+                       {"last_heard", WholeSeconds(now - worker.last_message) + " ago"}});
   }
   json["shard_count"] = job.shards.size();
   Json& shards = json["shards"] = Json::array();

@@ -89,9 +89,9 @@ View MakeView(const Job& job, const Worker* worker) {
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // a slot may be in both
     if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
     if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
-      LocalGroups::Told told = job.machine_groups->Of(*worker, job.members);
-      view.group = std::move(told.members);
-      view.group_epoch = told.epoch;
+      LocalGroups::View group = job.machine_groups->Of(*worker, job.members);
+      view.group = std::move(group.members);
+      view.group_epoch = group.epoch;
     }
   }
   return view;

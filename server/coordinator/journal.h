@@ -41,12 +41,12 @@ class Journal {
   // The newest generation; 0: none has begun.
   Generation generation() const { return recover_ ? recover_->generation : Generation{}; }
   // The generation in which the present timeline began.
-  Generation timeline() const { return recover_ ? recover_->history : Generation{}; }
+  TimelineId timeline() const { return recover_ ? recover_->timeline : TimelineId{}; }
   bool has_begun() const { return recover_.has_value(); }
   // The record of how the newest generation begins. Requires has_begun().
   const RecoverRecord& recover() const { return *recover_; }
   // Whether the newest generation continues the timeline of the one before it. Requires has_begun().
-  bool ContinuesTimeline() const { return recover_->history < recover_->generation; }
+  bool ContinuesTimeline() const { return FirstGeneration(recover_->timeline) < recover_->generation; }
   // The shards with which the newest generation runs; empty: it does not run yet.
   const std::optional<RunningRecord>& running() const { return running_; }
   bool concluded() const { return concluded_; }

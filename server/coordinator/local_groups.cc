@@ -7,15 +7,16 @@
 
 namespace capstan::server {
 
-std::map<std::string, std::vector<LocalGroups::Seat>> LocalGroups::SeatsOf(const Membership& members) {
-  std::map<std::string, std::vector<Seat>> machines;
+std::map<std::string, std::vector<LocalGroups::Candidate>> LocalGroups::CandidatesOf(const Membership& members) {
+  std::map<std::string, std::vector<Candidate>> machines;
   for (const auto& [session, worker] : members.workers()) {
     if (worker.machine.empty() || worker.slots.empty() || worker.late) continue;
     machines[worker.machine].push_back({session, worker.slots});
   }
   std::erase_if(machines, [](const auto& machine) { return machine.second.size() < 2; });
-  for (auto& [machine, seats] : machines) {
-    std::sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) { return a.slots < b.slots; });
+  for (auto& [machine, candidates] : machines) {
+    std::sort(candidates.begin(), candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.slots < b.slots; });
   }
   return machines;
 }
@@ -23,15 +24,15 @@ std::map<std::string, std::vector<LocalGroups::Seat>> LocalGroups::SeatsOf(const
 bool LocalGroups::Update(const Membership& members, Instant now) {
   bool changed = false;
   std::map<std::string, Group> groups;
-  for (auto& [machine, seats] : SeatsOf(members)) {
+  for (auto& [machine, candidates] : CandidatesOf(members)) {
     const auto before = groups_.find(machine);
-    const bool same = before != groups_.end() && before->second.seats == seats;
+    const bool same = before != groups_.end() && before->second.candidates == candidates;
     if (same && !(before->second.broken && now - before->second.begun >= before->second.lasts)) {
       groups.emplace(machine, std::move(before->second));
       continue;
     }
     const Instant lasts = same ? NextLasts(before->second) : kLasts;
-    groups.emplace(machine, Group{++epoch_, std::move(seats), now, lasts, std::nullopt});
+    groups.emplace(machine, Group{++epoch_, std::move(candidates), now, lasts, std::nullopt});
     changed = true;
   }
   changed = changed || groups.size() != groups_.size();
@@ -41,38 +42,38 @@ bool LocalGroups::Update(const Membership& members, Instant now) {
 
 // Returns how long the group that replaces a broken one must last before it may be replaced in turn.
 Instant LocalGroups::NextLasts(const Group& group) {
-  return *group.broken - group.begun >= kLongLife ? kLasts : std::min(2 * group.lasts, kLastsMax);
+  return *group.broken - group.begun >= kLongLasting ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }
 
 bool LocalGroups::Offered(const Group& group, const Membership& members) {
-  return std::all_of(group.seats.begin(), group.seats.end(), [&](const Seat& seat) {
-    const auto worker = members.workers().find(seat.session);
+  return std::all_of(group.candidates.begin(), group.candidates.end(), [&](const Candidate& candidate) {
+    const auto worker = members.workers().find(candidate.session);
     return worker != members.workers().end() && worker->second.group_epoch == group.epoch &&
            (worker->second.group == GroupState::kOffered || worker->second.group == GroupState::kFormed);
   });
 }
 
-bool LocalGroups::Hear(const Worker& worker, const Membership& members, Instant now) {
+bool LocalGroups::TakeReport(const Worker& worker, const Membership& members, Instant now) {
   const auto group = groups_.find(worker.machine);
   if (group == groups_.end() || group->second.epoch != worker.group_epoch) return false;
   if (worker.group == GroupState::kBroken && !group->second.broken) group->second.broken = now;
   return worker.group == GroupState::kOffered && Offered(group->second, members);
 }
 
-LocalGroups::Told LocalGroups::Of(const Worker& worker, const Membership& members) const {
+LocalGroups::View LocalGroups::Of(const Worker& worker, const Membership& members) const {
   const auto found = groups_.find(worker.machine);
   if (worker.slots.empty() || found == groups_.end()) return {};
   const Group& group = found->second;
-  const auto is_its = [&](const Seat& seat) { return seat.session == worker.session; };
-  if (std::none_of(group.seats.begin(), group.seats.end(), is_its)) return {};
+  const auto is_its = [&](const Candidate& candidate) { return candidate.session == worker.session; };
+  if (std::none_of(group.candidates.begin(), group.candidates.end(), is_its)) return {};
   const bool tell = worker.group == GroupState::kOffered && Offered(group, members);
-  Told told{group.epoch, {}};
-  for (const Seat& seat : group.seats) {
-    const auto member = members.workers().find(seat.session);
+  View view{group.epoch, {}};
+  for (const Candidate& candidate : group.candidates) {
+    const auto member = members.workers().find(candidate.session);
     if (member == members.workers().end()) return {};  // the member has just left
-    told.members.push_back({seat.session, member->second.name, tell ? member->second.group_text : std::string()});
+    view.members.push_back({candidate.session, member->second.name, tell ? member->second.group_text : std::string()});
   }
-  return told;
+  return view;
 }
 
 }  // namespace capstan::server

@@ -23,39 +23,39 @@ namespace capstan::server {
 class LocalGroups {
  public:
   static constexpr Instant kLasts = std::chrono::seconds(1), kLastsMax = std::chrono::seconds(60),
-                           kLongLife = std::chrono::seconds(20);
+                           kLongLasting = std::chrono::seconds(20);
 
   // Epochs are higher than those of all earlier coordinators.
   explicit LocalGroups(Term term) : epoch_(term.value << 32) {}
 
   // Adapts the groups to the present workers and slots. Returns whether a group has changed.
   bool Update(const Membership& members, Instant now);
-  // Takes the group's state from the worker's last Beat. Returns whether all members have offered addresses now.
-  bool Hear(const Worker& worker, const Membership& members, Instant now);
+  // Takes the group's state from the worker's last Heartbeat. Returns whether all members have offered addresses now.
+  bool TakeReport(const Worker& worker, const Membership& members, Instant now);
 
-  struct Told {
+  struct View {
     std::uint64_t epoch = 0;
     std::vector<GroupMember> members;  // in order of their slots; addresses are empty until all members have offered
                                        // theirs
   };
   // Returns the worker's group. If that has no members, the worker pushes on its own.
-  Told Of(const Worker& worker, const Membership& members) const;
+  View Of(const Worker& worker, const Membership& members) const;
 
  private:
-  struct Seat {
+  struct Candidate {
     SessionId session;
     std::vector<SlotIndex> slots;
-    bool operator==(const Seat&) const = default;
+    bool operator==(const Candidate&) const = default;
   };
   struct Group {
     std::uint64_t epoch = 0;
-    std::vector<Seat> seats;
+    std::vector<Candidate> candidates;
     Instant begun{};
     Instant lasts = kLasts;         // minimum time before the group may be replaced
     std::optional<Instant> broken;  // when it broke
   };
   static Instant NextLasts(const Group& group);
-  static std::map<std::string, std::vector<Seat>> SeatsOf(const Membership& members);
+  static std::map<std::string, std::vector<Candidate>> CandidatesOf(const Membership& members);
   static bool Offered(const Group& group, const Membership& members);
 
   std::uint64_t epoch_;                  // the newest epoch

@@ -31,7 +31,7 @@ void Membership::Remove(SessionId session) { workers_.erase(session); }
 std::vector<Worker> Membership::RemoveSilent(Instant now, Instant lease) {
   std::vector<Worker> lost;
   for (auto it = workers_.begin(); it != workers_.end();) {
-    if (now - it->second.last_heard < lease) {
+    if (now - it->second.last_message < lease) {
       ++it;
       continue;
     }
@@ -42,7 +42,7 @@ std::vector<Worker> Membership::RemoveSilent(Instant now, Instant lease) {
 }
 
 void Membership::RenewAll(Instant now) {
-  for (auto& [session, worker] : workers_) worker.last_heard = now;
+  for (auto& [session, worker] : workers_) worker.last_message = now;
 }
 
 void Membership::ForgetGroups() {
@@ -75,16 +75,17 @@ std::vector<std::vector<SlotIndex>> Membership::SlotsByMachine(SlotIndex slot_co
   return DealInOrderOf(machine_of, slot_count);
 }
 
-std::size_t Membership::Assign(SlotIndex slot_count, Dealing dealing) {
-  std::vector<std::vector<SlotIndex>> held;
+std::size_t Membership::Assign(SlotIndex slot_count, Distribution distribution) {
+  std::vector<std::vector<SlotIndex>> owned;
   bool ranked = false;
   for (const auto& [session, worker] : workers_) {
     ranked = ranked || worker.rank != 0;
-    held.push_back(worker.slots);
+    owned.push_back(worker.slots);
   }
-  std::vector<std::vector<SlotIndex>> assigned = ranked                           ? RankedSlots()
-                                                 : dealing == Dealing::kByMachine ? SlotsByMachine(slot_count)
-                                                                                  : AssignSlots(held, slot_count);
+  std::vector<std::vector<SlotIndex>> assigned = ranked ? RankedSlots()
+                                                 : distribution == Distribution::kByMachine
+                                                     ? SlotsByMachine(slot_count)
+                                                     : AssignSlots(owned, slot_count);
   std::size_t moved = 0, index = 0;
   for (auto& [session, worker] : workers_) {
     std::vector<SlotIndex>& slots = assigned[index++];

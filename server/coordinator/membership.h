@@ -25,13 +25,13 @@ struct Worker {
   std::string name;
   std::uint64_t nonce = 0;
   PeerId peer;
-  Instant last_heard{};
+  Instant last_message{};
   std::uint32_t rank = 0;  // 0: none; r: only slot r - 1
   std::string machine;     // empty: unknown
   std::string metrics;     // host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
   bool has_new_slots = true;  // whether `slots` changed since its last View
-  // What the worker's last Beat said, and what follows from it.
+  // What the worker's last Heartbeat said, and what follows from it.
   Generation generation;
   Step step;
   bool computing = false;
@@ -42,14 +42,14 @@ struct Worker {
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;  // the barrier that it waits in
   GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)
-  std::string group_text;     // as in Beat
+  std::string group_text;     // as in Heartbeat
   std::uint64_t group_epoch = 0;
   bool idle = false;  // a log line has named it as a worker without slots
 };
 
 // kKeep: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine
 // get neighbouring slots.
-enum class Dealing : std::uint8_t { kKeep, kByMachine };
+enum class Distribution : std::uint8_t { kKeepSlots, kByMachine };
 
 class Membership {
  public:
@@ -70,7 +70,7 @@ class Membership {
   void ForgetGroups();
   // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
   // number of slots that moved.
-  std::size_t Assign(SlotIndex slot_count, Dealing dealing = Dealing::kKeep);
+  std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
   // Whether a newer process has taken over the name of the process with this nonce, which cannot get it back.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }

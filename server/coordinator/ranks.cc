@@ -44,7 +44,7 @@ Status Ranks::Check(const Join& join, SlotIndex slot_count, const Membership& me
   return Refused(named + ", which \"" + holder->name + "\" is already; give this one another rank, or end the other");
 }
 
-void Ranks::Heard(const Worker& worker, Instant now) {
+void Ranks::NoteMessage(const Worker& worker, Instant now) {
   if (worker.rank != 0) seen_[worker.rank] = {worker.name, now};
 }
 
@@ -57,7 +57,7 @@ std::string Ranks::Missing(SlotIndex slot_count, const Membership& members, Inst
     AddName(&names, Named(rank, slot_count) + (seen == seen_.end()
                                                    ? " (never seen)"
                                                    : " (" + seen->second.name + ", lost " +
-                                                         WholeSeconds(now - seen->second.last_heard) + " ago)"));
+                                                         WholeSeconds(now - seen->second.last_message) + " ago)"));
   }
   if (missing > kNamedMax) AddName(&names, Count(missing - kNamedMax, "more rank"));
   return names;

@@ -25,7 +25,7 @@ class Ranks {
   // Whether this worker may join the present members.
   Status Check(const Join& join, SlotIndex slot_count, const Membership& members) const;
   // Notes that the worker joined or sent a message.
-  void Heard(const Worker& worker, Instant now);
+  void NoteMessage(const Worker& worker, Instant now);
   // Whether a worker with a rank was ever seen. If so, slots belong to ranks.
   bool in_use() const { return !seen_.empty(); }
   // Names the missing ranks, such as "rank 2 of 4 (worker-2, lost 12 s ago), rank 3 of 4 (never seen)"; empty if none
@@ -35,7 +35,7 @@ class Ranks {
  private:
   struct Seen {
     std::string name;
-    Instant last_heard{};
+    Instant last_message{};
   };
   std::map<std::uint32_t, Seen> seen_;  // by rank, from 1
 };

@@ -74,7 +74,7 @@ ShardTable::Admission ShardTable::Admit(PeerId from, const Hello& hello, const J
   admission.replaces = shard.hello && hello.incarnation != shard.hello->incarnation;
   if (admission.replaces) shard = {};
   shard.peer = from;
-  shard.last_heard = now;
+  shard.last_message = now;
   shard.claimant = {};
   shard.beyond_log.clear();
   // Within one incarnation a shard's generation and term only rise, so a late Hello must not replace a newer one.
@@ -90,7 +90,7 @@ bool ShardTable::NoteBeyondLog(ShardIndex shard, std::string text) {
 }
 
 void ShardTable::ForgivePause(Instant pause) {
-  for (ShardEntry& shard : shards_) shard.last_heard += pause;
+  for (ShardEntry& shard : shards_) shard.last_message += pause;
 }
 
 void ShardTable::BeginTerm() {
@@ -103,7 +103,7 @@ void ShardTable::BeginGeneration() {
 
 void ShardTable::NoteBegun(ShardIndex shard, Instant now) {
   shards_[shard].has_begun = true;
-  shards_[shard].last_heard = now;
+  shards_[shard].last_message = now;
 }
 
 void ShardTable::Note(const SnapshotPart& part, const Journal& journal, ShardEntry* shard) const {

@@ -23,7 +23,7 @@ class Journal;
 struct ShardEntry {
   std::optional<Hello> hello;  // from the newest incarnation
   PeerId peer;
-  Instant last_heard{};
+  Instant last_message{};
   bool has_our_term = false;        // it has answered with this coordinator's term
   bool has_begun = false;           // it has carried out the newest generation's Reset
   std::vector<SnapshotPart> parts;  // parts that a manifest names and this incarnation has or had
@@ -31,7 +31,7 @@ struct ShardEntry {
   PeerId claimant;                  // another process that claims this index
   Instant claimed_since{};
 
-  bool IsSilent(Instant now) const { return now - last_heard >= kShardSilence; }
+  bool IsSilent(Instant now) const { return now - last_message >= kShardSilence; }
   bool Has(const SnapshotPart& part) const { return std::find(parts.begin(), parts.end(), part) != parts.end(); }
 };
 
@@ -68,7 +68,7 @@ class ShardTable {
   Admission Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now);
   // Notes what the shard has seen that the log lacks. Returns whether nothing was noted before.
   bool NoteBeyondLog(ShardIndex shard, std::string text);
-  void Heard(ShardIndex shard, Instant now) { shards_[shard].last_heard = now; }
+  void NoteMessage(ShardIndex shard, Instant now) { shards_[shard].last_message = now; }
   // Leaves a pause of the coordinator, in which it read no messages, out of the shards' silence.
   void ForgivePause(Instant pause);
   // Notes that no shard has answered with the new term yet.

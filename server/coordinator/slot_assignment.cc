@@ -5,14 +5,15 @@
 
 namespace capstan::server {
 
-std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count) {
-  const std::size_t workers = held.size();
+std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& owned,
+                                                SlotIndex slot_count) {
+  const std::size_t workers = owned.size();
   std::vector<std::vector<SlotIndex>> assigned(workers);
   if (workers == 0) return assigned;
   std::vector<bool> taken(slot_count, false);
   const auto share = [&](std::size_t worker) { return slot_count / workers + (worker < slot_count % workers ? 1 : 0); };
   for (std::size_t worker = 0; worker < workers; ++worker) {
-    for (SlotIndex slot : held[worker]) {
+    for (SlotIndex slot : owned[worker]) {
       if (slot >= slot_count || taken[slot] || assigned[worker].size() == share(worker)) continue;
       taken[slot] = true;
       assigned[worker].push_back(slot);

@@ -10,10 +10,10 @@
 
 namespace capstan::server {
 
-// `held[i]`: slots worker i has now (may be empty). Returns the new slots of each worker, sorted. Every slot has one
+// `owned[i]`: slots worker i has now (may be empty). Returns the new slots of each worker, sorted. Every slot has one
 // worker, shares differ by at most one, and earlier workers have the larger shares. A worker keeps its slots as far as
 // its share allows.
-std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& held, SlotIndex slot_count);
+std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& owned, SlotIndex slot_count);
 
 // Deals equal shares of neighbouring slots, first to the workers of the lowest group, then to those of the next one.
 // `group_of`: each worker's group. Returns the slots of each worker.

@@ -85,7 +85,7 @@ void Snapshots::LogIfLong(Instant now, Outbox* out) {
   if (now < pending_->next_line) return;
   const Instant lasts = now - pending_->since;
   pending_->next_line = now + lasts;
-  out->Say(Severity::kWarning, "the snapshot of version " + std::to_string(pending_->id.version.value) +
+  out->Log(Severity::kWarning, "the snapshot of version " + std::to_string(pending_->id.version.value) +
                                    " has been written for " + WholeSeconds(lasts) + "; it waits for " + MissingParts() +
                                    ", and no other one is taken meanwhile");
 }
@@ -142,9 +142,9 @@ std::string Snapshots::MissingParts() const {
   return names;
 }
 
-SnapshotsKept Snapshots::MakeSnapshotsKept() const {
-  SnapshotsKept message{facts_.journal.term(), facts_.journal.generation(), {}, Settled()};
-  for (const ManifestRecord& manifest : facts_.journal.manifests()) message.kept.push_back(manifest.id);
+RetainedSnapshots Snapshots::MakeRetainedSnapshots() const {
+  RetainedSnapshots message{facts_.journal.term(), facts_.journal.generation(), {}, Settled()};
+  for (const ManifestRecord& manifest : facts_.journal.manifests()) message.ids.push_back(manifest.id);
   return message;
 }
 

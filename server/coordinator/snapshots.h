@@ -3,7 +3,7 @@
 // Kind:   owned by the Coordinator; part of a Job.
 // Limits: one at a time. A hanging disk is logged, first after kLongSnapshot, then each time at twice the time.
 // Why:    a snapshot exists once every shard has its part on disk and the manifest is in the log. A shard repeats its
-//         report until a SnapshotsKept settles it, so a lost message costs time only.
+//         report until a RetainedSnapshots settles it, so a lost message costs time only.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ class Snapshots {
 
   // Names the shards whose part is missing.
   std::string MissingParts() const;
-  SnapshotsKept MakeSnapshotsKept() const;
+  RetainedSnapshots MakeRetainedSnapshots() const;
 
  private:
   struct Pending {

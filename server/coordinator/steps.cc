@@ -10,7 +10,8 @@ namespace capstan::server {
 Step Steps::StepOfShards(const RecoverRecord& record) const {
   Step step = std::max(step_, Step{record.snapshot.version.value});
   for (const ShardEntry& shard : facts_.shards) {
-    const bool knows = shard.hello && shard.hello->serving && shard.hello->generation >= record.history;
+    const bool knows =
+        shard.hello && shard.hello->serving && shard.hello->generation >= FirstGeneration(record.timeline);
     if (knows) step = std::max(step, Step{shard.hello->version.value});
   }
   return step;

@@ -58,7 +58,7 @@ double ArrivalSeconds(const Job& job) {
   if (job.state.now() == CoordinatorState::kResetting) return seconds / static_cast<double>(job.shards.size());
   if (job.state.now() != CoordinatorState::kRunning || !job.group) return 0.0;
   const bool formed = AllReduceGroup::IsFormed(job.members);
-  return formed && !job.steps->parameters().keep ? 0.0 : seconds;
+  return formed && !job.steps->parameters().upload_next ? 0.0 : seconds;
 }
 
 double WaitLimit(const Job& job) {
@@ -84,7 +84,7 @@ std::string WaitingFor(const Job& job, Instant now) {
       AddName(&who, job.shards.NameOf(i) + " (never seen)");
     } else if (shard.IsSilent(now)) {
       AddName(&who, job.shards.NameOf(i) + " at " + shard.hello->endpoint + " (silent for " +
-                        WholeSeconds(now - shard.last_heard) + ")");
+                        WholeSeconds(now - shard.last_message) + ")");
     }
   }
   for (ShardIndex i = 0; i < job.shards.size() && job.state.now() == CoordinatorState::kResetting; ++i) {
@@ -114,7 +114,7 @@ std::string WaitingFor(const Job& job, Instant now) {
       const bool forms = job.group && worker.group != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
-                        std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_heard) +
+                        std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_message) +
                         " ago" + UnreachableFrom(job, worker) + ")");
     }
   }

@@ -15,7 +15,7 @@ void NameIdleWorkers(Job* job, Outbox* out) {
   for (auto& [session, worker] : job->members.workers()) {
     const bool idle = worker.slots.empty() && job->members.size() > job->slot_count();
     if (idle && !worker.idle) {
-      out->Say(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle(*job));
+      out->Log(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle(*job));
     }
     worker.idle = idle;
   }
@@ -30,7 +30,7 @@ void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
     if (worker.late && HasDoneStep(worker, job->work())) worker.late = false;
     if (worker.late || !IsSlow(worker, job->work(), now, limit)) continue;
     if (job->machine_groups->Of(worker, job->members).members.size() > 1) {
-      out->Say(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
+      out->Log(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
                                        " for " + WholeSeconds(now - worker.since) +
                                        "; the other workers of its machine add up without it until it has done a step");
     }
@@ -41,8 +41,8 @@ void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
 }  // namespace
 
 void DealSlots(Job* job, Outbox* out) {
-  const Dealing dealing = job->machine_groups ? Dealing::kByMachine : Dealing::kKeep;
-  job->metrics->slots_moved.Add(job->members.Assign(job->slot_count(), dealing));
+  const Distribution distribution = job->machine_groups ? Distribution::kByMachine : Distribution::kKeepSlots;
+  job->metrics->slots_moved.Add(job->members.Assign(job->slot_count(), distribution));
   NameIdleWorkers(job, out);
   if (job->machine_groups) (void)job->machine_groups->Update(job->members, job->clock.last_tick());
   job->metrics->slots_unassigned.Set(job->members.size() == 0 ? static_cast<double>(job->slot_count()) : 0.0);
@@ -60,7 +60,7 @@ void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
   const Instant limit = job->records.SlowAfter(job->options.slow_after);
   for (const auto& [slow, helper] : BackUpSlowWorkers(job->work(), now, limit, &job->members)) {
     job->metrics->slots_backed_up.Add(slow->slots.size());
-    out->Say(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
+    out->Log(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
                                      " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
     ++job->view_sequence;
@@ -76,7 +76,7 @@ void RenewMachineGroups(Job* job, Instant now, Outbox* out) {
 }
 
 void NoteMachineGroup(Job* job, const Worker& worker, Instant now, Outbox* out) {
-  if (!job->machine_groups || !job->machine_groups->Hear(worker, job->members, now)) return;
+  if (!job->machine_groups || !job->machine_groups->TakeReport(worker, job->members, now)) return;
   SendChangedViews(job, out);
 }
 

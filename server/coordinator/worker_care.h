@@ -18,7 +18,7 @@ void SendNewSlots(Job* job, Outbox* out);
 void HelpSlowWorkers(Job* job, Instant now, Outbox* out);
 // Forms machine groups again that have failed, or whose workers or slots have changed.
 void RenewMachineGroups(Job* job, Instant now, Outbox* out);
-// Takes the state of a machine group from a worker's last Beat.
+// Takes the state of a machine group from a worker's last Heartbeat.
 void NoteMachineGroup(Job* job, const Worker& worker, Instant now, Outbox* out);
 void PassBarrierWhenComplete(Job* job, Outbox* out);
 

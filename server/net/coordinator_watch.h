@@ -24,9 +24,9 @@ class CoordinatorWatch {
 
   CoordinatorWatch(Options options, Instant now) : options_(std::move(options)), since_(now), last_look_(now) {}
 
-  void Heard(Instant now) {
+  void NoteMessage(Instant now) {
     since_ = now;
-    heard_ = true;
+    was_answered_ = true;
     back_ = back_ || said_;
     said_ = false;
   }
@@ -37,7 +37,7 @@ class CoordinatorWatch {
   Options options_;
   Instant since_{};  // when the silence began
   Instant last_look_{}, next_line_{};
-  bool heard_ = false;
+  bool was_answered_ = false;
   bool said_ = false;  // this silence was logged
   bool back_ = false;  // a logged silence has ended; the next Look reports it
 };

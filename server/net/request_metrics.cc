@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
@@ -10,6 +9,7 @@
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/upload_block.h"
 
 namespace capstan::server {
 namespace {
@@ -21,8 +21,8 @@ std::optional<RequestOp> OpOf(const Header& header) {
   if (header.Is<Push>()) return RequestOp::kPush;
   if (header.Is<Pull>()) return RequestOp::kPull;
   if (header.Is<EndSlot>()) return RequestOp::kEndSlot;
-  if (header.Is<Beat>()) return RequestOp::kHeartbeat;
-  if (header.Is<CoverageQuery>() || header.Is<Leave>() || header.Is<Assign>()) return RequestOp::kOther;
+  if (header.Is<Heartbeat>()) return RequestOp::kHeartbeat;
+  if (header.Is<CoverageQuery>() || header.Is<Leave>() || header.Is<UploadBlock>()) return RequestOp::kOther;
   return std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 #include "server/shard/acknowledgements.h"
 
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/staged_runs.h"
 #include "server/shard/shard_context.h"
 
@@ -18,7 +18,7 @@ Staged& Acknowledgements::For(PeerId peer, Step step) {
 }
 
 void Acknowledgements::AddPush(PeerId peer, Step step, BlockIndex block, Node node) {
-  For(peer, step).held.push_back({block, node});
+  For(peer, step).nodes.push_back({block, node});
 }
 
 void Acknowledgements::OfferCredit(Step step, std::uint32_t credit) {
@@ -30,8 +30,8 @@ void Acknowledgements::OfferCredit(Step step, std::uint32_t credit) {
 void Acknowledgements::Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out) {
   // Uploads come before the answer to a question that arrived later.
   for (auto& [key, blocks] : uploads_) {
-    out->Send(key.first, Assigned{shard.generation, shard.options.incarnation, shard.options.shard, std::move(blocks),
-                                  key.second});
+    out->Send(key.first, UploadAck{shard.generation, shard.options.incarnation, shard.options.shard, std::move(blocks),
+                                   key.second});
   }
   uploads_.clear();
   for (auto& [key, ack] : pushes_) {
@@ -41,7 +41,7 @@ void Acknowledgements::Send(const ShardContext& shard, std::uint32_t credit, boo
     ack->passed = steps_pass && key.second < shard.step();
     ack->present = shard.step();
     ack->credit = credit;
-    if (ack->full) ArrangeToFit(&ack->held);
+    if (ack->full) ArrangeToFit(&ack->nodes);
     if (const auto sent = sent_credit_.find(key.first); sent != sent_credit_.end()) sent->second = credit;
     out->Send(key.first, std::move(*ack));
   }

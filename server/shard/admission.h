@@ -21,20 +21,20 @@ enum class PushAdmission {
 
 // `step`: the push's step (sync) or sequence number (async); `current`: the shard's step; `last`: the newest sequence
 // number of that slot applied to that block.
-inline PushAdmission AdmitPush(Mode mode, Step step, Step current, std::uint64_t last) {
+inline PushAdmission AdmitPush(Mode mode, Step step, Step current, SequenceNumber last) {
   if (HasGlobalSteps(mode)) {
     if (step < current) return PushAdmission::kPassed;
     return step == current ? PushAdmission::kStage : PushAdmission::kTooEarly;
   }
-  if (step.value <= last) return PushAdmission::kPassed;
-  return step.value == last + 1 ? PushAdmission::kApply : PushAdmission::kGap;
+  if (SequenceOf(step) <= last) return PushAdmission::kPassed;
+  return SequenceOf(step) == last.Next() ? PushAdmission::kApply : PushAdmission::kGap;
 }
 
 enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 
-// How many versions ahead a pull may ask. A worker asks for the next version; a reader of a job with short steps asks
-// further ahead, for a version that does not exist yet when its pull arrives.
-inline constexpr std::uint64_t kPullsAheadMax = 64;
+// How many versions after the published one a pull may ask for. A worker asks for the next version; a reader of a job with short steps asks
+// for a later one, which does not exist yet when its pull arrives.
+inline constexpr std::uint64_t kFutureVersionsMax = 64;
 
 // In mode sync a shard answers with exactly the wanted version, in async with the newest version of each block. In
 // bounded it also answers with the newest version, but parks the pull while the slowest slot is more than `staleness`
@@ -46,7 +46,7 @@ inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std
     return near ? PullAdmission::kAnswer : PullAdmission::kPark;
   }
   if (wanted < published) return PullAdmission::kStale;
-  return wanted.value - published.value <= kPullsAheadMax ? PullAdmission::kPark : PullAdmission::kTooEarly;
+  return wanted.value - published.value <= kFutureVersionsMax ? PullAdmission::kPark : PullAdmission::kTooEarly;
 }
 
 }  // namespace capstan::server

@@ -29,9 +29,9 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
       indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
   std::uint64_t elements = 0;
-  for (std::size_t local = 0; local < indices_.size(); ++local) {
-    const Block& block = catalog.blocks()[indices_[local]];
-    Entry& entry = blocks_[local];
+  for (std::size_t index = 0; index < indices_.size(); ++index) {
+    const Block& block = catalog.blocks()[indices_[index]];
+    Entry& entry = blocks_[index];
     entry.count = block.count;
     entry.encoding = block.EncodingIn(encoding);
     entry.published = TakeVersion();
@@ -43,8 +43,8 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
       entry.segments.push_back({segment.block_offset, segment.count, tensor.decay, std::max(tensor.group, 1U) - 1,
                                 tensor.kind, segment.tensor});
       if (begin == Begin::kToBeLoaded) continue;
-      InitialWeights(seed, tensor, segment.tensor_offset,
-                     std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
+      FillInitialWeights(seed, tensor, segment.tensor_offset,
+                         std::span(entry.published.weights.As<float>() + segment.block_offset, segment.count));
     }
     elements += block.count;
   }
@@ -71,10 +71,10 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
   return out;
 }
 
-void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots,
+void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, SlotIndex slots,
                          std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
                          const TrustSquares& trust) {
-  Entry& entry = blocks_[local];
+  Entry& entry = blocks_[index];
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
@@ -84,9 +84,9 @@ void BlockStore::Prepare(std::size_t local, std::span<const StagedInput> cover, 
   if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
 }
 
-void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
                               const TrustSquares& trust) {
-  Entry& entry = blocks_[local];
+  Entry& entry = blocks_[index];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
   if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // in flight to a worker
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
@@ -95,8 +95,8 @@ void BlockStore::PrepareAgain(std::size_t local, std::span<const GroupRule> rule
   entry.next.narrow = {};
 }
 
-bool BlockStore::PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values) {
-  Entry& entry = blocks_[local];
+bool BlockStore::PutNext(std::size_t index, std::uint32_t array, std::span<const std::byte> values) {
+  Entry& entry = blocks_[index];
   CAPSTAN_CHECK(array < array_count() && values.size() == entry.count * sizeof(float));
   if (!entry.next.weights) entry.next = TakeVersion();
   const std::uint32_t bit = 1U << array;
@@ -123,9 +123,9 @@ void BlockStore::DropPrepared() {
   }
 }
 
-void BlockStore::ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
                           const UpdateScalars& scalars, std::span<double> squares) {
-  Entry& entry = blocks_[local];
+  Entry& entry = blocks_[index];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
   // Weights that are being sent, and all arrays of a pinned version, have references besides `published`,
@@ -160,19 +160,19 @@ void BlockStore::Narrow(const Entry& entry, BlockVersion* version) {
   version->narrow_hash = Hash64({version->narrow->data(), entry.count * BytesPerNumber(entry.encoding)});
 }
 
-void BlockStore::SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values) {
-  BlockVersion& version = blocks_[local].published;
+void BlockStore::SetInitialWeights(std::size_t index, std::uint32_t offset, std::span<const std::byte> values) {
+  BlockVersion& version = blocks_[index].published;
   std::memcpy(version.weights.As<float>() + offset, values.data(), values.size());
   version.weights_hash.reset();
   version.narrow = {};
 }
 
-BlockStore::Sendable BlockStore::ToSend(std::size_t local, Encoding encoding) {
-  return ToSend(blocks_[local], &blocks_[local].published, encoding);
+BlockStore::Sendable BlockStore::ToSend(std::size_t index, Encoding encoding) {
+  return ToSend(blocks_[index], &blocks_[index].published, encoding);
 }
 
-BlockStore::Sendable BlockStore::PreparedToSend(std::size_t local, Encoding encoding) {
-  return ToSend(blocks_[local], &blocks_[local].next, encoding);
+BlockStore::Sendable BlockStore::PreparedToSend(std::size_t index, Encoding encoding) {
+  return ToSend(blocks_[index], &blocks_[index].next, encoding);
 }
 
 BlockStore::Sendable BlockStore::ToSend(const Entry& entry, BlockVersion* version, Encoding encoding) {
@@ -185,8 +185,8 @@ BlockStore::Sendable BlockStore::ToSend(const Entry& entry, BlockVersion* versio
   return {{version->narrow, version->narrow->data(), entry.count * BytesPerNumber(encoding)}, version->narrow_hash};
 }
 
-std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t local) const {
-  const Entry& entry = blocks_[local];
+std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t index) const {
+  const Entry& entry = blocks_[index];
   const std::size_t bytes = entry.count * sizeof(float);
   std::array<Slice, kBlockArraysMax> arrays;
   arrays[0] = {entry.published.weights, entry.published.weights->data(), bytes};

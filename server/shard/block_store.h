@@ -31,48 +31,48 @@ class BlockStore {
 
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
-  std::uint32_t count(std::size_t local) const { return blocks_[local].count; }
+  std::uint32_t count(std::size_t index) const { return blocks_[index].count; }
   // The number of segments in a block. Prepare writes one sum of squares for each of them, and reports list the sums in
   // catalog order.
-  std::size_t segment_count(std::size_t local) const { return blocks_[local].segments.size(); }
+  std::size_t segment_count(std::size_t index) const { return blocks_[index].segments.size(); }
 
   // Builds the next version of a block from its contributions; writes one sum of squares per segment, and fills
   // `trust`. `rules`: one for each group of the catalog, or one for all.
-  void Prepare(std::size_t local, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
+  void Prepare(std::size_t index, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
                const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
   // Builds the next version again from the kept sum, with a clip factor or trust ratios.
-  void PrepareAgain(std::size_t local, std::span<const GroupRule> rules, const UpdateScalars& scalars,
+  void PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
                     const TrustSquares& trust = {});
   // Publishes the next version of every prepared block.
   void PublishPrepared();
   // Drops all prepared versions.
   void DropPrepared();
-  bool is_prepared(std::size_t local) const { return static_cast<bool>(blocks_[local].next.weights); }
+  bool is_prepared(std::size_t index) const { return static_cast<bool>(blocks_[index].next.weights); }
   // Updates one block from one contribution; in place if no other reference to its version exists.
-  void ApplyNow(std::size_t local, const StagedInput& input, std::span<const GroupRule> rules,
+  void ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 
   // Takes an array of a block's next version from a worker, unless that array has arrived already. Returns whether the
   // block now has all its arrays.
-  bool PutNext(std::size_t local, std::uint32_t array, std::span<const std::byte> values);
+  bool PutNext(std::size_t index, std::uint32_t array, std::span<const std::byte> values);
 
   // Writes initial weights that a worker sent into version 0, in place. Requires that version 0 has not been read yet.
-  void SetFirstWeights(std::size_t local, std::uint32_t offset, std::span<const std::byte> values);
+  void SetInitialWeights(std::size_t index, std::uint32_t offset, std::span<const std::byte> values);
 
   // The job's encoding of a block's weights and of its leaves' gradients.
-  Encoding encoding(std::size_t local) const { return blocks_[local].encoding; }
+  Encoding encoding(std::size_t index) const { return blocks_[index].encoding; }
   // The published weights.
-  Slice Weights(std::size_t local) const { return Arrays(local)[0]; }
+  Slice Weights(std::size_t index) const { return Arrays(index)[0]; }
   // Weights that can be sent without copying, with their XXH3-64. `encoding`: kFp32 or the block's own. A reference to
   // prepared weights keeps them unchanged, even if the step is redone or skipped.
   struct Sendable {
     Slice values;
     std::uint64_t hash = 0;
   };
-  Sendable ToSend(std::size_t local, Encoding encoding);
-  Sendable PreparedToSend(std::size_t local, Encoding encoding);
+  Sendable ToSend(std::size_t index, Encoding encoding);
+  Sendable PreparedToSend(std::size_t index, Encoding encoding);
   // The published weights and states of a block. A reference to them keeps them unchanged by later updates.
-  std::array<Slice, kBlockArraysMax> Arrays(std::size_t local) const;
+  std::array<Slice, kBlockArraysMax> Arrays(std::size_t index) const;
   std::uint32_t array_count() const { return 1 + static_cast<std::uint32_t>(states_); }
 
   // Computes the XXH3 of all blocks' weights and states.

@@ -17,8 +17,8 @@
 namespace capstan::server {
 
 Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload, TakenNodes taken) {
-  const auto local = shard.local_of.find(push.block);
-  if (local == shard.local_of.end()) {
+  const auto index = shard.index_of.find(push.block);
+  if (index == shard.index_of.end()) {
     return Invalid("block " + std::to_string(push.block) + " is not on " + shard.name());
   }
   if (!IsTreeNode(push.node, shard.slot_count)) {
@@ -35,12 +35,12 @@ Status CheckPush(const ShardContext& shard, const Push& push, const Slice& paylo
   if (!std::isnormal(push.loss_scale) || push.loss_scale < 0) {
     return Invalid("a push of loss scale " + std::to_string(push.loss_scale) + "; it is a number above 0");
   }
-  const Encoding encoding = push.node.IsLeaf() ? shard.store->encoding(local->second) : Encoding::kFp32;
+  const Encoding encoding = push.node.IsLeaf() ? shard.store->encoding(index->second) : Encoding::kFp32;
   if (push.samples != 0 && push.encoding != encoding) {
     return Invalid("block " + std::to_string(push.block) + " takes " + NameOf(encoding) + " of this node, not " +
                    NameOf(push.encoding));
   }
-  const std::size_t wanted = push.samples == 0 ? 0 : shard.store->count(local->second) * BytesPerNumber(encoding);
+  const std::size_t wanted = push.samples == 0 ? 0 : shard.store->count(index->second) * BytesPerNumber(encoding);
   if (payload.size != wanted) {
     return Invalid("block " + std::to_string(push.block) + " takes " + std::to_string(wanted) + " bytes, not " +
                    std::to_string(payload.size));
@@ -52,15 +52,15 @@ Status CheckPush(const ShardContext& shard, const Push& push, const Slice& paylo
 }
 
 PullFault CheckPull(const ShardContext& shard, const Pull& pull) {
-  if (pull.blocks.size() > PullQueue::kBlocksMax || pull.ahead.size() > PullQueue::kSpeculativeNamedMax) {
+  if (pull.blocks.size() > PullQueue::kBlocksMax || pull.speculative.size() > PullQueue::kSpeculativeNamedMax) {
     return {Invalid("a pull of " + std::to_string(pull.blocks.size()) + " blocks and " +
-                    std::to_string(pull.ahead.size()) + " ahead of their version; at most " +
+                    std::to_string(pull.speculative.size()) + " ahead of their version; at most " +
                     std::to_string(PullQueue::kBlocksMax) + " and " + std::to_string(PullQueue::kSpeculativeNamedMax) +
                     " go into one")};
   }
-  for (const std::vector<BlockIndex>* blocks : {&pull.blocks, &pull.ahead}) {
+  for (const std::vector<BlockIndex>* blocks : {&pull.blocks, &pull.speculative}) {
     for (BlockIndex block : *blocks) {
-      if (shard.local_of.contains(block)) continue;
+      if (shard.index_of.contains(block)) continue;
       return {Invalid("block " + std::to_string(block) + " is not on this shard"), block};
     }
   }

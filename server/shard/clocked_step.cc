@@ -27,9 +27,9 @@ ClockedStep::ClockedStep(const ShardContext& shard, ServedStep* served, Acknowle
       backoff_(shard.options.shard) {}
 
 void ClockedStep::Reset() {
-  blocks_.assign(shard_.store->size(), {std::vector<std::uint64_t>(shard_.slot_count), 0, 0});
+  blocks_.assign(shard_.store->size(), {std::vector<SequenceNumber>(shard_.slot_count), {}, 0});
   reports_.clear();
-  ended_.assign(shard_.slot_count, 0);
+  ended_.assign(shard_.slot_count, {});
   CountClocks();
   changed_ = true;
 }
@@ -41,19 +41,19 @@ void ClockedStep::Restart() {
 
 // Takes the blocks' sequence numbers from the headers of this shard's blocks. A slot's reports and its end are in the
 // header of the shard that was the slot's home when the snapshot was taken.
-void ClockedStep::Load(const std::vector<const SnapshotHeader::Block*>& blocks,
+void ClockedStep::Load(const std::vector<const SnapshotHeader::BlockEntry*>& blocks,
                        const std::vector<SnapshotHeader>& headers) {
-  for (std::size_t local = 0; local < blocks.size(); ++local) {
-    if (blocks[local] == nullptr) continue;
-    blocks_[local].updates = blocks[local]->updates;
-    if (!blocks[local]->last.empty()) blocks_[local].last = blocks[local]->last;
+  for (std::size_t index = 0; index < blocks.size(); ++index) {
+    if (blocks[index] == nullptr) continue;
+    blocks_[index].updates = blocks[index]->updates;
+    if (!blocks[index]->last.empty()) blocks_[index].last = blocks[index]->last;
   }
   for (const SnapshotHeader& header : headers) {
     for (SlotIndex slot = header.part; slot < header.ended.size(); slot += header.part_count) {
       if (shard_.IsHome(slot)) ended_[slot] = header.ended[slot];
     }
     for (const StepReport& entry : header.reports) {
-      if (shard_.IsHome(entry.report.slot)) KeepReport(entry.step, entry.report);
+      if (shard_.IsHome(entry.report.slot)) KeepReport(entry.sequence, entry.report);
     }
   }
   CountClocks();
@@ -61,10 +61,10 @@ void ClockedStep::Load(const std::vector<const SnapshotHeader::Block*>& blocks,
 
 void ClockedStep::Describe(SnapshotHeader* header) const {
   header->ended = ended_;
-  for (const auto& [key, report] : reports_) header->reports.push_back({Step{key.first}, report});
-  for (std::size_t local = 0; local < blocks_.size(); ++local) {
-    header->blocks[local].updates = blocks_[local].updates;
-    header->blocks[local].last = blocks_[local].last;
+  for (const auto& [key, report] : reports_) header->reports.push_back({key.first, report});
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    header->blocks[index].updates = blocks_[index].updates;
+    header->blocks[index].last = blocks_[index].last;
   }
 }
 
@@ -77,10 +77,11 @@ Status ClockedStep::Check(const Push& push, const Slice& payload) const {
 std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant,
                                                Outbox* out) {
   const SlotIndex slot = push.node.begin;
-  std::uint64_t last = blocks_[shard_.local_of.at(push.block)].last[slot];
+  const SequenceNumber sequence = SequenceOf(push.step);
+  SequenceNumber last = blocks_[shard_.index_of.at(push.block)].last[slot];
   if (journal_ != nullptr) {
     // A push that waits for the log is acknowledged once it is logged.
-    if (journal_->Has(push.step, push.block, slot) && push.step.value > last) return {};
+    if (journal_->Has(sequence, push.block, slot) && sequence > last) return {};
     last = journal_->NewestPush(push.block, slot).value_or(last);
   }
   switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), last)) {
@@ -93,7 +94,7 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
       break;
     case PushAdmission::kGap:
       shard_.metrics->pushes_invalid.Add(1);
-      shard_.Refuse(from, Code::kInvalid, "a sequence number is missing", out, push.block, Step{last});
+      shard_.Refuse(from, Code::kInvalid, "a sequence number is missing", out, push.block, last);
       return {};
     default: shard_.metrics->pushes_duplicate.Add(1); break;
   }
@@ -102,32 +103,40 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
 }
 
 PushRecord ClockedStep::RecordOf(const Push& push, const Slice& payload) const {
-  return {push.block,      push.node.begin,   push.step.value, push.samples, served_->parameters.learning_rate,
-          push.loss_scale, push.payload_hash, payload,         push.hyper};
+  return {push.block,
+          push.node.begin,
+          SequenceOf(push.step),
+          push.samples,
+          served_->parameters.learning_rate,
+          push.loss_scale,
+          push.payload_hash,
+          payload,
+          push.hyper};
 }
 
 void ClockedStep::Handle(PeerId from, const EndSlot& end, Instant, Outbox* out) {
   const SlotIndex slot = end.report.slot;
-  std::uint64_t last = ended_[slot];
+  const SequenceNumber sequence = SequenceOf(end.step);
+  SequenceNumber last = ended_[slot];
   if (journal_ != nullptr) last = journal_->NewestEnd(slot).value_or(last);
-  if (end.step.value > last + 1) return;                                         // the previous one is sent again first
-  if (end.step.value > least_of_blocks_[slot].number + kRoundsAheadMax) return;  // its pushes must be applied first
-  if (end.step.value == last + 1) {
-    const EndRecord record{end.step, end.report};
+  if (sequence > last.Next()) return;  // the previous one is sent again first
+  if (sequence.value > least_of_blocks_[slot].number.value + kEarlyEndsMax) return;  // its pushes must be applied first
+  if (sequence == last.Next()) {
+    const EndRecord record{sequence, end.report};
     if (journal_ != nullptr) return journal_->Add(from, record, out);
     Apply(record);
   }
-  if (end.step.value <= ended_[slot]) acknowledgements_->For(from, end.step).ended.push_back(slot);
+  if (sequence <= ended_[slot]) acknowledgements_->For(from, end.step).ended.push_back(slot);
 }
 
-bool ClockedStep::Holds(std::size_t local, Step step, Node node) const {
-  return step.value <= blocks_[local].last[node.begin];
+bool ClockedStep::Holds(std::size_t index, Step step, Node node) const {
+  return SequenceOf(step) <= blocks_[index].last[node.begin];
 }
 
 bool ClockedStep::Handle(PeerId from, const CoverageQuery& query, Outbox*) {
   Staged& ack = acknowledgements_->For(from, query.step);
   ack.full = true;
-  ack.held.clear();
+  ack.nodes.clear();
   ack.ended.clear();
   ack.clocks = clocks_.values();
   return false;
@@ -140,29 +149,29 @@ void ClockedStep::Acknowledge(Outbox* out) {
 // ---- how records change blocks and clocks --------------------------------------------------------------------------
 
 void ClockedStep::Apply(const PushRecord& push) {
-  const std::size_t local = shard_.local_of.at(push.block);
+  const std::size_t index = shard_.index_of.at(push.block);
   BlockStore& store = *shard_.store;
-  BlockProgress& block = blocks_[local];
+  BlockProgress& block = blocks_[index];
   if (push.samples > 0) {
-    std::vector<double> squares(store.segment_count(local));
-    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(local)};
-    store.ApplyNow(local, input, MakeGroupRules(shard_.options.optimizer, push.learning_rate, push.hyper),
+    std::vector<double> squares(store.segment_count(index));
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(index)};
+    store.ApplyNow(index, input, MakeGroupRules(shard_.options.optimizer, push.learning_rate, push.hyper),
                    MakeUpdateScalars(block.updates, push.samples, push.loss_scale), squares);
     ++block.updates;
     shard_.metrics->updates_applied.Add(1);
   }
-  const std::uint64_t before = std::exchange(block.last[push.slot], push.sequence);
+  const SequenceNumber before = std::exchange(block.last[push.slot], push.sequence);
   block.newest = std::max(block.newest, push.sequence);
   RaiseClock(push.slot, before);
   changed_ = true;
   shard_.metrics->pushes_staged.Add(1);
-  shard_.metrics->staleness_steps.Observe(static_cast<double>(block.newest - push.sequence));
+  shard_.metrics->staleness_steps.Observe(static_cast<double>(block.newest.value - push.sequence.value));
 }
 
 void ClockedStep::Apply(const EndRecord& end) {
-  ended_[end.report.slot] = end.step.value;
+  ended_[end.report.slot] = end.sequence;
   SetClock(end.report.slot);
-  KeepReport(end.step, end.report);
+  KeepReport(end.sequence, end.report);
   changed_ = true;
 }
 
@@ -174,22 +183,22 @@ void ClockedStep::Apply(const LogQueue::Appended& logged) {
     if (const auto* push = std::get_if<PushRecord>(&record)) {
       Apply(*push);
       const Node leaf{push->slot, push->slot + 1};
-      if (waits) acknowledgements_->AddPush(sender, Step{push->sequence}, push->block, leaf);
+      if (waits) acknowledgements_->AddPush(sender, StepOf(push->sequence), push->block, leaf);
     } else {
       const auto& end = std::get<EndRecord>(record);
       Apply(end);
-      if (waits) acknowledgements_->For(sender, end.step).ended.push_back(end.report.slot);
+      if (waits) acknowledgements_->For(sender, StepOf(end.sequence)).ended.push_back(end.report.slot);
     }
   }
 }
 
 Status ClockedStep::CheckReplay(const PushRecord& push) const {
-  const auto local = shard_.local_of.find(push.block);
+  const auto index = shard_.index_of.find(push.block);
   const BlockStore& store = *shard_.store;
   const bool fits =
-      local != shard_.local_of.end() && push.slot < shard_.slot_count &&
+      index != shard_.index_of.end() && push.slot < shard_.slot_count &&
       push.payload.size ==
-          (push.samples == 0 ? 0 : store.count(local->second) * BytesPerNumber(store.encoding(local->second)));
+          (push.samples == 0 ? 0 : store.count(index->second) * BytesPerNumber(store.encoding(index->second)));
   if (fits && push.hyper.size() != shard_.catalog->group_count()) {
     return Corrupt("a record of the log has hyper-parameters of " + std::to_string(push.hyper.size()) +
                    " groups, the job's tensors are of " + std::to_string(shard_.catalog->group_count()));
@@ -206,13 +215,13 @@ Status ClockedStep::Replay(const PushLogRecord& record) {
   if (end != nullptr && (end->report.slot >= shard_.slot_count || !shard_.IsHome(end->report.slot))) {
     return Corrupt("a record of the log is of slot " + std::to_string(end->report.slot) + ", which does not end here");
   }
-  const std::uint64_t last =
-      push != nullptr ? blocks_[shard_.local_of.at(push->block)].last[push->slot] : ended_[end->report.slot];
-  const std::uint64_t sequence = push != nullptr ? push->sequence : end->step.value;
+  const SequenceNumber last =
+      push != nullptr ? blocks_[shard_.index_of.at(push->block)].last[push->slot] : ended_[end->report.slot];
+  const SequenceNumber sequence = push != nullptr ? push->sequence : end->sequence;
   if (sequence <= last) return {};
-  if (sequence > last + 1) {
-    return Corrupt("a record of the log has sequence number " + std::to_string(sequence) + " after " +
-                   std::to_string(last));
+  if (sequence > last.Next()) {
+    return Corrupt("a record of the log has sequence number " + std::to_string(sequence.value) + " after " +
+                   std::to_string(last.value));
   }
   if (push != nullptr) {
     Apply(*push);
@@ -226,8 +235,8 @@ Status ClockedStep::Replay(const PushLogRecord& record) {
 
 // Keeps a report for the coordinator. If there are too many, the newest is dropped, because the coordinator counts
 // steps in order and needs that one last; its step is then counted without it. Slots may be any number of steps apart.
-void ClockedStep::KeepReport(Step step, const SlotReport& report) {
-  reports_.try_emplace({step.value, report.slot}, report);
+void ClockedStep::KeepReport(SequenceNumber sequence, const SlotReport& report) {
+  reports_.try_emplace({sequence, report.slot}, report);
   if (reports_.size() <= std::max(shard_.options.reports_max, shard_.home_slot_count())) return;
   reports_.erase(std::prev(reports_.end()));
   shard_.metrics->reports_dropped.Add(1);
@@ -235,7 +244,7 @@ void ClockedStep::KeepReport(Step step, const SlotReport& report) {
 
 // Finds the least sequence number of a slot over all blocks. Without blocks it is the greatest possible number.
 void ClockedStep::CountBlocks(SlotIndex slot) {
-  LeastOfBlocks least{UINT64_MAX - kRoundsAheadMax, 0};
+  LeastOfBlocks least{{UINT64_MAX - kEarlyEndsMax}, 0};
   for (const BlockProgress& block : blocks_) {
     if (block.last[slot] < least.number) least = {block.last[slot], 0};
     least.blocks += block.last[slot] == least.number ? 1 : 0;
@@ -245,24 +254,24 @@ void ClockedStep::CountBlocks(SlotIndex slot) {
 
 void ClockedStep::CountClocks() {
   least_of_blocks_.assign(shard_.slot_count, {});
-  clocks_ = RunningMinimum(std::vector<std::uint64_t>(shard_.slot_count));
+  clocks_ = RunningMinimum(std::vector<SequenceNumber>(shard_.slot_count));
   for (SlotIndex slot = 0; slot < shard_.slot_count; ++slot) {
     CountBlocks(slot);
     SetClock(slot);
   }
   for (BlockProgress& block : blocks_) {
-    for (const std::uint64_t number : block.last) block.newest = std::max(block.newest, number);
+    for (const SequenceNumber number : block.last) block.newest = std::max(block.newest, number);
   }
 }
 
-void ClockedStep::RaiseClock(SlotIndex slot, std::uint64_t before) {
+void ClockedStep::RaiseClock(SlotIndex slot, SequenceNumber before) {
   if (before != least_of_blocks_[slot].number || --least_of_blocks_[slot].blocks > 0) return;
   CountBlocks(slot);
   SetClock(slot);
 }
 
 void ClockedStep::SetClock(SlotIndex slot) {
-  const std::uint64_t clock = least_of_blocks_[slot].number;
+  const SequenceNumber clock = least_of_blocks_[slot].number;
   clocks_.Set(slot, shard_.IsHome(slot) ? std::min(clock, ended_[slot]) : clock);
 }
 
@@ -273,7 +282,7 @@ Progress ClockedStep::MakeProgress() const {
   const std::size_t most = std::max(Progress::kReportsMax, shard_.home_slot_count());
   for (const auto& [key, report] : reports_) {
     if (progress.reports.size() == most) break;
-    progress.reports.push_back({Step{key.first}, report});
+    progress.reports.push_back({key.first, report});
   }
   return progress;
 }
@@ -286,10 +295,11 @@ void ClockedStep::Tick(Instant now, Outbox* out) {
   out->Send(shard_.options.coordinator, MakeProgress());
 }
 
-void ClockedStep::Handle(const Rates& rates) {
-  if (rates.step.value < served_->version.value) return;  // late
-  served_->Serve(Version{rates.step.value}, rates.parameters);
-  std::erase_if(reports_, [&](const auto& entry) { return entry.first.first <= rates.step.value; });
+void ClockedStep::Handle(const ClockUpdate& update) {
+  const Version version = VersionAt(update.clock);
+  if (version < served_->version) return;  // late
+  served_->Serve(version, update.parameters);
+  std::erase_if(reports_, [&](const auto& entry) { return entry.first.first <= update.clock; });
   shard_.metrics->version.Set(static_cast<double>(served_->version.value));
 }
 
@@ -297,11 +307,11 @@ void ClockedStep::Handle(const Rates& rates) {
 
 // In mode bounded, a pull waits until the slowest slot's clock is near enough to the asking slot's.
 PullAdmission ClockedStep::Admit(const Pull& pull) const {
-  return AdmitPull(shard_.options.mode, pull.version, Version{clocks_.least()}, shard_.options.staleness);
+  return AdmitPull(shard_.options.mode, pull.version, VersionAt(clocks_.least()), shard_.options.staleness);
 }
 
-StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t local) const {
-  return {Version{blocks_[local].updates}, blocks_[local].updates};
+StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t index) const {
+  return {Version{blocks_[index].updates}, blocks_[index].updates};
 }
 
 }  // namespace capstan::server

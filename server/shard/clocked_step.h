@@ -2,7 +2,7 @@
 // slot is.
 //
 // Kind:   owned by the Shard.
-// Limits: reports_max bounds the reports that wait to be counted. An EndSlot may be at most kRoundsAheadMax steps ahead
+// Limits: reports_max bounds the reports that wait to be counted. An EndSlot may be at most kEarlyEndsMax steps ahead
 //         of the slot's pushes.
 // Why:    a slot's clock is the least of its sequence numbers over all blocks. In mode bounded, pulls wait for the
 //         slowest slot's clock, and the coordinator counts steps by the clocks.
@@ -29,7 +29,7 @@ namespace capstan::server {
 
 class ClockedStep final : public StepEngine {
  public:
-  static constexpr std::uint64_t kRoundsAheadMax = 2;
+  static constexpr std::uint64_t kEarlyEndsMax = 2;
 
   using StepEngine::Describe;
   using StepEngine::Handle;
@@ -37,7 +37,7 @@ class ClockedStep final : public StepEngine {
   ClockedStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements, PushJournal* journal);
 
   void Reset() override;
-  void Load(const std::vector<const SnapshotHeader::Block*>& blocks,
+  void Load(const std::vector<const SnapshotHeader::BlockEntry*>& blocks,
             const std::vector<SnapshotHeader>& headers) override;
   void Describe(SnapshotHeader* header) const override;
   void Restart() override;
@@ -47,35 +47,35 @@ class ClockedStep final : public StepEngine {
                                     Outbox* out) override;
   void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
   bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) override;
-  bool Holds(std::size_t local, Step step, Node node) const override;
+  bool Holds(std::size_t index, Step step, Node node) const override;
   void Acknowledge(Outbox* out) override;
 
   void Apply(const LogQueue::Appended& logged) override;
   Status Replay(const PushLogRecord& record) override;
 
-  void Handle(const Rates& rates) override;
+  void Handle(const ClockUpdate& update) override;
   void Tick(Instant now, Outbox* out) override;
   Instant tick_every() const override { return kProgressEvery; }
 
   PullAdmission Admit(const Pull& pull) const override;
   bool PullsMayBeReady() const override { return changed_; }
-  BlockVersion VersionOf(std::size_t local) const override;
+  BlockVersion VersionOf(std::size_t index) const override;
   bool CanPin(Version) const override { return true; }
   bool publishes() const override { return false; }
 
-  std::uint64_t updates(std::size_t local) const override { return blocks_[local].updates; }
-  std::span<const std::uint64_t> sequence_numbers(std::size_t local) const override { return blocks_[local].last; }
+  std::uint64_t updates(std::size_t index) const override { return blocks_[index].updates; }
+  std::span<const SequenceNumber> sequence_numbers(std::size_t index) const override { return blocks_[index].last; }
 
  private:
   static constexpr Instant kProgressEvery = std::chrono::milliseconds(20);
 
   struct BlockProgress {
-    std::vector<std::uint64_t> last;  // per slot: the newest sequence number applied
-    std::uint64_t newest = 0;         // the greatest of `last`
-    std::uint64_t updates = 0;        // pushes that changed the block
+    std::vector<SequenceNumber> last;  // per slot: the newest sequence number applied
+    SequenceNumber newest;             // the greatest of `last`
+    std::uint64_t updates = 0;         // pushes that changed the block
   };
   struct LeastOfBlocks {  // for one slot: the least of its newest sequence numbers over all blocks
-    std::uint64_t number = 0;
+    SequenceNumber number;
     std::size_t blocks = 0;  // blocks that have exactly this number
   };
 
@@ -83,11 +83,11 @@ class ClockedStep final : public StepEngine {
   void Apply(const EndRecord& end);
   Status CheckReplay(const PushRecord& push) const;
   PushRecord RecordOf(const Push& push, const Slice& payload) const;
-  void KeepReport(Step step, const SlotReport& report);
+  void KeepReport(SequenceNumber sequence, const SlotReport& report);
   void CountClocks();
   void CountBlocks(SlotIndex slot);
   // Call after a push of this slot was applied to a block; `before` is the block's sequence number before it.
-  void RaiseClock(SlotIndex slot, std::uint64_t before);
+  void RaiseClock(SlotIndex slot, SequenceNumber before);
   void SetClock(SlotIndex slot);
   Progress MakeProgress() const;
 
@@ -96,9 +96,9 @@ class ClockedStep final : public StepEngine {
   Acknowledgements* const acknowledgements_;
   PushJournal* const journal_;  // null unless acknowledgements are durable
 
-  std::vector<BlockProgress> blocks_;                                  // by index in the store
-  std::map<std::pair<std::uint64_t, SlotIndex>, SlotReport> reports_;  // by step and slot, until they are counted
-  std::vector<std::uint64_t> ended_;            // per home slot: the newest sequence number that has ended
+  std::vector<BlockProgress> blocks_;                                   // by index in the store
+  std::map<std::pair<SequenceNumber, SlotIndex>, SlotReport> reports_;  // until they are counted
+  std::vector<SequenceNumber> ended_;           // per home slot: the newest sequence number that has ended
   std::vector<LeastOfBlocks> least_of_blocks_;  // per slot
   // Per slot: the newest sequence number applied to all blocks here and, for home slots, ended.
   RunningMinimum clocks_;

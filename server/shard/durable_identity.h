@@ -10,7 +10,7 @@
 #include "common/base/backoff.h"
 #include "common/wire/actor.h"
 #include "server/storage/shard_disk.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 
 namespace capstan::server {
 
@@ -18,22 +18,22 @@ struct ShardContext;
 
 class DurableIdentity {
  public:
-  explicit DurableIdentity(ShardLife life) : life_(life) {}
+  explicit DurableIdentity(ShardIdentity identity) : identity_(identity) {}
 
   // The newest identity; a write of it to the disk may still be under way.
-  const ShardLife& life() const { return life_; }
+  const ShardIdentity& value() const { return identity_; }
   // Whether the identity that the last Begin() made is on disk.
   bool is_stored() const { return stored_; }
 
   // Takes the job and its new generation, and requests that they are written to the disk.
   void Begin(const ShardContext& shard, JobId job, std::vector<DiskWork>* work);
-  void RaiseNewestKept(SnapshotId kept, std::vector<DiskWork>* work);
+  void RaiseNewestRetained(SnapshotId retained, std::vector<DiskWork>* work);
   // Returns whether the write succeeded; one that failed is repeated.
-  bool Handle(const LifeRemembered& result, const ShardContext& shard, Instant now, Outbox* out);
+  bool Handle(const IdentityPersisted& result, const ShardContext& shard, Instant now, Outbox* out);
   void Tick(Instant now, std::vector<DiskWork>* work);
 
  private:
-  ShardLife life_;
+  ShardIdentity identity_;
   bool stored_ = false;
   bool failed_ = false;  // the last write failed and is to be repeated
   Backoff backoff_;

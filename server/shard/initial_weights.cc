@@ -8,10 +8,11 @@
 
 namespace capstan::server {
 
-void InitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element, std::span<float> out) {
+void FillInitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element,
+                        std::span<float> out) {
   const std::uint64_t key = PhiloxKey(seed, Hash64(std::as_bytes(std::span(tensor.name))));
   switch (tensor.init.kind) {
-    case InitKind::kGiven:  // zero until the worker's weights arrive
+    case InitKind::kFromWorker:  // zero until the worker's weights arrive
     case InitKind::kZeros: std::fill(out.begin(), out.end(), 0.0F); return;
     case InitKind::kOnes: std::fill(out.begin(), out.end(), 1.0F); return;
     case InitKind::kNormal: kernels::FillNormal(key, first_element, tensor.init.scale, out); return;

@@ -12,6 +12,7 @@
 namespace capstan::server {
 
 // Computes elements of the tensor: out[j] becomes its element first_element + j, row-major.
-void InitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element, std::span<float> out);
+void FillInitialWeights(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first_element,
+                        std::span<float> out);
 
 }  // namespace capstan::server

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/base/hash.h"
-#include "common/wire/messages/assign.h"
+#include "common/wire/messages/upload_block.h"
 #include "server/shard/shard_context.h"
 
 namespace capstan::server {
@@ -20,7 +20,7 @@ void ForEachFromWorker(const Catalog& catalog, BlockIndex block, const Visit& vi
   for (std::uint32_t i = 0; i < place.segment_count; ++i) {
     const Segment& segment = catalog.segments()[place.first_segment + i];
     const TensorSpec& tensor = catalog.tensors()[segment.tensor];
-    if (tensor.init.kind == InitKind::kGiven) visit(tensor, segment);
+    if (tensor.init.kind == InitKind::kFromWorker) visit(tensor, segment);
   }
 }
 
@@ -51,20 +51,20 @@ InitialWeightsGate::InitialWeightsGate(const Catalog& catalog, const std::vector
   if (!open_) missing_ = from_worker_;
 }
 
-Status InitialWeightsGate::Check(const ShardContext& shard, const Assign& assign, const Slice& payload) const {
-  const std::string block = "block " + std::to_string(assign.block);
-  const auto local = shard.local_of.find(assign.block);
-  if (local == shard.local_of.end()) return Invalid(block + " is not on " + shard.name());
-  if (!from_worker_.contains(assign.block)) return Invalid(block + " has no tensor whose first weights are given");
-  const std::size_t wanted = shard.store->count(local->second) * sizeof(float);
+Status InitialWeightsGate::Check(const ShardContext& shard, const UploadBlock& upload, const Slice& payload) const {
+  const std::string block = "block " + std::to_string(upload.block);
+  const auto index = shard.index_of.find(upload.block);
+  if (index == shard.index_of.end()) return Invalid(block + " is not on " + shard.name());
+  if (!from_worker_.contains(upload.block)) return Invalid(block + " has no tensor whose first weights are given");
+  const std::size_t wanted = shard.store->count(index->second) * sizeof(float);
   if (payload.size != wanted) {
     return Invalid(block + " takes " + std::to_string(wanted) + " bytes, not " + std::to_string(payload.size));
   }
-  if (Hash64(payload.bytes()) != assign.payload_hash) {
+  if (Hash64(payload.bytes()) != upload.payload_hash) {
     return Corrupt(block + ": the first weights do not match their hash");
   }
   Status status;
-  ForEachFromWorker(*shard.catalog, assign.block, [&](const TensorSpec& tensor, const Segment& segment) {
+  ForEachFromWorker(*shard.catalog, upload.block, [&](const TensorSpec& tensor, const Segment& segment) {
     const std::byte* const bytes = payload.data + std::size_t{segment.block_offset} * sizeof(float);
     if (!status.ok() || AllFinite(bytes, segment.count)) return;
     status = Invalid(block + ": a first weight of tensor \"" + tensor.name + "\" is not finite");
@@ -72,13 +72,13 @@ Status InitialWeightsGate::Check(const ShardContext& shard, const Assign& assign
   return status;
 }
 
-bool InitialWeightsGate::Take(const ShardContext& shard, const Assign& assign, const Slice& payload) {
-  if (missing_.erase(assign.block) == 0) return false;
-  const std::size_t local = shard.local_of.at(assign.block);
-  ForEachFromWorker(*shard.catalog, assign.block, [&](const TensorSpec&, const Segment& segment) {
-    shard.store->SetFirstWeights(local, segment.block_offset,
-                                 payload.bytes().subspan(std::size_t{segment.block_offset} * sizeof(float),
-                                                         std::size_t{segment.count} * sizeof(float)));
+bool InitialWeightsGate::Take(const ShardContext& shard, const UploadBlock& upload, const Slice& payload) {
+  if (missing_.erase(upload.block) == 0) return false;
+  const std::size_t index = shard.index_of.at(upload.block);
+  ForEachFromWorker(*shard.catalog, upload.block, [&](const TensorSpec&, const Segment& segment) {
+    shard.store->SetInitialWeights(index, segment.block_offset,
+                                   payload.bytes().subspan(std::size_t{segment.block_offset} * sizeof(float),
+                                                           std::size_t{segment.count} * sizeof(float)));
   });
   return true;
 }

@@ -1,7 +1,7 @@
 // InitialWeightsGate: which of a shard's blocks still lack initial weights from a worker, and whether version 0 is on
 // disk.
 //
-// Kind:   a value of the Shard, made anew when it gets blocks.
+// Kind:   a value of the Shard, made again when it gets blocks.
 // Fails:  kInvalid: an upload that this shard does not need, or with a weight that is not finite. kCorrupt: a payload
 //         that does not match its hash.
 // Why:    initial weights that do not follow from the seed are on disk before anything depends on them, so every
@@ -18,7 +18,7 @@
 #include "server/shard/block_store.h"
 
 namespace capstan {
-struct Assign;
+struct UploadBlock;
 }  // namespace capstan
 
 namespace capstan::server {
@@ -31,9 +31,9 @@ class InitialWeightsGate {
   // `blocks`: the blocks of this shard. kToBeLoaded: they come from a snapshot, with all weights.
   InitialWeightsGate(const Catalog& catalog, const std::vector<BlockIndex>& blocks, BlockStore::Begin begin);
 
-  Status Check(const ShardContext& shard, const Assign& assign, const Slice& payload) const;
+  Status Check(const ShardContext& shard, const UploadBlock& upload, const Slice& payload) const;
   // Writes the checked weights of a block into version 0, unless the block has them already. Returns whether it did.
-  bool Take(const ShardContext& shard, const Assign& assign, const Slice& payload);
+  bool Take(const ShardContext& shard, const UploadBlock& upload, const Slice& payload);
 
   // Requests that version 0 is written to disk once it is complete.
   void RequestSnapshot() { snapshot_requested_ = true; }

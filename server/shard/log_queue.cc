@@ -4,13 +4,13 @@
 
 namespace capstan::server {
 
-std::pair<LogQueue::Key, std::uint64_t> LogQueue::NameOf(const PushLogRecord& record) {
+std::pair<LogQueue::Key, SequenceNumber> LogQueue::NameOf(const PushLogRecord& record) {
   if (const auto* push = std::get_if<PushRecord>(&record)) return {{push->block, push->slot}, push->sequence};
   const auto& end = std::get<EndRecord>(record);
-  return {{kEnds, end.report.slot}, end.step.value};
+  return {{kEnds, end.report.slot}, end.sequence};
 }
 
-std::optional<std::uint64_t> LogQueue::Newest(Key key) const {
+std::optional<SequenceNumber> LogQueue::Newest(Key key) const {
   const auto found = newest_.find(key);
   return found != newest_.end() ? std::optional(found->second) : std::nullopt;
 }

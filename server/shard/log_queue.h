@@ -32,8 +32,8 @@ class LogQueue {
   bool Full(std::uint64_t payload_bytes) const;
   void Add(PeerId sender, PushLogRecord record);
   // The newest sequence number in the queue: of the pushes of a slot to a block, or of the ends of a slot.
-  std::optional<std::uint64_t> NewestPush(BlockIndex block, SlotIndex slot) const { return Newest({block, slot}); }
-  std::optional<std::uint64_t> NewestEnd(SlotIndex slot) const { return Newest({kEnds, slot}); }
+  std::optional<SequenceNumber> NewestPush(BlockIndex block, SlotIndex slot) const { return Newest({block, slot}); }
+  std::optional<SequenceNumber> NewestEnd(SlotIndex slot) const { return Newest({kEnds, slot}); }
 
   // Returns all waiting records, to be appended now. Null if there are none, or if the previous append has not ended.
   std::shared_ptr<const std::vector<PushLogRecord>> BeginAppend();
@@ -50,8 +50,8 @@ class LogQueue {
   using Key = std::pair<BlockIndex, SlotIndex>;
   static constexpr BlockIndex kEnds = UINT32_MAX;
 
-  static std::pair<Key, std::uint64_t> NameOf(const PushLogRecord& record);
-  std::optional<std::uint64_t> Newest(Key key) const;
+  static std::pair<Key, SequenceNumber> NameOf(const PushLogRecord& record);
+  std::optional<SequenceNumber> Newest(Key key) const;
 
   const std::uint64_t bytes_max_;
   const std::size_t records_max_;
@@ -59,7 +59,7 @@ class LogQueue {
   std::vector<PeerId> senders_;
   std::uint64_t bytes_ = 0;
   Appended appending_;
-  std::map<Key, std::uint64_t> newest_;  // newest sequence numbers in the queue
+  std::map<Key, SequenceNumber> newest_;  // newest sequence numbers in the queue
 };
 
 }  // namespace capstan::server

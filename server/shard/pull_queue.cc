@@ -53,7 +53,7 @@ void PullQueue::Park(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   }
   if (parked_.size() >= kWaitingMax) return shard_.Refuse(from, Code::kBusy, "too many pulls wait here", out);
   if (parked_.empty()) named_.assign(shard_.store->size(), false);
-  for (BlockIndex block : pull.ahead) named_[shard_.local_of.at(block)] = true;
+  for (BlockIndex block : pull.speculative) named_[shard_.index_of.at(block)] = true;
   SendSpeculative(from, &parked, out);
   parked_.emplace(from, std::move(parked));
   shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
@@ -80,21 +80,21 @@ void PullQueue::Reset() {
 
 // ---- speculative blocks --------------------------------------------------------------------------------------------
 
-void PullQueue::OnPrepared(std::size_t local, Outbox* out) {
-  if (!parked_.empty() && named_[local]) SendSpeculative(out);
+void PullQueue::OnPrepared(std::size_t index, Outbox* out) {
+  if (!parked_.empty() && named_[index]) SendSpeculative(out);
 }
 
 void PullQueue::OnRedone() {
   for (auto& [peer, parked] : parked_) {
     for (BlockIndex block : std::exchange(parked.sent, {})) {
-      if (!Has(parked.pull.ahead, block)) parked.pull.ahead.push_back(block);
+      if (!Has(parked.pull.speculative, block)) parked.pull.speculative.push_back(block);
     }
   }
 }
 
 void PullQueue::DropSpeculative(PeerId peer) {
   if (const auto parked = parked_.find(peer); parked != parked_.end()) {
-    parked->second.pull.ahead.clear();
+    parked->second.pull.speculative.clear();
     parked->second.sent.clear();
   }
   answered_.erase(peer);
@@ -108,28 +108,28 @@ void PullQueue::SendSpeculative(PeerId peer, Parked* parked, Outbox* out) {
   const Pull& pull = parked->pull;
   const auto speculation = engine_.speculation();
   if (!speculation || !pull.follows || pull.array != 0 || pull.version != speculation->version) return;
-  auto in_flight = static_cast<std::size_t>(std::count_if(parked->sent.begin(), parked->sent.end(),
-                                                          [&](BlockIndex block) { return Has(pull.ahead, block); }));
-  for (BlockIndex block : pull.ahead) {
+  auto in_flight = static_cast<std::size_t>(std::count_if(
+      parked->sent.begin(), parked->sent.end(), [&](BlockIndex block) { return Has(pull.speculative, block); }));
+  for (BlockIndex block : pull.speculative) {
     if (in_flight >= kSpeculativeInFlightMax) return;
-    const std::size_t local = shard_.local_of.at(block);
-    if (!engine_.IsPrepared(local) || Has(parked->sent, block)) continue;
-    SendPrepared(peer, pull, local, out);
+    const std::size_t index = shard_.index_of.at(block);
+    if (!engine_.IsPrepared(index) || Has(parked->sent, block)) continue;
+    SendPrepared(peer, pull, index, out);
     parked->sent.push_back(block);
     ++in_flight;
   }
 }
 
-void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t local, Outbox* out) const {
+void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t index, Outbox* out) const {
   Weights weights;
   weights.generation = shard_.generation;
   weights.incarnation = shard_.options.incarnation;
   weights.version = weights.asked = pull.version;
   weights.attempt = engine_.attempt();
-  weights.tentative = true;
-  weights.block = shard_.store->blocks()[local];
-  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(local);
-  BlockStore::Sendable sendable = shard_.store->PreparedToSend(local, weights.encoding);
+  weights.speculative = true;
+  weights.block = shard_.store->blocks()[index];
+  weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(index);
+  BlockStore::Sendable sendable = shard_.store->PreparedToSend(index, weights.encoding);
   weights.payload_hash = sendable.hash;
   out->Send(peer, std::move(weights), std::move(sendable.values));
 }
@@ -182,18 +182,18 @@ void PullQueue::SendPublished(PeerId peer, Outbox* out) const {
   published.stop = served.parameters.stop;
   published.loss_scale = served.parameters.loss_scale;
   published.updates = served.parameters.updates;
-  if (shard_.local_of.contains(0)) published.program_state = served.parameters.program_state;
+  if (shard_.index_of.contains(0)) published.program_state = served.parameters.program_state;
   published.learning_rate = served.parameters.learning_rate;
-  published.keep = served.parameters.keep;
-  published.held = served.parameters.held;
+  published.upload_next = served.parameters.upload_next;
+  published.on_shards = served.parameters.on_shards;
   published.made_in = served.last_commit ? served.last_commit->generation : Generation{};
   out->Send(peer, std::move(published));
 }
 
 void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbox* out) const {
   const ServedStep& served = shard_.served;
-  const std::size_t local = shard_.local_of.at(block);
-  const StepEngine::BlockVersion has = engine_.VersionOf(local);
+  const std::size_t index = shard_.index_of.at(block);
+  const StepEngine::BlockVersion has = engine_.VersionOf(index);
   Weights weights;
   weights.generation = shard_.generation;
   weights.incarnation = shard_.options.incarnation;
@@ -201,17 +201,17 @@ void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbo
   weights.asked = pull.version;
   weights.attempt = AttemptOf(served);
   weights.block = block;
-  weights.stop = served.parameters.stop && served.parameters.held;
+  weights.stop = served.parameters.stop && served.parameters.on_shards;
   weights.loss_scale = served.parameters.loss_scale;
   weights.array = pull.array;
   weights.updates = has.updates;
   if (block == 0 && pull.array == 0) weights.program_state = served.parameters.program_state;
   BlockStore::Sendable sendable;
   if (pull.array == 0) {
-    weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(local);
-    sendable = shard_.store->ToSend(local, weights.encoding);
+    weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(index);
+    sendable = shard_.store->ToSend(index, weights.encoding);
   } else {
-    sendable.values = shard_.store->Arrays(local)[pull.array];
+    sendable.values = shard_.store->Arrays(index)[pull.array];
     sendable.hash = Hash64(sendable.values.bytes());
   }
   weights.payload_hash = sendable.hash;

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the Shard.
 // Limits: kWaitingMax parked pulls, one per peer. kSpeculativeInFlightMax speculative blocks in flight to each peer.
-// Fails:  kStale: that version is gone; kBusy: it is too far ahead, or too many pulls wait.
+// Fails:  kStale: that version is gone; kBusy: it is too many versions away, or too many pulls wait.
 // Why:    a worker that waits for the next version names blocks that it can buffer. The shard sends each block once per
 //         attempt, as soon as it is prepared, so the blocks travel while the coordinator decides.
 //
@@ -39,7 +39,7 @@ class PullQueue {
   void AnswerReady(Instant now, Outbox* out);
 
   // Sends a block of the next version, which was just prepared, to workers that named it as one they can buffer.
-  void OnPrepared(std::size_t local, Outbox* out);
+  void OnPrepared(std::size_t index, Outbox* out);
   // Counts speculative blocks as not sent, because another attempt has prepared all blocks, and workers discard the old
   // ones.
   void OnRedone();
@@ -65,7 +65,7 @@ class PullQueue {
 
   void Park(PeerId from, const Pull& pull, Instant now, Outbox* out);
   void SendSpeculative(PeerId peer, Parked* parked, Outbox* out);
-  void SendPrepared(PeerId peer, const Pull& pull, std::size_t local, Outbox* out) const;
+  void SendPrepared(PeerId peer, const Pull& pull, std::size_t index, Outbox* out) const;
   void AnswerParked(PeerId peer, const Parked& parked, Outbox* out);
   // Answers a pull that did not wait.
   void AnswerAtOnce(PeerId peer, const Pull& pull, Outbox* out);

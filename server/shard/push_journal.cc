@@ -14,7 +14,7 @@ PushJournal::PushJournal(const ShardContext& shard)
       queue_(shard.options.log_bytes_max, shard.options.log_records_max),
       backoff_(shard.options.shard) {}
 
-LogHistory PushJournal::OwnHistory() const { return {shard_.timeline, shard_.options.shard_count}; }
+LogTimeline PushJournal::OwnTimeline() const { return {shard_.timeline, shard_.options.shard_count}; }
 
 // ---- how a log begins, and is found again --------------------------------------------------------------------------
 
@@ -23,13 +23,13 @@ void PushJournal::Reset(Instant now) {
   log_begins_.clear();
   next_record_ = 1;
   ready_ = false;
-  if (shard_.timeline == shard_.generation) BeginLogOf(now);
+  if (shard_.timeline == TimelineFrom(shard_.generation)) BeginLogOf(now);
 }
 
 void PushJournal::BeginLogOf(Instant now) {
   begin_failed_ = false;
   backoff_.Sent(now);
-  work_.push_back(BeginLog{OwnHistory()});
+  work_.push_back(BeginLog{OwnTimeline()});
 }
 
 void PushJournal::Tick(Instant now) {
@@ -37,10 +37,10 @@ void PushJournal::Tick(Instant now) {
 }
 
 bool PushJournal::Handle(const LogBegun& result, Outbox* out) {
-  if (result.history != OwnHistory() || ready_) return false;
+  if (result.timeline != OwnTimeline() || ready_) return false;
   if (!result.status.ok()) {
     begin_failed_ = true;
-    out->Say(Severity::kError,
+    out->Log(Severity::kError,
              shard_.name() + " cannot begin its log: " + result.status.message() + "; it tries again");
     return false;
   }
@@ -52,14 +52,14 @@ bool PushJournal::Handle(const LogBegun& result, Outbox* out) {
 // Begins after the records that the snapshot contains. A snapshot of this timeline has their number in its header. The
 // snapshot that the timeline began with contains no record of this log.
 Status PushJournal::BeginReplay(SnapshotId snapshot, const std::vector<SnapshotHeader>& headers) {
-  if (shard_.timeline == shard_.generation) return {};
-  if (snapshot.generation >= shard_.timeline) {
+  if (shard_.timeline == TimelineFrom(shard_.generation)) return {};
+  if (snapshot.generation >= FirstGeneration(shard_.timeline)) {
     const ShardIndex own = shard_.options.shard;
     const bool knows = headers.size() == shard_.options.shard_count && headers[own].log_begin != 0;
     if (!knows) return Invalid("the snapshot does not say where the log of this shard goes on");
     next_record_ = headers[own].log_begin;
   }
-  work_.push_back(ReadLog{shard_.generation, OwnHistory(), next_record_});
+  work_.push_back(ReadLog{shard_.generation, OwnTimeline(), next_record_});
   return {};
 }
 
@@ -71,20 +71,20 @@ bool PushJournal::Replayed(const PushLog::Piece& piece, Outbox* out) {
   next_record_ += piece.records.size();
   shard_.metrics->log_replayed.Add(piece.records.size());
   if (!piece.last) {
-    work_.push_back(ReadLog{shard_.generation, OwnHistory(), next_record_});
+    work_.push_back(ReadLog{shard_.generation, OwnTimeline(), next_record_});
     return false;
   }
   ready_ = true;
-  out->Say(Severity::kInfo,
+  out->Log(Severity::kInfo,
            shard_.name() + " goes on after record " + std::to_string(applied_records()) + " of its log");
   return true;
 }
 
 // ---- how a log grows -----------------------------------------------------------------------------------------------
 
-bool PushJournal::Has(Step sequence, BlockIndex block, SlotIndex slot) const {
-  const std::optional<std::uint64_t> newest = NewestPush(block, slot);
-  return newest && sequence.value <= *newest;
+bool PushJournal::Has(SequenceNumber sequence, BlockIndex block, SlotIndex slot) const {
+  const std::optional<SequenceNumber> newest = NewestPush(block, slot);
+  return newest && sequence <= *newest;
 }
 
 void PushJournal::Add(PeerId from, PushLogRecord record, Outbox* out) {
@@ -103,7 +103,7 @@ void PushJournal::Append(Instant now) {
 }
 
 LogQueue::Appended PushJournal::Handle(const LogAppended& result, Instant now, Outbox* out) {
-  const bool ours = result.history == shard_.timeline && result.first == next_record_ && queue_.appending();
+  const bool ours = result.timeline == shard_.timeline && result.first == next_record_ && queue_.appending();
   if (!ours) return {};  // the result belongs to a timeline that has ended
   if (!result.status.ok()) {
     TakeFailedAppend(result.status, out);
@@ -121,7 +121,7 @@ void PushJournal::TakeFailedAppend(const Status& status, Outbox* out) {
   shard_.metrics->log_failures.Add(1);
   std::vector<PeerId> senders = queue_.Forget();
   const std::string why = "cannot write to its log: " + status.message();
-  out->Say(Severity::kError, shard_.name() + " " + why + "; " + std::to_string(senders.size()) +
+  out->Log(Severity::kError, shard_.name() + " " + why + "; " + std::to_string(senders.size()) +
                                  " records are not acknowledged, and will be sent again");
   std::sort(senders.begin(), senders.end());
   senders.erase(std::unique(senders.begin(), senders.end()), senders.end());
@@ -137,9 +137,9 @@ void PushJournal::Mark(SnapshotHeader* header) {
   header->log_begin = next_record_;
 }
 
-void PushJournal::TrimTo(const std::vector<SnapshotId>& kept) {
-  if (kept.empty()) return;
-  const auto begin = log_begins_.find(kept.back());
+void PushJournal::TrimTo(const std::vector<SnapshotId>& retained) {
+  if (retained.empty()) return;
+  const auto begin = log_begins_.find(retained.back());
   if (begin == log_begins_.end()) return;
   work_.push_back(TrimLog{begin->second});
   log_begins_.erase(log_begins_.begin(), std::next(begin));
@@ -147,7 +147,7 @@ void PushJournal::TrimTo(const std::vector<SnapshotId>& kept) {
 
 void PushJournal::Handle(const LogTrimmed& result, Outbox* out) const {
   if (result.status.ok()) return;
-  out->Say(Severity::kWarning, shard_.name() + " cannot shorten its log: " + result.status.message());
+  out->Log(Severity::kWarning, shard_.name() + " cannot shorten its log: " + result.status.message());
 }
 
 }  // namespace capstan::server

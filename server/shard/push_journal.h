@@ -47,19 +47,19 @@ class PushJournal {
 
   // The newest sequence number that waits here or is being appended: of the pushes of a slot to a block, or of the ends
   // of a slot.
-  std::optional<std::uint64_t> NewestPush(BlockIndex block, SlotIndex slot) const {
+  std::optional<SequenceNumber> NewestPush(BlockIndex block, SlotIndex slot) const {
     return queue_.NewestPush(block, slot);
   }
-  std::optional<std::uint64_t> NewestEnd(SlotIndex slot) const { return queue_.NewestEnd(slot); }
+  std::optional<SequenceNumber> NewestEnd(SlotIndex slot) const { return queue_.NewestEnd(slot); }
   // Whether this push, or a newer one of its block and slot, waits here or is being appended.
-  bool Has(Step sequence, BlockIndex block, SlotIndex slot) const;
+  bool Has(SequenceNumber sequence, BlockIndex block, SlotIndex slot) const;
   void Add(PeerId from, PushLogRecord record, Outbox* out);
   // Appends what waits, unless an append is under way.
   void Append(Instant now);
   // Writes into the header of a snapshot of the served weights that the snapshot contains all records so far.
   void Mark(SnapshotHeader* header);
   // Drops the records that the newest of these snapshots contains.
-  void TrimTo(const std::vector<SnapshotId>& kept);
+  void TrimTo(const std::vector<SnapshotId>& retained);
 
   // Returns whether the journal became ready.
   bool Handle(const LogBegun& result, Outbox* out);
@@ -72,7 +72,7 @@ class PushJournal {
   bool Replayed(const PushLog::Piece& piece, Outbox* out);
 
  private:
-  LogHistory OwnHistory() const;
+  LogTimeline OwnTimeline() const;
   void BeginLogOf(Instant now);
   void TakeFailedAppend(const Status& status, Outbox* out);
 

@@ -3,14 +3,14 @@
 #include <string>
 
 #include "common/base/hash.h"
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/pull.h"
+#include "common/wire/messages/upload_block.h"
 #include "server/shard/acknowledgements.h"
 
 namespace capstan::server {
 
 bool ReplicatedStep::AreBlocksComplete() const {
-  return SyncStep::AreBlocksComplete() || !shard().served.parameters.keep;
+  return SyncStep::AreBlocksComplete() || !shard().served.parameters.upload_next;
 }
 
 void ReplicatedStep::PublishBlocks(StepAction) { shard().store->PublishPrepared(); }
@@ -20,12 +20,12 @@ PullAdmission ReplicatedStep::Admit(const Pull& pull) const {
   return SyncStep::Admit(pull);
 }
 
-Status ReplicatedStep::CheckUpload(const Assign& upload, const Slice& payload) const {
+Status ReplicatedStep::CheckUpload(const UploadBlock& upload, const Slice& payload) const {
   const BlockStore& store = *shard().store;
   const std::string block = "block " + std::to_string(upload.block);
-  const auto local = shard().local_of.find(upload.block);
-  if (local == shard().local_of.end()) return Invalid(block + " is not on " + shard().name());
-  if (!shard().served.parameters.keep) {
+  const auto index = shard().index_of.find(upload.block);
+  if (index == shard().index_of.end()) return Invalid(block + " is not on " + shard().name());
+  if (!shard().served.parameters.upload_next) {
     return Invalid(block + " of the version that step " + std::to_string(shard().step().value) +
                    " makes is not to be kept");
   }
@@ -33,7 +33,7 @@ Status ReplicatedStep::CheckUpload(const Assign& upload, const Slice& payload) c
     return Invalid(block + ", array " + std::to_string(upload.array) + ": the job's optimizer keeps " +
                    std::to_string(store.array_count() - 1) + " besides the weights");
   }
-  const std::size_t wanted = store.count(local->second) * sizeof(float);
+  const std::size_t wanted = store.count(index->second) * sizeof(float);
   if (payload.size != wanted) {
     return Invalid(block + " takes " + std::to_string(wanted) + " bytes, not " + std::to_string(payload.size));
   }
@@ -41,7 +41,7 @@ Status ReplicatedStep::CheckUpload(const Assign& upload, const Slice& payload) c
   return {};
 }
 
-bool ReplicatedStep::Handle(PeerId from, const Assign& upload, const Slice& payload, Instant now, Outbox* out) {
+bool ReplicatedStep::Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
   const Step step = shard().step();
   if (upload.step > step) {
     shard().Refuse(from, Code::kBusy, "ahead of this shard", out, upload.block);
@@ -55,11 +55,11 @@ bool ReplicatedStep::Handle(PeerId from, const Assign& upload, const Slice& payl
     shard().Reject(from, status, upload.block, out);
     return true;
   }
-  const std::size_t local = shard().local_of.at(upload.block);
-  if (!is_prepared(local) && !shard().store->PutNext(local, upload.array, payload.bytes())) return true;
+  const std::size_t index = shard().index_of.at(upload.block);
+  if (!is_prepared(index) && !shard().store->PutNext(index, upload.array, payload.bytes())) return true;
   acknowledgements()->AddUpload(from, upload.step, upload.block);
-  if (is_prepared(local)) return true;
-  MarkPrepared(local);
+  if (is_prepared(index)) return true;
+  MarkPrepared(index);
   ReportWhenComplete(now, out);
   return true;
 }

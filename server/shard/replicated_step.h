@@ -17,7 +17,7 @@ class ReplicatedStep final : public SyncStep {
   using SyncStep::SyncStep;
 
   bool CanGoOn() const override { return true; }
-  bool Handle(PeerId from, const Assign& upload, const Slice& payload, Instant now, Outbox* out) override;
+  bool Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) override;
   PullAdmission Admit(const Pull& pull) const override;
   bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
 
@@ -27,7 +27,7 @@ class ReplicatedStep final : public SyncStep {
   // Publishes the uploaded blocks even if the step is skipped: workers have then uploaded the old version again.
   void PublishBlocks(StepAction action) override;
   void AddSamples(std::vector<std::uint64_t>*) const override {}
-  Status CheckUpload(const Assign& upload, const Slice& payload) const;
+  Status CheckUpload(const UploadBlock& upload, const Slice& payload) const;
 };
 
 }  // namespace capstan::server

@@ -19,10 +19,10 @@ Status CheckMemory(const ShardContext& shard, std::uint64_t elements, SlotIndex 
     return Invalid(memory.ToString() + ", more than the " + std::to_string(shard.options.memory_bytes_max >> 20) +
                    " MiB of this machine; use more servers or a smaller model");
   }
-  const std::string held =
+  const std::string wanted_text =
       elements == 0 ? " holds no parameters" : " holds " + std::to_string(elements) + " parameters";
-  out->Say(Severity::kInfo,
-           shard.name() + held + ", and needs up to " + std::to_string(bytes >> 20) + " MiB of memory");
+  out->Log(Severity::kInfo,
+           shard.name() + wanted_text + ", and needs up to " + std::to_string(bytes >> 20) + " MiB of memory");
   return {};
 }
 
@@ -33,8 +33,10 @@ Result<ResetPlan> PlanReset(const ShardContext& shard, const Reset& reset, Outbo
   if (reset.slot_count == 0 || reset.slot_count > kSlotsMax) {
     return Invalid("a job has 1 to " + std::to_string(kSlotsMax) + " slots, not " + std::to_string(reset.slot_count));
   }
-  if (reset.history > reset.generation) return Invalid("a history begins with a generation of its own");
-  if (reset.history < reset.generation && !shard.durable()) return Invalid("this shard keeps no log to go on with");
+  if (FirstGeneration(reset.timeline) > reset.generation)
+    return Invalid("a timeline begins with a generation of its own");
+  if (FirstGeneration(reset.timeline) < reset.generation && !shard.durable())
+    return Invalid("this shard keeps no log to go on with");
   if (reset.snapshot.IsNone() != reset.sources.empty()) return Invalid("a snapshot has one source for each part");
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(reset.catalog, options.block_elements));
   const std::vector<ShardIndex> placement = PlaceBlocks(catalog, options.shard_count);
@@ -59,9 +61,9 @@ std::unique_ptr<SnapshotLoad> MakeLoad(const ShardContext& shard, const Reset& r
   options.connect = shard.options.connect;
   if (reset.snapshot.IsNone()) return std::make_unique<SnapshotLoad>(std::move(options));
   options.part_of_block = PlaceBlocks(*shard.catalog, static_cast<std::uint32_t>(reset.sources.size()));
-  for (std::size_t local = 0; local < shard.store->size(); ++local) {
-    LoadTarget target{shard.store->blocks()[local], shard.store->count(local), {}};
-    const std::array<Slice, kBlockArraysMax> arrays = shard.store->Arrays(local);
+  for (std::size_t index = 0; index < shard.store->size(); ++index) {
+    LoadTarget target{shard.store->blocks()[index], shard.store->count(index), {}};
+    const std::array<Slice, kBlockArraysMax> arrays = shard.store->Arrays(index);
     for (std::size_t i = 0; i < arrays.size(); ++i) target.arrays[i] = arrays[i].owner;
     options.targets.push_back(std::move(target));
   }

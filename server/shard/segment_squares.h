@@ -19,8 +19,8 @@ class SegmentSquares {
   // `with_trust`: whether there are also sums for trust ratios.
   SegmentSquares(const BlockStore& store, bool with_trust) {
     start_.push_back(0);
-    for (std::size_t local = 0; local < store.size(); ++local) {
-      start_.push_back(start_.back() + store.segment_count(local));
+    for (std::size_t index = 0; index < store.size(); ++index) {
+      start_.push_back(start_.back() + store.segment_count(index));
     }
     gradient_.assign(start_.back(), 0.0);
     weights_.assign(with_trust ? start_.back() : 0, 0.0);
@@ -28,16 +28,16 @@ class SegmentSquares {
   }
 
   // The gradient's sums of one block, in the order of its segments.
-  std::span<double> GradientOf(std::size_t local) { return Part(&gradient_, local); }
+  std::span<double> GradientOf(std::size_t index) { return Part(&gradient_, index); }
   // The sums for trust ratios of one block; empty if the optimizer has no trust ratio.
-  TrustSquares TrustOf(std::size_t local) {
+  TrustSquares TrustOf(std::size_t index) {
     if (weights_.empty()) return {};
-    return {Part(&weights_, local), Part(&direction_, local)};
+    return {Part(&weights_, index), Part(&direction_, index)};
   }
   // Sets the sums of a block that has no samples to 0.
-  void Clear(std::size_t local) {
-    const TrustSquares trust = TrustOf(local);
-    for (const std::span<double> sums : {GradientOf(local), trust.weights, trust.direction}) {
+  void Clear(std::size_t index) {
+    const TrustSquares trust = TrustOf(index);
+    for (const std::span<double> sums : {GradientOf(index), trust.weights, trust.direction}) {
       std::ranges::fill(sums, 0.0);
     }
   }
@@ -47,8 +47,8 @@ class SegmentSquares {
   const std::vector<double>& direction() const { return direction_; }
 
  private:
-  std::span<double> Part(std::vector<double>* all, std::size_t local) const {
-    return std::span(*all).subspan(start_[local], start_[local + 1] - start_[local]);
+  std::span<double> Part(std::vector<double>* all, std::size_t index) const {
+    return std::span(*all).subspan(start_[index], start_[index + 1] - start_[index]);
   }
 
   std::vector<std::size_t> start_;  // by block: its first segment; then the number of all segments

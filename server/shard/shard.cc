@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "common/data/metrics_check.h"
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
@@ -17,6 +16,7 @@
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/upload_block.h"
 #include "server/shard/check_message.h"
 #include "server/shard/reset_plan.h"
 
@@ -34,7 +34,7 @@ Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> met
       engine_(CreateStepEngine(context_, &context_.served, &acknowledgements_, journal_.get())),
       pulls_(context_, *engine_),
       snapshots_(context_),
-      identity_(context_.options.life),
+      identity_(context_.options.identity),
       hello_backoff_(context_.options.shard) {
   CAPSTAN_CHECK(context_.options.shard < context_.options.shard_count);
   context_.metrics->incarnation.Set(static_cast<double>(context_.options.incarnation.value));
@@ -78,11 +78,11 @@ Hello Shard::MakeHello() const {
   hello.incarnation = options.incarnation;
   hello.term = term();
   hello.generation = generation();
-  hello.job = identity_.life().job;
+  hello.job = identity_.value().job;
   hello.serving = serving();
   hello.version = serving() ? version() : Version{0};
   hello.parts = snapshots_.parts();
-  hello.newest_kept = identity_.life().newest_kept;
+  hello.newest_retained = identity_.value().newest_retained;
   if (last_commit() != nullptr) hello.last_commit = *last_commit();
   engine_->Describe(&hello);
   hello.config_hash = options.config_hash;
@@ -95,19 +95,20 @@ Hello Shard::MakeHello() const {
 
 void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) {
   last_coordinator_ = now;
-  message.header.VisitAs<Ping, Reset, Commit, Redo, Rates, Pin, SnapshotsKept, Shutdown>([&](const auto& body) {
-    if (body.term < context_.term) return;  // from a coordinator that has been replaced
-    context_.term = body.term;
-    context_.metrics->term.Set(static_cast<double>(body.term.value));
-    On(body, now, out);
-  });
+  message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>(
+      [&](const auto& body) {
+        if (body.term < context_.term) return;  // from a coordinator that has been replaced
+        context_.term = body.term;
+        context_.metrics->term.Set(static_cast<double>(body.term.value));
+        On(body, now, out);
+      });
   const auto* error = message.header.As<Error>();
   if (error == nullptr) return;
   // A message to an earlier incarnation does not concern this one.
   const bool mine = error->incarnation.value == 0 || error->incarnation == context_.options.incarnation;
   if (error->code == Code::kRefused && mine) {
     refusal_ = Refused("the coordinator refuses this shard: " + error->message);
-    out->Say(Severity::kError, refusal_.message());
+    out->Log(Severity::kError, refusal_.message());
     shut_down_ = true;
   }
 }
@@ -140,17 +141,17 @@ void Shard::On(const Redo& redo, Instant now, Outbox* out) {
   pulls_.SendSpeculative(out);
 }
 
-void Shard::On(const Rates& rates, Instant, Outbox*) {
-  if (serving() && rates.generation == generation()) engine_->Handle(rates);
+void Shard::On(const ClockUpdate& update, Instant, Outbox*) {
+  if (serving() && update.generation == generation()) engine_->Handle(update);
 }
 
 // ---- the workers' messages, and other shards' ----------------------------------------------------------------------
 
 void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out) {
   const Header& header = message.header;
-  const bool of_worker = header.VisitAs<Push, EndSlot, CoverageQuery, Pull, Assign>([&](const auto& body) {
+  const bool of_worker = header.VisitAs<Push, EndSlot, CoverageQuery, Pull, UploadBlock>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    if (!CheckLife(from, body.generation, body.incarnation, out)) return;
+    if (!CheckFence(from, body.generation, body.incarnation, out)) return;
     if constexpr (std::is_same_v<Body, Push> || std::is_same_v<Body, EndSlot>) {
       if (!gate_.is_open()) return context_.Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
     }
@@ -166,11 +167,11 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
   FinishReset(now, out);
 }
 
-bool Shard::CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const {
+bool Shard::CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const {
   if (serving() && generation == context_.generation && incarnation == context_.options.incarnation) return true;
   context_.metrics->pushes_stale.Add(1);
-  const bool ahead = !serving() || generation > context_.generation;
-  context_.Refuse(from, ahead ? Code::kBusy : Code::kStale,
+  const bool is_newer = !serving() || generation > context_.generation;
+  context_.Refuse(from, is_newer ? Code::kBusy : Code::kStale,
                   context_.name() + " serves generation " + std::to_string(context_.generation.value), out);
   return false;
 }
@@ -204,11 +205,11 @@ void Shard::On(PeerId from, const CoverageQuery& query, const Slice&, Instant, O
   ack.answers = std::max(ack.answers, query.question);
   ack.pull_waits = pulls_.Waits(from);
   for (const StagedNode& entry : query.nodes) {
-    const auto local = context_.local_of.find(entry.block);
-    if (local == context_.local_of.end() || entry.node.begin >= context_.slot_count) continue;
+    const auto index = context_.index_of.find(entry.block);
+    if (index == context_.index_of.end() || entry.node.begin >= context_.slot_count) continue;
     // A push that waits for the log is acknowledged once it is logged.
-    if (journal_ && journal_->Has(query.step, entry.block, entry.node.begin)) continue;
-    (engine_->Holds(local->second, query.step, entry.node) ? ack.held : ack.missing).push_back(entry);
+    if (journal_ && journal_->Has(SequenceOf(query.step), entry.block, entry.node.begin)) continue;
+    (engine_->Holds(index->second, query.step, entry.node) ? ack.nodes : ack.missing).push_back(entry);
   }
 }
 
@@ -219,12 +220,12 @@ void Shard::On(PeerId from, const Pull& pull, const Slice&, Instant now, Outbox*
   pulls_.Take(from, pull, gate_.is_open(), now, out);
 }
 
-void Shard::On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out) {
-  if (engine_->Handle(from, assign, payload, now, out)) return;
-  const Status status = gate_.Check(context_, assign, payload);
-  if (!status.ok()) return context_.Reject(from, status, assign.block, out);
-  acknowledgements_.AddUpload(from, Step{0}, assign.block);
-  if (gate_.Take(context_, assign, payload)) PinInitialWeights(now, out);
+void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
+  if (engine_->Handle(from, upload, payload, now, out)) return;
+  const Status status = gate_.Check(context_, upload, payload);
+  if (!status.ok()) return context_.Reject(from, status, upload.block, out);
+  acknowledgements_.AddUpload(from, Step{0}, upload.block);
+  if (gate_.Take(context_, upload, payload)) PinInitialWeights(now, out);
 }
 
 // ---- how a generation begins ---------------------------------------------------------------------------------------
@@ -241,7 +242,8 @@ void Shard::On(const Reset& reset, Instant now, Outbox* out) {
     return;
   }
   const bool can_go_on = journal_ || engine_->CanGoOn();
-  if (can_go_on && serving() && reset.history < reset.generation && reset.history == history()) return GoOn(reset);
+  if (can_go_on && serving() && FirstGeneration(reset.timeline) < reset.generation && reset.timeline == timeline())
+    return GoOn(reset);
   if (Status status = Install(reset, now, out); !status.ok()) {  // nothing was touched: serving or loading continues
     out->Send(options.coordinator, ResetBad{options.shard, options.incarnation, reset.generation, status.message()});
     return;
@@ -276,7 +278,7 @@ void Shard::GoOn(const Reset& reset) {
   identity_.Begin(context_, reset.job, &disk_work_);
   if (journal_ || !gate_.is_open())
     snapshots_.Abandon();                      // otherwise the coordinator still wants what is being written
-  if (!reset.snapshot.IsNone()) gate_.Open();  // SnapshotsKept may have been lost
+  if (!reset.snapshot.IsNone()) gate_.Open();  // RetainedSnapshots may have been lost
   pulls_.Reset();
   acknowledgements_.Reset();
   if (journal_) journal_->ForgetSenders();
@@ -337,27 +339,27 @@ void Shard::PinInitialWeights(Instant now, Outbox* out) {
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
   if (!snapshots_.Pin(id, now, out)) return;
-  SnapshotImage image = snapshots_.MakeImage(id, identity_.life().job);
+  SnapshotImage image = snapshots_.MakeImage(id, identity_.value().job);
   engine_->Describe(&image.header);
   if (journal_) journal_->Mark(&image.header);
   snapshots_.Write(std::move(image), &disk_work_);
 }
 
-void Shard::On(const SnapshotsKept& message, Instant now, Outbox* out) {
+void Shard::On(const RetainedSnapshots& message, Instant now, Outbox* out) {
   if (message.generation != generation()) return;
-  if (!message.kept.empty() && !gate_.is_open()) {
+  if (!message.ids.empty() && !gate_.is_open()) {
     gate_.Open();
     if (gate_.is_open()) pulls_.AnswerReady(now, out);
   }
-  if (journal_) journal_->TrimTo(message.kept);
-  if (!message.kept.empty()) identity_.RaiseNewestKept(message.kept.back(), &disk_work_);
-  snapshots_.Handle(message, identity_.life().newest_kept, &disk_work_);
+  if (journal_) journal_->TrimTo(message.ids);
+  if (!message.ids.empty()) identity_.RaiseNewestRetained(message.ids.back(), &disk_work_);
+  snapshots_.Handle(message, identity_.value().newest_retained, &disk_work_);
 }
 
 // ---- results of the disk and of the log ----------------------------------------------------------------------------
 
 void Shard::Handle(DiskResult result, Instant now, Outbox* out) {
-  if (const auto* remembered = std::get_if<LifeRemembered>(&result)) {
+  if (const auto* remembered = std::get_if<IdentityPersisted>(&result)) {
     if (identity_.Handle(*remembered, context_, now, out)) FinishReset(now, out);
   } else if (auto* loaded = std::get_if<SnapshotLoaded>(&result)) {
     if (load_) load_->Handle(std::move(*loaded), now, out);

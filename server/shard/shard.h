@@ -66,7 +66,7 @@ class Shard {
   const Status& refusal() const { return refusal_; }
   Generation generation() const { return context_.generation; }
   // The generation in which the served timeline began; it contains all pushes acknowledged durably since then.
-  Generation history() const { return context_.timeline; }
+  TimelineId timeline() const { return context_.timeline; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
   // The newest commit that the served version contains; null if it contains none.
@@ -85,19 +85,19 @@ class Shard {
   void On(const Reset& reset, Instant now, Outbox* out);
   void On(const Commit& commit, Instant now, Outbox* out);
   void On(const Redo& redo, Instant now, Outbox* out);
-  void On(const Rates& rates, Instant now, Outbox* out);
+  void On(const ClockUpdate& update, Instant now, Outbox* out);
   void On(const Pin& pin, Instant now, Outbox* out);
-  void On(const SnapshotsKept& kept, Instant now, Outbox* out);
+  void On(const RetainedSnapshots& retained, Instant now, Outbox* out);
   void On(const Shutdown& shutdown, Instant now, Outbox* out);
 
   void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
   // Whether a worker's message belongs to this incarnation and generation; if not, answers it.
-  bool CheckLife(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const;
+  bool CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const;
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const Pull& pull, const Slice& payload, Instant now, Outbox* out);
-  void On(PeerId from, const Assign& assign, const Slice& payload, Instant now, Outbox* out);
+  void On(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out);
 
   // Takes the catalog and requests the blocks of the named version; the shard does not serve until they have arrived.
   Status Install(const Reset& reset, Instant now, Outbox* out);

@@ -10,18 +10,18 @@ namespace capstan::server {
 ShardContext::ShardContext(ShardOptions given, std::shared_ptr<monitoring::ShardMetrics> counters)
     : options(std::move(given)),
       metrics(std::move(counters)),
-      term(options.life.term),
-      generation(options.life.generation) {}
+      term(options.identity.term),
+      generation(options.identity.generation) {}
 
 void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine,
                          BlockStore::Begin begin) {
   store.reset();  // frees its memory first: there is no room for two
   catalog = std::make_unique<const Catalog>(std::move(given));
   store = std::make_unique<BlockStore>(*catalog, mine, options.optimizer, options.seed, begin, options.encoding);
-  local_of.clear();
-  for (std::size_t local = 0; local < mine.size(); ++local) local_of[mine[local]] = local;
+  index_of.clear();
+  for (std::size_t index = 0; index < mine.size(); ++index) index_of[mine[index]] = index;
   generation = reset.generation;
-  timeline = reset.history;
+  timeline = reset.timeline;
   slot_count = reset.slot_count;
   served.Serve(reset.snapshot.version, reset.parameters);
   served.last_commit.reset();
@@ -37,7 +37,8 @@ void ShardContext::Reject(PeerId to, const Status& fault, BlockIndex block, Outb
   Refuse(to, fault.code(), fault.message(), out, block);
 }
 
-void ShardContext::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block, Step last) const {
+void ShardContext::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block,
+                          SequenceNumber last) const {
   Error error;
   error.code = code;
   error.generation = generation;

@@ -42,7 +42,7 @@ struct ServedStep {
   void Serve(Version published, const StepParameters& next) {
     version = published;
     parameters = next;
-    if (next.held) blocks = {published, next.updates};
+    if (next.on_shards) blocks = {published, next.updates};
   }
 };
 
@@ -56,11 +56,11 @@ struct ShardContext {
 
   Term term;
   Generation generation;
-  Generation timeline;  // the generation in which the served timeline, or the one being loaded, began
+  TimelineId timeline;  // the timeline that is served, or being loaded
   SlotIndex slot_count = 0;
   std::unique_ptr<const Catalog> catalog;
   std::unique_ptr<BlockStore> store;
-  std::unordered_map<BlockIndex, std::size_t> local_of;  // a block's index in the store
+  std::unordered_map<BlockIndex, std::size_t> index_of;  // a block's index in the store
   ServedStep served;
 
   // Takes the timeline, the catalog and the blocks of a Reset. `given`: its catalog; `mine`: this shard's blocks of it.
@@ -72,13 +72,16 @@ struct ShardContext {
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
   std::size_t home_slot_count() const;
   // Whether the snapshot is one of the present timeline.
-  bool IsOfTimeline(SnapshotId id) const { return id.generation >= timeline && id.generation <= generation; }
+  bool IsOfTimeline(SnapshotId id) const {
+    return id.generation >= FirstGeneration(timeline) && id.generation <= generation;
+  }
   // The shard's name in messages, such as "shard 3".
   std::string name() const { return "shard " + std::to_string(options.shard); }
   // Counts and answers a push or an upload that does not fit.
   void Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const;
   // Answers a message with an Error.
-  void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0, Step last = {}) const;
+  void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0,
+              SequenceNumber last = {}) const;
 };
 
 }  // namespace capstan::server

@@ -36,8 +36,8 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   const bool durable = options.shard.acknowledge == Acknowledge::kDurable;
   if (durable && !options.log) options.log = std::make_unique<MemoryPushLog>();
   loop->options_ = std::move(options);
-  CAPSTAN_ASSIGN_OR_RETURN(loop->options_.shard.life, loop->BeginLife());
-  loop->options_.shard.incarnation = loop->options_.shard.life.incarnation;
+  CAPSTAN_ASSIGN_OR_RETURN(loop->options_.shard.identity, loop->BeginIncarnation());
+  loop->options_.shard.incarnation = loop->options_.shard.identity.incarnation;
   loop->options_.shard.parts = loop->options_.store->List();
   loop->options_.shard.connect = [raw = loop.get()](const std::string& endpoint) { return raw->ConnectTo(endpoint); };
   loop->core_ = std::make_unique<Shard>(loop->options_.shard, loop->metrics_);
@@ -58,14 +58,14 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
 }
 
 // Begins a new incarnation, and writes it to disk before the shard sends anything.
-Result<ShardLife> ShardLoop::BeginLife() {
-  ShardLife life = options_.store->life();
-  life.shard = options_.shard.shard;
+Result<ShardIdentity> ShardLoop::BeginIncarnation() {
+  ShardIdentity identity = options_.store->identity();
+  identity.shard = options_.shard.shard;
   // The new incarnation is above every one that this directory remembers. A new directory remembers none; its first
   // one, from the wall clock, is above those of other directories.
-  life.incarnation = std::max(life.incarnation.Next(), options_.shard.incarnation);
-  CAPSTAN_RETURN_IF_ERROR(options_.store->Remember(life));
-  return life;
+  identity.incarnation = std::max(identity.incarnation.Next(), options_.shard.incarnation);
+  CAPSTAN_RETURN_IF_ERROR(options_.store->PersistIdentity(identity));
+  return identity;
 }
 
 ShardLoop::~ShardLoop() {
@@ -128,7 +128,7 @@ void ShardLoop::Run() {
 
 void ShardLoop::HandleOne(PeerId from, const Message& message) {
   const Instant before = Now();
-  if (from == coordinator_) watch_->Heard(before);
+  if (from == coordinator_) watch_->NoteMessage(before);
   core_->Handle(from, message, before, &out_);
   if (outcome_.ok()) outcome_ = core_->refusal();
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
@@ -188,7 +188,7 @@ bool ShardLoop::TakeLogResults(Instant now) {
 
 void ShardLoop::TakeDiskResults(Instant now) {
   while (std::optional<DiskResult> result = disk_->TakeResult()) {
-    const auto* remembered = std::get_if<LifeRemembered>(&*result);
+    const auto* remembered = std::get_if<IdentityPersisted>(&*result);
     const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
     // A shard that cannot store its identity must not go on. If its disk is full, it tries again.
     if (code != Code::kOk && code != Code::kBusy && outcome_.ok()) outcome_ = remembered->status;

@@ -75,7 +75,7 @@ class ShardLoop {
   // Returns whether there were results.
   bool TakeLogResults(Instant now);
   void SubmitWork();
-  Result<ShardLife> BeginLife();
+  Result<ShardIdentity> BeginIncarnation();
   PeerId ConnectTo(const std::string& endpoint);
   void LeaveNeighbours();
   bool Over() const;

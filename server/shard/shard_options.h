@@ -13,7 +13,7 @@
 #include "common/data/catalog.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/snapshot_id.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "update/optimizer.h"
 
 namespace capstan::server {
@@ -39,7 +39,7 @@ struct ShardOptions {
   // Slot reports that wait until the coordinator counts their steps. The reports of one step always fit.
   std::size_t reports_max = 2 * kSlotsMax;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
-  ShardLife life;                               // as stored in the directory, but with the new incarnation
+  ShardIdentity identity;                       // as stored in the directory, but with the new incarnation
   std::vector<SnapshotPart> parts;              // parts in the directory
   std::function<PeerId(const std::string& endpoint)> connect;  // connects to another shard
 };

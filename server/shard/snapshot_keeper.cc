@@ -56,7 +56,7 @@ bool SnapshotKeeper::Pin(SnapshotId id, Instant now, Outbox* out) {
     out->Send(shard_.options.coordinator, Failed(id, "steps have passed since it was asked for"));
     return false;
   }
-  if (!shard_.served.parameters.held) {
+  if (!shard_.served.parameters.on_shards) {
     out->Send(shard_.options.coordinator, Failed(id, "the workers alone have that version"));
     return false;
   }
@@ -76,12 +76,12 @@ SnapshotImage SnapshotKeeper::MakeImage(SnapshotId id, JobId job) const {
   header.array_count = store.array_count();
   header.parameters = shard_.served.parameters;
   header.slot_count = shard_.slot_count;
-  for (std::size_t local = 0; local < store.size(); ++local) {
-    SnapshotHeader::Block block;
-    block.block = store.blocks()[local];
-    block.count = store.count(local);
+  for (std::size_t index = 0; index < store.size(); ++index) {
+    SnapshotHeader::BlockEntry block;
+    block.block = store.blocks()[index];
+    block.count = store.count(index);
     header.blocks.push_back(std::move(block));
-    image.arrays.push_back(store.Arrays(local));
+    image.arrays.push_back(store.Arrays(index));
   }
   return image;
 }
@@ -115,26 +115,26 @@ void SnapshotKeeper::Tick(Instant now, Outbox* out) {
 
 // Returns the newest snapshot that this shard can go back to. It stays even if a coordinator with an older log does not
 // list it.
-SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_kept) const {
+SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_retained) const {
   SnapshotId newest;
   for (const SnapshotPart& part : parts_) {
-    if (part.id <= newest_kept) newest = std::max(newest, part.id);
+    if (part.id <= newest_retained) newest = std::max(newest, part.id);
   }
   return newest;
 }
 
-void SnapshotKeeper::Handle(const SnapshotsKept& message, SnapshotId newest_kept, std::vector<DiskWork>* work) {
+void SnapshotKeeper::Handle(const RetainedSnapshots& message, SnapshotId newest_retained, std::vector<DiskWork>* work) {
   if (done_ && IdOf(*done_) <= message.settled) {
     settled_ = true;
-    if (!Has(message.kept, IdOf(*done_)) && done_->failure.empty()) done_->failure = "it was given up, and deleted";
+    if (!Has(message.ids, IdOf(*done_)) && done_->failure.empty()) done_->failure = "it was given up, and deleted";
   }
-  const SnapshotId newest = NewestHere(newest_kept);
+  const SnapshotId newest = NewestHere(newest_retained);
   std::vector<SnapshotPart> gone;
   std::erase_if(parts_, [&](const SnapshotPart& part) {
-    const bool kept = part.id == newest || Has(message.kept, part.id);
+    const bool retained = part.id == newest || Has(message.ids, part.id);
     const bool newer = shard_.IsOfTimeline(part.id) && part.id > message.settled;  // its manifest may be in flight
-    if (!kept && !newer) gone.push_back(part);
-    return !kept && !newer;
+    if (!retained && !newer) gone.push_back(part);
+    return !retained && !newer;
   });
   if (!gone.empty()) work->push_back(RemoveParts{std::move(gone)});
 }
@@ -194,7 +194,7 @@ void SnapshotKeeper::Handle(PeerRead result, Outbox* out) {
 
 void SnapshotKeeper::Handle(const PartsRemoved& result, Outbox* out) const {
   if (result.status.ok()) return;
-  out->Say(Severity::kWarning, shard_.name() + " cannot delete an old snapshot: " + result.status.message());
+  out->Log(Severity::kWarning, shard_.name() + " cannot delete an old snapshot: " + result.status.message());
 }
 
 }  // namespace capstan::server

@@ -21,7 +21,7 @@
 
 namespace capstan {
 struct Fetch;
-struct SnapshotsKept;
+struct RetainedSnapshots;
 }  // namespace capstan
 
 namespace capstan::server {
@@ -50,7 +50,7 @@ class SnapshotKeeper {
   void Abandon();
 
   // Deletes old parts. Keeps those that the coordinator retains and the newest one that this shard may go back to.
-  void Handle(const SnapshotsKept& kept, SnapshotId newest_kept, std::vector<DiskWork>* work);
+  void Handle(const RetainedSnapshots& retained, SnapshotId newest_retained, std::vector<DiskWork>* work);
   void Handle(PeerId from, const Fetch& fetch, std::vector<DiskWork>* work, Outbox* out);
   // Reports the result to the coordinator and returns true, unless the snapshot was given up meanwhile.
   bool Handle(SnapshotWritten result, Instant now, Outbox* out);
@@ -70,7 +70,7 @@ class SnapshotKeeper {
   SnapshotDone Failed(SnapshotId id, std::string why) const;
   void Finish(SnapshotDone done, Instant now, Outbox* out);
   void SendDone(Instant now, Outbox* out);
-  SnapshotId NewestHere(SnapshotId newest_kept) const;
+  SnapshotId NewestHere(SnapshotId newest_retained) const;
 
   const ShardContext& shard_;
   std::vector<SnapshotPart> parts_;

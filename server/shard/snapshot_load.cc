@@ -24,8 +24,8 @@ SnapshotLoad::SnapshotLoad(Options options) : options_(std::move(options)) {
   headers_.resize(parts);
   parts_.resize(parts);
   for (ShardIndex part = 0; part < parts; ++part) {
-    if (IsLocal(part)) {
-      local_pending_ = true;
+    if (IsOwn(part)) {
+      own_pending_ = true;
       continue;
     }
     const std::string& endpoint = options_.reset.sources[part].endpoint;
@@ -39,7 +39,7 @@ SnapshotLoad::SnapshotLoad(Options options) : options_(std::move(options)) {
   }
 }
 
-bool SnapshotLoad::IsLocal(ShardIndex part) const {
+bool SnapshotLoad::IsOwn(ShardIndex part) const {
   const SnapshotPart wanted{options_.reset.snapshot, part, options_.reset.sources[part].digest};
   return std::find(options_.own_parts.begin(), options_.own_parts.end(), wanted) != options_.own_parts.end();
 }
@@ -52,7 +52,7 @@ void SnapshotLoad::Redirect(const std::vector<Reset::Source>& sources) {
                        sources[part].endpoint != known.endpoint;
     if (!moved) continue;
     known.endpoint = sources[part].endpoint;
-    Part& there = parts_[part];
+    PartFetch& there = parts_[part];
     there.holder = options_.connect(known.endpoint);
     there.line = LinePace();
     there.question = 0;
@@ -65,15 +65,15 @@ void SnapshotLoad::Redirect(const std::vector<Reset::Source>& sources) {
 }
 
 std::optional<LoadSnapshot> SnapshotLoad::TakeWork() {
-  if (!local_pending_) return std::nullopt;
+  if (!own_pending_) return std::nullopt;
   LoadSnapshot work;
   work.generation = options_.reset.generation;
   work.id = options_.reset.snapshot;
   for (ShardIndex part = 0; part < headers_.size(); ++part) {
-    if (IsLocal(part)) work.parts.push_back({part, options_.reset.sources[part].digest});
+    if (IsOwn(part)) work.parts.push_back({part, options_.reset.sources[part].digest});
   }
   for (const LoadTarget& target : options_.targets) {
-    if (IsLocal(options_.part_of_block[target.block])) work.targets.push_back(target);
+    if (IsOwn(options_.part_of_block[target.block])) work.targets.push_back(target);
   }
   return work;
 }
@@ -100,7 +100,7 @@ Status SnapshotLoad::TakeHeader(SnapshotHeader header, ShardIndex part) {
   CAPSTAN_RETURN_IF_ERROR(CheckHeader(header, part));
   for (const LoadTarget& target : options_.targets) {
     if (options_.part_of_block[target.block] != part) continue;
-    const SnapshotHeader::Block* entry = header.Find(target.block);
+    const SnapshotHeader::BlockEntry* entry = header.Find(target.block);
     const bool fits = entry != nullptr && entry->count == target.count &&
                       (entry->last.empty() || entry->last.size() == header.slot_count);
     if (!fits) return Corrupt(Name(header.id, part) + " lacks block " + std::to_string(target.block));
@@ -110,8 +110,8 @@ Status SnapshotLoad::TakeHeader(SnapshotHeader header, ShardIndex part) {
 }
 
 void SnapshotLoad::Handle(SnapshotLoaded result, Instant now, Outbox* out) {
-  if (result.generation != options_.reset.generation || !local_pending_) return;
-  local_pending_ = false;
+  if (result.generation != options_.reset.generation || !own_pending_) return;
+  own_pending_ = false;
   if (!result.status.ok()) return Fail(std::move(result.status));
   for (SnapshotHeader& header : result.headers) {
     const ShardIndex part = header.part;
@@ -178,7 +178,7 @@ Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fet
   if (fetched.array >= options_.array_count) return Corrupt("there is no array " + std::to_string(fetched.array));
   const LoadTarget& target = options_.targets[fetching->target];
   const ShardIndex part = options_.part_of_block[target.block];
-  const SnapshotHeader::Block* entry = headers_[part].Find(target.block);
+  const SnapshotHeader::BlockEntry* entry = headers_[part].Find(target.block);
   if (payload.size != target.count * sizeof(float) || fetched.payload_hash != entry->hashes[fetched.array]) {
     return Corrupt("block " + std::to_string(target.block) + " of " + Name(fetched.snapshot, part) +
                    " does not match its hash");
@@ -189,7 +189,7 @@ Status SnapshotLoad::TakeArray(const Fetched& fetched, const Slice& payload, Fet
 }
 
 bool SnapshotLoad::wants() const {
-  return std::any_of(parts_.begin(), parts_.end(), [](const Part& part) { return !part.wanted.empty(); });
+  return std::any_of(parts_.begin(), parts_.end(), [](const PartFetch& part) { return !part.wanted.empty(); });
 }
 
 std::uint64_t SnapshotLoad::BytesOf(const Fetching& fetching) const {
@@ -201,7 +201,7 @@ std::uint64_t SnapshotLoad::BytesOf(const Fetching& fetching) const {
 void SnapshotLoad::FetchMore(ShardIndex first, Instant now, Outbox* out) {
   for (std::size_t i = 0; i < parts_.size() && fetching_.size() < kFetchesMax; ++i) {
     const auto index = static_cast<ShardIndex>((first + i) % parts_.size());
-    Part& part = parts_[index];
+    PartFetch& part = parts_[index];
     while (!part.wanted.empty() && fetching_.size() < kFetchesMax &&
            part.line.HasRoom(BytesOf(part.wanted[0].second))) {
       const auto [block, fetching] = part.wanted.front();
@@ -231,7 +231,7 @@ void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now
 
 // If a holder is silent for longer than its answers usually take, asks it which requests were lost.
 void SnapshotLoad::Tick(Instant now, Outbox* out) {
-  if (!failure_.ok() || local_pending_) return;
+  if (!failure_.ok() || own_pending_) return;
   FetchMore(0, now, out);
   for (ShardIndex part = 0; part < parts_.size(); ++part) {
     LinePace& line = parts_[part].line;
@@ -243,20 +243,20 @@ void SnapshotLoad::Tick(Instant now, Outbox* out) {
   }
 }
 
-const SnapshotHeader::Block* SnapshotLoad::entry(std::size_t target) const {
+const SnapshotHeader::BlockEntry* SnapshotLoad::entry(std::size_t target) const {
   if (headers_.empty()) return nullptr;
   const BlockIndex block = options_.targets[target].block;
   return headers_[options_.part_of_block[block]].Find(block);
 }
 
-std::vector<const SnapshotHeader::Block*> SnapshotLoad::entries() const {
-  std::vector<const SnapshotHeader::Block*> entries;
+std::vector<const SnapshotHeader::BlockEntry*> SnapshotLoad::entries() const {
+  std::vector<const SnapshotHeader::BlockEntry*> entries;
   for (std::size_t target = 0; target < options_.targets.size(); ++target) entries.push_back(entry(target));
   return entries;
 }
 
 std::string SnapshotLoad::WaitingFor() const {
-  if (fetching_.empty()) return local_pending_ ? "its disk" : "";
+  if (fetching_.empty()) return own_pending_ ? "its disk" : "";
   const auto& [part, block] = fetching_.begin()->first;
   return (block == kFetchHeader ? Name(options_.reset.snapshot, part) : "block " + std::to_string(block)) + " from " +
          options_.reset.sources[part].endpoint;

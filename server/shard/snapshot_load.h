@@ -51,12 +51,12 @@ class SnapshotLoad {
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
-  bool done() const { return failure_.ok() && !local_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
+  bool done() const { return failure_.ok() && !own_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
   // Returns a target block's entry in the headers; null in version 0. `target`: position in the targets. Requires
   // done().
-  const SnapshotHeader::Block* entry(std::size_t target) const;
+  const SnapshotHeader::BlockEntry* entry(std::size_t target) const;
   // Returns the entries of all targets; all are null in version 0.
-  std::vector<const SnapshotHeader::Block*> entries() const;
+  std::vector<const SnapshotHeader::BlockEntry*> entries() const;
   // The headers of all parts, in the order of parts.
   const std::vector<SnapshotHeader>& headers() const { return headers_; }
   // Names what the load waits for, such as "its disk" or "block 7 from tcp://10.0.0.7:29601"; empty if it waits for
@@ -70,14 +70,14 @@ class SnapshotLoad {
     LinePace::Sent sent = {};
   };
   using Key = std::pair<ShardIndex, BlockIndex>;
-  struct Part {
+  struct PartFetch {
     PeerId holder;               // null: the part is on this shard's disk
     LinePace line;               // the holder's line
     std::uint64_t question = 0;  // number of the oldest unanswered request for kFetchQuestion; 0: none
     std::deque<std::pair<BlockIndex, Fetching>> wanted;
   };
 
-  bool IsLocal(ShardIndex part) const;
+  bool IsOwn(ShardIndex part) const;
   Status CheckHeader(const SnapshotHeader& header, ShardIndex part) const;
   Status TakeHeader(SnapshotHeader header, ShardIndex part);
   Result<bool> TakeHeaderPiece(const Fetched& fetched, const Slice& payload);
@@ -93,9 +93,9 @@ class SnapshotLoad {
   Status failure_;
   std::vector<SnapshotHeader> headers_;                           // by part; its part_count is 0 until it has arrived
   std::map<ShardIndex, std::vector<std::string>> header_pieces_;  // by part; empty: not received yet
-  std::vector<Part> parts_;
+  std::vector<PartFetch> parts_;
   std::size_t headers_left_ = 0;  // headers missing from other shards
-  bool local_pending_ = false;
+  bool own_pending_ = false;
   std::map<Key, Fetching> fetching_;
   std::uint64_t sent_ = 0;  // requests sent so far
 };

@@ -21,20 +21,21 @@ Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, 
                                               Slice payload, Encoding encoding, SlotIndex slot_count,
                                               std::uint32_t count, BufferPool* sums) {
   CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
-  for (const Held& held : held_) {
-    if (held.node == node && held.samples != samples) return Disagreement(node, held.samples, samples);
-    if (held.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
+  for (const Contribution& contribution : contributions_) {
+    if (contribution.node == node && contribution.samples != samples)
+      return Disagreement(node, contribution.samples, samples);
+    if (contribution.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyStaged;
   }
   if (complete_) {  // the node is the root, and its children are staged or already summed
     if (this->samples() != samples) return Disagreement(node, this->samples(), samples);
-    return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyHeld;
+    return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyStaged;
   }
   if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
-  std::erase_if(held_, [&](const Held& held) { return node.Contains(held.node); });
+  std::erase_if(contributions_, [&](const Contribution& contribution) { return node.Contains(contribution.node); });
   Insert({node, samples, std::move(payload), encoding, false});
   MergeAround(node, slot_count, count, sums);
   SlotIndex covered = 0;
-  for (const Held& held : held_) covered += held.node.end - held.node.begin;
+  for (const Contribution& contribution : contributions_) covered += contribution.node.end - contribution.node.begin;
   complete_ = covered == slot_count;
   return Outcome::kStaged;
 }
@@ -46,15 +47,16 @@ Result<StagedBlock::Outcome> StagedBlock::CompareWithSeen(Node node, std::uint64
     if (seen.samples != samples) {
       return Disagreement(node, seen.samples, samples);
     }
-    return seen.payload_hash == payload_hash ? Outcome::kAlreadyHeld : Outcome::kMismatch;
+    return seen.payload_hash == payload_hash ? Outcome::kAlreadyStaged : Outcome::kMismatch;
   }
   return Outcome::kStaged;
 }
 
-void StagedBlock::Insert(Held held) {
-  const auto place = std::lower_bound(held_.begin(), held_.end(), held,
-                                      [](const Held& a, const Held& b) { return a.node.begin < b.node.begin; });
-  held_.insert(place, std::move(held));
+void StagedBlock::Insert(Contribution contribution) {
+  const auto place =
+      std::lower_bound(contributions_.begin(), contributions_.end(), contribution,
+                       [](const Contribution& a, const Contribution& b) { return a.node.begin < b.node.begin; });
+  contributions_.insert(place, std::move(contribution));
 }
 
 // Adds siblings upwards from `node`. The fused update does the last addition, at the root.
@@ -65,15 +67,18 @@ void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t cou
     if (parent == root) return;
     const Node sibling = SiblingOf(node, slot_count);
     const Node left = std::min(node, sibling);
-    const auto at = std::find_if(held_.begin(), held_.end(), [&](const Held& held) { return held.node == left; });
-    if (at == held_.end() || at + 1 == held_.end() || (at + 1)->node != std::max(node, sibling)) return;
+    const auto at = std::find_if(contributions_.begin(), contributions_.end(),
+                                 [&](const Contribution& contribution) { return contribution.node == left; });
+    if (at == contributions_.end() || at + 1 == contributions_.end() || (at + 1)->node != std::max(node, sibling))
+      return;
     *at = Merge(*at, *(at + 1), count, sums);
-    held_.erase(at + 1);
+    contributions_.erase(at + 1);
     node = parent;
   }
 }
 
-StagedBlock::Held StagedBlock::Merge(const Held& left, const Held& right, std::uint32_t count, BufferPool* sums) {
+StagedBlock::Contribution StagedBlock::Merge(const Contribution& left, const Contribution& right, std::uint32_t count,
+                                             BufferPool* sums) {
   const Node parent{left.node.begin, right.node.end};
   const std::uint64_t samples = left.samples + right.samples;
   if (samples == 0) return {parent, 0, {}, Encoding::kFp32, false};
@@ -86,37 +91,37 @@ StagedBlock::Held StagedBlock::Merge(const Held& left, const Held& right, std::u
 
 std::uint64_t StagedBlock::samples() const {
   std::uint64_t samples = 0;
-  for (const Held& held : held_) samples += held.samples;
+  for (const Contribution& contribution : contributions_) samples += contribution.samples;
   return samples;
 }
 
 std::vector<StagedInput> StagedBlock::Inputs() const {
   std::vector<StagedInput> inputs;
-  inputs.reserve(held_.size());
-  for (const Held& held : held_) inputs.push_back(held.Input());
+  inputs.reserve(contributions_.size());
+  for (const Contribution& contribution : contributions_) inputs.push_back(contribution.Input());
   return inputs;
 }
 
 std::vector<Node> StagedBlock::nodes() const {
   std::vector<Node> nodes;
-  nodes.reserve(held_.size());
-  for (const Held& held : held_) nodes.push_back(held.node);
+  nodes.reserve(contributions_.size());
+  for (const Contribution& contribution : contributions_) nodes.push_back(contribution.node);
   return nodes;
 }
 
 void StagedBlock::ReleasePayloads() {
-  for (Held& held : held_) held.payload = {};
+  for (Contribution& contribution : contributions_) contribution.payload = {};
 }
 
 void StagedBlock::Clear() {
-  held_.clear();
+  contributions_.clear();
   seen_.clear();
   complete_ = false;
 }
 
 std::uint64_t StagedBlock::payload_bytes() const {
   std::uint64_t bytes = 0;
-  for (const Held& held : held_) bytes += held.payload.size;
+  for (const Contribution& contribution : contributions_) bytes += contribution.payload.size;
   return bytes;
 }
 

@@ -20,7 +20,7 @@ namespace capstan::server {
 
 class StagedBlock {
  public:
-  enum class Outcome { kStaged, kAlreadyHeld, kMismatch };
+  enum class Outcome { kStaged, kAlreadyStaged, kMismatch };
 
   // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
   // same node came before with another payload, which stays.
@@ -41,7 +41,7 @@ class StagedBlock {
   std::uint64_t payload_bytes() const;
 
  private:
-  struct Held {
+  struct Contribution {
     Node node;
     std::uint64_t samples = 0;
     Slice payload;  // empty when samples is 0
@@ -57,11 +57,11 @@ class StagedBlock {
   };
 
   Result<Outcome> CompareWithSeen(Node node, std::uint64_t samples, std::uint64_t payload_hash) const;
-  void Insert(Held held);
+  void Insert(Contribution contribution);
   void MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
-  static Held Merge(const Held& left, const Held& right, std::uint32_t count, BufferPool* sums);
+  static Contribution Merge(const Contribution& left, const Contribution& right, std::uint32_t count, BufferPool* sums);
 
-  std::vector<Held> held_;  // disjoint, sorted
+  std::vector<Contribution> contributions_;  // disjoint, sorted
   std::vector<Seen> seen_;
   bool complete_ = false;
 };

@@ -22,14 +22,14 @@
 #include "server/storage/snapshot.h"
 
 namespace capstan {
-struct Assign;
+struct UploadBlock;
 struct Commit;
 struct CoverageQuery;
 struct EndSlot;
 struct Hello;
 struct Pull;
 struct Push;
-struct Rates;
+struct ClockUpdate;
 struct Redo;
 }  // namespace capstan
 
@@ -60,7 +60,7 @@ class StepEngine {
   virtual void Reset() = 0;
   // Takes updates, sequence numbers and reports from a snapshot's headers. `blocks`: the entries of blocks, by index in
   // the store; null where there is none.
-  virtual void Load(const std::vector<const SnapshotHeader::Block*>&, const std::vector<SnapshotHeader>&) {}
+  virtual void Load(const std::vector<const SnapshotHeader::BlockEntry*>&, const std::vector<SnapshotHeader>&) {}
   // Adds to a snapshot's header what Load() takes; the header has an entry for each block.
   virtual void Describe(SnapshotHeader*) const {}
   virtual void Describe(Hello*) const {}
@@ -79,9 +79,9 @@ class StepEngine {
   // Acknowledges all pushes and ends of slots that are here. Returns whether the worker drops its speculative blocks.
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
   // Whether this push is staged or applied.
-  virtual bool Holds(std::size_t local, Step step, Node node) const = 0;
+  virtual bool Holds(std::size_t index, Step step, Node node) const = 0;
   // Takes a block of the version that workers compute. Returns false if workers compute none.
-  virtual bool Handle(PeerId, const Assign&, const Slice&, Instant, Outbox*) { return false; }
+  virtual bool Handle(PeerId, const UploadBlock&, const Slice&, Instant, Outbox*) { return false; }
   // Sends the acknowledgements that were made since the last call.
   virtual void Acknowledge(Outbox* out) = 0;
 
@@ -93,7 +93,7 @@ class StepEngine {
   // ---- the coordinator's decisions, for the present generation
   virtual CommitOutcome Handle(const Commit&) { return CommitOutcome::kIgnored; }
   virtual RedoOutcome Handle(const Redo&, Instant, Outbox*) { return RedoOutcome::kIgnored; }
-  virtual void Handle(const Rates&) {}
+  virtual void Handle(const ClockUpdate&) {}
   // Reports the step under way once nothing of it is missing.
   virtual void ReportWhenComplete(Instant, Outbox*) {}
   // Reports progress, and repeats reports. Requires that the shard serves.
@@ -104,7 +104,7 @@ class StepEngine {
   virtual PullAdmission Admit(const Pull& pull) const = 0;
   // Whether parked pulls may have become ready since the last report, without a publication.
   virtual bool PullsMayBeReady() const { return false; }
-  virtual BlockVersion VersionOf(std::size_t local) const = 0;
+  virtual BlockVersion VersionOf(std::size_t index) const = 0;
   // Whether the blocks that a pull of this version asks for are on servers.
   virtual bool HasBlocksOf(Version) const { return true; }
   // Whether a snapshot of this version can be requested now; false: its publication is in flight.
@@ -122,7 +122,7 @@ class StepEngine {
   // For modes without global steps: how many pushes have changed a block, and the newest one of each slot that was
   // applied to it.
   virtual std::uint64_t updates(std::size_t) const { return 0; }
-  virtual std::span<const std::uint64_t> sequence_numbers(std::size_t) const { return {}; }
+  virtual std::span<const SequenceNumber> sequence_numbers(std::size_t) const { return {}; }
 };
 
 // Makes the engine for the options' mode. `served`: the context's. `journal`: null unless acknowledgements are durable.

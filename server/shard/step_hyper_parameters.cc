@@ -25,7 +25,7 @@ Status StepHyperParameters::Take(Step step, Node node, const std::vector<HyperPa
   return Invalid(
       "step " + std::to_string(step.value) + ": " + NameOf(node) + " came with " + difference.field + " " +
       difference.other + " of group " + std::to_string(difference.group) + ", " + NameOf(from_) + " before with " +
-      difference.kept +
+      difference.known +
       "; every worker is to set the hyper-parameters of a step from its number alone, and not from a counter "
       "of its own: in a PyTorch script from trainer.global_step");
 }

@@ -55,8 +55,8 @@ Status SyncStep::Check(const Push& push, const Slice& payload) const {
 
 std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                             Outbox* out) {
-  const std::size_t local = shard_.local_of.at(push.block);
-  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), 0)) {
+  const std::size_t index = shard_.index_of.at(push.block);
+  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), {})) {
     case PushAdmission::kPassed:
       shard_.metrics->pushes_duplicate.Add(1);
       acknowledgements_->AddPush(from, push.step, push.block, push.node);
@@ -67,23 +67,23 @@ std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const
       return {};
     default: break;
   }
-  if (!Stage(from, push, payload, local, out)) return {};
-  if (!blocks_[local].staged.complete() || blocks_[local].prepared) return {};
-  Prepare(local);
-  MarkPrepared(local);
+  if (!Stage(from, push, payload, index, out)) return {};
+  if (!blocks_[index].staged.complete() || blocks_[index].prepared) return {};
+  Prepare(index);
+  MarkPrepared(index);
   ReportWhenComplete(now, out);
-  return local;
+  return index;
 }
 
 // Returns whether the push is staged, or was before.
-bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::size_t local, Outbox* out) {
+bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out) {
   const auto refuse = [&](std::string why) {
     shard_.metrics->pushes_invalid.Add(1);
     shard_.Refuse(from, Code::kInvalid, std::move(why), out, push.block);
     return false;
   };
   acknowledgements_->NotePusher(from);
-  const std::size_t position = blocks_.size() - 1 - local;
+  const std::size_t position = blocks_.size() - 1 - index;
   if (position >= credit()) {
     shard_.metrics->pushes_busy.Add(1);
     acknowledgements_->For(from, push.step);  // acknowledges nothing but tells the credit; OfferCredit tells it again
@@ -97,13 +97,13 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   const Status taken = hyper_parameters_.Take(push.step, push.node, push.hyper);
   if (!taken.ok()) return refuse(taken.message());
   const Result<StagedBlock::Outcome> outcome =
-      blocks_[local].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.slot_count,
-                                shard_.store->count(local), shard_.store->pool());
+      blocks_[index].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.slot_count,
+                                shard_.store->count(index), shard_.store->pool());
   if (!outcome.ok()) return refuse(outcome.status().message());
   if (*outcome == StagedBlock::Outcome::kMismatch) {
     ++hash_mismatches_;
     shard_.metrics->hash_mismatches.Add(1);
-    out->Say(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
+    out->Log(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
                                      " at step " + std::to_string(push.step.value) + "; the first is kept (session " +
                                      std::to_string(push.session.value) + " sent the second)");
   }
@@ -130,9 +130,9 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
 }
 
 // Returns true for every push of a step that has passed: the acknowledgement says that the whole step has passed.
-bool SyncStep::Holds(std::size_t local, Step step, Node node) const {
+bool SyncStep::Holds(std::size_t index, Step step, Node node) const {
   if (step != shard_.step()) return step < shard_.step();
-  const std::vector<Node> staged = blocks_[local].staged.nodes();
+  const std::vector<Node> staged = blocks_[index].staged.nodes();
   return std::any_of(staged.begin(), staged.end(), [&](Node other) { return other.Contains(node); });
 }
 
@@ -143,11 +143,11 @@ bool SyncStep::Handle(PeerId from, const CoverageQuery& query, Outbox* out) {
   }
   Staged& ack = acknowledgements_->For(from, query.step);
   ack.full = true;
-  ack.held.clear();
+  ack.nodes.clear();
   ack.ended.clear();
   if (query.step < shard_.step()) return true;  // `passed` acknowledges all of that step
-  for (std::size_t local = 0; local < blocks_.size(); ++local) {
-    for (Node node : blocks_[local].staged.nodes()) ack.held.push_back({shard_.store->blocks()[local], node});
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    for (Node node : blocks_[index].staged.nodes()) ack.nodes.push_back({shard_.store->blocks()[index], node});
   }
   for (const auto& [slot, report] : reports_.slots) ack.ended.push_back(slot);
   return true;
@@ -161,22 +161,22 @@ std::uint32_t SyncStep::credit() const {
   return static_cast<std::uint32_t>(std::min(complete_blocks_ + shard_.options.window_blocks, blocks_.size()));
 }
 
-void SyncStep::MarkPrepared(std::size_t local) {
-  blocks_[local].prepared = true;
+void SyncStep::MarkPrepared(std::size_t index) {
+  blocks_[index].prepared = true;
   const std::size_t before = complete_blocks_;
   const std::size_t count = blocks_.size();
   while (complete_blocks_ < count && blocks_[count - 1 - complete_blocks_].prepared) ++complete_blocks_;
   if (complete_blocks_ != before) acknowledgements_->OfferCredit(shard_.step(), credit());
 }
 
-void SyncStep::Prepare(std::size_t local) {
-  StagedBlock& staged = blocks_[local].staged;
+void SyncStep::Prepare(std::size_t index) {
+  StagedBlock& staged = blocks_[index].staged;
   const std::uint64_t samples = staged.samples();
   if (samples == 0) {
-    squares_.Clear(local);
+    squares_.Clear(index);
   } else {
-    shard_.store->Prepare(local, staged.Inputs(), shard_.slot_count, Rules(), Scalars(samples),
-                          squares_.GradientOf(local), squares_.TrustOf(local));
+    shard_.store->Prepare(index, staged.Inputs(), shard_.slot_count, Rules(), Scalars(samples),
+                          squares_.GradientOf(index), squares_.TrustOf(index));
     shard_.metrics->updates_applied.Add(1);
   }
   staged.ReleasePayloads();
@@ -199,8 +199,8 @@ std::uint64_t SyncStep::staged_bytes() const {
   return bytes;
 }
 
-bool SyncStep::IsPrepared(std::size_t local) const {
-  return blocks_[local].prepared && shard_.store->is_prepared(local);
+bool SyncStep::IsPrepared(std::size_t index) const {
+  return blocks_[index].prepared && shard_.store->is_prepared(index);
 }
 
 // ---- reports and decisions -----------------------------------------------------------------------------------------
@@ -287,9 +287,9 @@ StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* 
     attempt_ = {redo.attempt, redo.clip, redo.trust_ratios};
     shard_.metrics->steps_redone.Add(1);
     const std::vector<GroupRule> rules = Rules();
-    for (std::size_t local = 0; local < blocks_.size(); ++local) {
-      const std::uint64_t samples = blocks_[local].staged.samples();
-      if (samples != 0) shard_.store->PrepareAgain(local, rules, Scalars(samples), squares_.TrustOf(local));
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      const std::uint64_t samples = blocks_[index].staged.samples();
+      if (samples != 0) shard_.store->PrepareAgain(index, rules, Scalars(samples), squares_.TrustOf(index));
     }
     backoff_.Restart();
   }

@@ -39,7 +39,7 @@ class SyncStep : public StepEngine {
                                     Outbox* out) override;
   void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
   bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) override;
-  bool Holds(std::size_t local, Step step, Node node) const override;
+  bool Holds(std::size_t index, Step step, Node node) const override;
   void Acknowledge(Outbox* out) override;
 
   CommitOutcome Handle(const Commit& commit) override;
@@ -49,11 +49,11 @@ class SyncStep : public StepEngine {
   Instant tick_every() const override { return std::chrono::milliseconds(100); }
 
   PullAdmission Admit(const Pull& pull) const override;
-  BlockVersion VersionOf(std::size_t local) const override;
+  BlockVersion VersionOf(std::size_t index) const override;
   bool CanPin(Version version) const override { return version <= served_->version; }
   bool publishes() const override { return true; }
   std::optional<Speculation> speculation() const override;
-  bool IsPrepared(std::size_t local) const override;
+  bool IsPrepared(std::size_t index) const override;
 
   bool prepared() const override { return prepared_; }
   std::uint32_t attempt() const override { return attempt_.number; }
@@ -68,9 +68,9 @@ class SyncStep : public StepEngine {
 
   const ShardContext& shard() const { return shard_; }
   Acknowledgements* acknowledgements() { return acknowledgements_; }
-  bool is_prepared(std::size_t local) const { return blocks_[local].prepared; }
+  bool is_prepared(std::size_t index) const { return blocks_[index].prepared; }
   // Notes that the block's next version is prepared.
-  void MarkPrepared(std::size_t local);
+  void MarkPrepared(std::size_t index);
 
  private:
   struct Contributions {  // what the step has for one block
@@ -87,8 +87,8 @@ class SyncStep : public StepEngine {
     StepProgramState program_state;
   };
 
-  bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t local, Outbox* out);
-  void Prepare(std::size_t local);
+  bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out);
+  void Prepare(std::size_t index);
   void BeginStep();
   void Publish(const Commit& commit);
   void SendPrepared(Instant now, Outbox* out);

@@ -34,14 +34,14 @@ struct TermRecord {
 struct SessionRecord {  // workers may have been given ids up to this one
   SessionId session;
 };
-// Generation `generation` starts from `snapshot`, or from version 0. With an older `history` it continues that timeline
+// Generation `generation` starts from `snapshot`, or from version 0. With an older `timeline` it continues that timeline
 // where it stopped.
 struct RecoverRecord {
   Generation generation;
   SnapshotId snapshot;
   StepParameters parameters;
-  // The generation in which the present timeline (`history`) began; 0: there is none to continue.
-  Generation history;
+  // The present timeline; 0: there is none to continue.
+  TimelineId timeline;
 };
 struct RunningRecord {  // every shard has answered Reset, in these incarnations
   Generation generation;

@@ -56,7 +56,7 @@ Json ToJson(const RecoverRecord& record) {
       .Number("generation", record.generation.value)
       .Value("snapshot", ToJson(record.snapshot))
       .Value("parameters", ToJson(record.parameters))
-      .Number("history", record.history.value)
+      .Number("history", record.timeline.value)
       .Take();
 }
 Json ToJson(const RunningRecord& record) {
@@ -86,7 +86,7 @@ bool ReadTensor(const Json* json, TensorSpec* tensor) {
   const bool good =
       entries >= 5 && entries <= 7 && ReadText(Element(*json, 0), &tensor->name) &&
       ReadList(Element(*json, 1), &tensor->shape, kDimensionsMax, ReadSigned) &&
-      ReadNumber(Element(*json, 2), &init, static_cast<unsigned>(InitKind::kGiven)) &&
+      ReadNumber(Element(*json, 2), &init, static_cast<unsigned>(InitKind::kFromWorker)) &&
       ReadFloat(Element(*json, 3), &tensor->init.scale) && ReadBool(Element(*json, 4), &tensor->decay) &&
       (entries < 6 || ReadNumber(Element(*json, 5), &tensor->group)) &&
       (entries < 7 || ReadNumber(Element(*json, 6), &kind, static_cast<unsigned>(TensorKind::kStatistic)));
@@ -106,14 +106,14 @@ bool Read(const Json& json, CatalogRecord* record) {
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
 bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
-// In a log from before timelines (`history`), each generation is its own timeline.
+// In a log from before timelines, each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
   const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
                     ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
                     ReadParameters(Member(json, "parameters"), &record->parameters);
-  record->history = record->generation;
-  const Json* history = Member(json, "history");
-  return good && (history == nullptr || ReadNumber(history, &record->history));
+  record->timeline = TimelineFrom(record->generation);
+  const Json* timeline = Member(json, "history");
+  return good && (timeline == nullptr || ReadNumber(timeline, &record->timeline));
 }
 bool Read(const Json& json, RunningRecord* record) {
   return ReadNumber(Member(json, "generation"), &record->generation) &&

@@ -43,7 +43,7 @@ Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::strin
   if (!followed && !BeginsWithRecord(previous, text.substr(0, end))) return {};
   return Corrupt(where +
                  ": this line is not what was written, and it is not the end of the log; the disk has damaged it or "
-                 "somebody has edited it: put back a copy, or move the run directory away and start the job anew");
+                 "somebody has edited it: put back a copy, or move the run directory away and start the job again");
 }
 
 // Takes a line whose hash is right.

@@ -4,24 +4,24 @@
 
 namespace capstan::server {
 
-Status MemoryPushLog::Begin(LogHistory history) {
+Status MemoryPushLog::Begin(LogTimeline timeline) {
   CAPSTAN_RETURN_IF_ERROR(write_failure_);
-  history_ = history;
+  timeline_ = timeline;
   begin_ = 1;
   records_.clear();
   return {};
 }
 
-Status MemoryPushLog::Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) {
-  if (history != history_.generation) return Invalid("the log is of another history");
+Status MemoryPushLog::Append(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) {
+  if (timeline != timeline_.id) return Invalid("the log is of another timeline");
   CAPSTAN_RETURN_IF_ERROR(write_failure_);
   records_.erase(records_.lower_bound(first), records_.end());
   for (const PushLogRecord& record : records) records_.emplace(first++, record);
   return {};
 }
 
-Result<PushLog::Piece> MemoryPushLog::Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) {
-  CAPSTAN_RETURN_IF_ERROR(CheckHistory(history, history_));
+Result<PushLog::Piece> MemoryPushLog::Read(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) {
+  CAPSTAN_RETURN_IF_ERROR(CheckTimeline(timeline, timeline_));
   if (from < begin_) return Corrupt("the log begins with record " + std::to_string(begin_));
   Piece piece;
   std::uint64_t bytes = 0;

@@ -12,9 +12,9 @@ namespace capstan::server {
 
 class MemoryPushLog : public PushLog {
  public:
-  Status Begin(LogHistory history) override;
-  Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) override;
-  Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override;
+  Status Begin(LogTimeline timeline) override;
+  Status Append(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) override;
+  Result<Piece> Read(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) override;
   Status Trim(std::uint64_t number) override;
 
   // From now on every change returns `status`; an ok status ends this.
@@ -25,7 +25,7 @@ class MemoryPushLog : public PushLog {
   std::uint64_t newest() const { return records_.empty() ? 0 : records_.rbegin()->first; }
 
  private:
-  LogHistory history_;
+  LogTimeline timeline_;
   std::uint64_t begin_ = 1;  // records before this number were trimmed
   std::map<std::uint64_t, PushLogRecord> records_;
   Status write_failure_;

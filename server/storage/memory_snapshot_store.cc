@@ -6,7 +6,7 @@
 
 #include "common/base/hash.h"
 #include "common/wire/messages/snapshot_id.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::server {
@@ -20,9 +20,9 @@ std::string NameOf(SnapshotId id, ShardIndex part) {
 
 }  // namespace
 
-Status MemorySnapshotStore::Remember(const ShardLife& life) {
+Status MemorySnapshotStore::PersistIdentity(const ShardIdentity& identity) {
   if (!remember_failure_.ok()) return remember_failure_;
-  life_ = life;
+  identity_ = identity;
   return {};
 }
 
@@ -33,7 +33,7 @@ std::vector<SnapshotPart> MemorySnapshotStore::List() const {
 }
 
 Result<SnapshotStore::Written> MemorySnapshotStore::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
-  Part part{std::move(image.header), {}};
+  StoredPart part{std::move(image.header), {}};
   Written written;
   for (std::size_t i = 0; i < part.header.blocks.size(); ++i) {
     if (cancelled.load()) return Refused("the snapshot was given up");
@@ -52,22 +52,22 @@ Result<SnapshotStore::Written> MemorySnapshotStore::Write(SnapshotImage image, c
   return written;
 }
 
-Result<const MemorySnapshotStore::Part*> MemorySnapshotStore::Find(SnapshotId id, ShardIndex part) const {
+Result<const MemorySnapshotStore::StoredPart*> MemorySnapshotStore::Find(SnapshotId id, ShardIndex part) const {
   const auto found = parts_.find({id, part});
   if (found == parts_.end()) return Invalid(NameOf(id, part) + " is not here");
   return &found->second;
 }
 
 Result<SnapshotHeader> MemorySnapshotStore::ReadHeader(SnapshotId id, ShardIndex part) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const Part* const found, Find(id, part));
+  CAPSTAN_ASSIGN_OR_RETURN(const StoredPart* const found, Find(id, part));
   return found->header;
 }
 
 Status MemorySnapshotStore::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                                       std::span<std::byte> out) const {
-  CAPSTAN_ASSIGN_OR_RETURN(const Part* const found, Find(id, part));
+  CAPSTAN_ASSIGN_OR_RETURN(const StoredPart* const found, Find(id, part));
   const SnapshotHeader& header = found->header;
-  const SnapshotHeader::Block* entry = header.Find(block);
+  const SnapshotHeader::BlockEntry* entry = header.Find(block);
   if (entry == nullptr || array >= header.array_count) {
     return Invalid(NameOf(id, part) + " has no array " + std::to_string(array) + " of block " + std::to_string(block));
   }

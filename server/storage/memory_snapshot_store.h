@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 
@@ -17,8 +17,8 @@ namespace capstan::server {
 
 class MemorySnapshotStore : public SnapshotStore {
  public:
-  const ShardLife& life() const override { return life_; }
-  Status Remember(const ShardLife& life) override;
+  const ShardIdentity& identity() const override { return identity_; }
+  Status PersistIdentity(const ShardIdentity& identity) override;
   std::vector<SnapshotPart> List() const override;
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override;
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
@@ -36,15 +36,15 @@ class MemorySnapshotStore : public SnapshotStore {
 
  private:
   using Key = std::pair<SnapshotId, ShardIndex>;
-  struct Part {
+  struct StoredPart {
     SnapshotHeader header;
     std::vector<std::vector<std::byte>> arrays;  // the arrays of one block after the other
   };
 
-  Result<const Part*> Find(SnapshotId id, ShardIndex part) const;
+  Result<const StoredPart*> Find(SnapshotId id, ShardIndex part) const;
 
-  ShardLife life_;
-  std::map<Key, Part> parts_;
+  ShardIdentity identity_;
+  std::map<Key, StoredPart> parts_;
   Status write_failure_, remember_failure_;
 };
 

@@ -6,15 +6,15 @@ namespace capstan::server {
 
 namespace {
 
-LogResult Do(const BeginLog& work, PushLog* log) { return LogBegun{work.history, log->Begin(work.history)}; }
+LogResult Do(const BeginLog& work, PushLog* log) { return LogBegun{work.timeline, log->Begin(work.timeline)}; }
 
 LogResult Do(const AppendLog& work, PushLog* log) {
-  return LogAppended{work.history, work.first, log->Append(work.history, work.first, *work.records)};
+  return LogAppended{work.timeline, work.first, log->Append(work.timeline, work.first, *work.records)};
 }
 
 LogResult Do(const ReadLog& work, PushLog* log) {
   LogRead result{work.generation, work.from, {}, {}};
-  Result<PushLog::Piece> piece = log->Read(work.history, work.from, kLogPieceBytes);
+  Result<PushLog::Piece> piece = log->Read(work.timeline, work.from, kLogPieceBytes);
   result.status = piece.status();
   if (piece.ok()) result.piece = std::move(piece).value();
   return result;
@@ -31,11 +31,11 @@ std::uint64_t BytesOf(const PushLogRecord& record) {
   return kNumbers + push->hyper.size() * sizeof(HyperParameters) + push->payload.size;
 }
 
-Status CheckHistory(LogHistory wanted, LogHistory here) {
-  if (here.generation.value == 0) return Invalid("there is no log here");
-  if (here.generation != wanted.generation) {
-    return Invalid("the log is of the history that began with generation " + std::to_string(here.generation.value) +
-                   ", not " + std::to_string(wanted.generation.value));
+Status CheckTimeline(LogTimeline wanted, LogTimeline here) {
+  if (here.id.value == 0) return Invalid("there is no log here");
+  if (here.id != wanted.id) {
+    return Invalid("the log is of the timeline that began with generation " + std::to_string(here.id.value) + ", not " +
+                   std::to_string(wanted.id.value));
   }
   if (here.shard_count != wanted.shard_count) {
     return Invalid("the log was written by one of " + std::to_string(here.shard_count) + " shards, the job has " +
@@ -44,7 +44,7 @@ Status CheckHistory(LogHistory wanted, LogHistory here) {
   return {};
 }
 
-LogResult CarryOut(const LogWork& work, PushLog* log) {
+LogResult Execute(const LogWork& work, PushLog* log) {
   return std::visit([log](const auto& one) { return Do(one, log); }, work);
 }
 

@@ -4,7 +4,7 @@
 // Kind:   opened by the process, then used by one thread (the shard's log thread). Every call blocks.
 // Limits: a piece exceeds the requested number of bytes by at most one record.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: the log is damaged or incomplete; kInvalid:
-//         it is the log of another timeline (`history`).
+//         it is the log of another timeline.
 // Why:    a record has everything that its update depends on, so replaying gives the same bits. It has its slot's
 //         sequence number, so replaying it twice has no effect.
 #pragma once
@@ -27,7 +27,7 @@ namespace capstan::server {
 struct PushRecord {
   BlockIndex block = 0;
   SlotIndex slot = 0;
-  std::uint64_t sequence = 0;
+  SequenceNumber sequence;
   std::uint64_t samples = 0;
   float learning_rate = 0.0F;
   float loss_scale = 1.0F;
@@ -36,7 +36,7 @@ struct PushRecord {
   std::vector<HyperParameters> hyper;  // hyper-parameters of every group, if the push had them
 };
 
-using EndRecord = StepReport;  // its step is the sequence number
+using EndRecord = StepReport;
 
 // Records are numbered from 1 within a timeline, without gaps.
 using PushLogRecord = std::variant<PushRecord, EndRecord>;
@@ -44,10 +44,10 @@ using PushLogRecord = std::variant<PushRecord, EndRecord>;
 std::uint64_t BytesOf(const PushLogRecord& record);
 
 // The timeline that a log belongs to.
-struct LogHistory {
-  Generation generation;  // the generation in which the timeline began; 0: none
+struct LogTimeline {
+  TimelineId id;  // 0: none
   std::uint32_t shard_count = 0;
-  bool operator==(const LogHistory&) const = default;
+  bool operator==(const LogTimeline&) const = default;
 };
 
 class PushLog {
@@ -60,33 +60,33 @@ class PushLog {
   virtual ~PushLog() = default;
 
   // Makes an empty log of this timeline. When it returns, every other log is deleted, even a damaged one.
-  virtual Status Begin(LogHistory history) = 0;
+  virtual Status Begin(LogTimeline timeline) = 0;
   // Appends records, durably when it returns. Replaces any records from number `first` on, which a failed append may
   // have left.
-  virtual Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) = 0;
+  virtual Status Append(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) = 0;
   // Returns records from number `from` on, about `bytes_max` bytes. A tail that was cut off when a process died is not
   // an error; any other missing record is kCorrupt.
-  virtual Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) = 0;
+  virtual Result<Piece> Read(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) = 0;
   // Drops records before `number`, perhaps not all of them.
   virtual Status Trim(std::uint64_t number) = 0;
 };
 
 // Returns ok if a log of timeline `here` can be used for timeline `wanted`, and otherwise why not.
-Status CheckHistory(LogHistory wanted, LogHistory here);
+Status CheckTimeline(LogTimeline wanted, LogTimeline here);
 
 // ---- requests of a Shard to its log, and their results ------------------------------------------------------------
 
 struct BeginLog {
-  LogHistory history;
+  LogTimeline timeline;
 };
 struct AppendLog {
-  Generation history;
+  TimelineId timeline;
   std::uint64_t first = 0;
   std::shared_ptr<const std::vector<PushLogRecord>> records;  // the core applies them once they are durable
 };
 struct ReadLog {
   Generation generation;  // the generation that will begin with the log's contents
-  LogHistory history;
+  LogTimeline timeline;
   std::uint64_t from = 0;
 };
 struct TrimLog {
@@ -95,11 +95,11 @@ struct TrimLog {
 using LogWork = std::variant<BeginLog, AppendLog, ReadLog, TrimLog>;
 
 struct LogBegun {
-  LogHistory history;
+  LogTimeline timeline;
   Status status;
 };
 struct LogAppended {
-  Generation history;
+  TimelineId timeline;
   std::uint64_t first = 0;
   Status status;
 };
@@ -116,6 +116,6 @@ using LogResult = std::variant<LogBegun, LogAppended, LogRead, LogTrimmed>;
 
 inline constexpr std::uint64_t kLogPieceBytes = std::uint64_t{16} << 20;
 
-LogResult CarryOut(const LogWork& work, PushLog* log);
+LogResult Execute(const LogWork& work, PushLog* log);
 
 }  // namespace capstan::server

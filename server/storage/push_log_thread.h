@@ -28,7 +28,7 @@ class PushLogThread {
             "log-" + std::to_string(shard), kWaitingMax,
             [log](LogWork&& work, const std::atomic<bool>& stopping) -> std::optional<LogResult> {
               if (stopping.load()) return std::nullopt;
-              return CarryOut(work, log);
+              return Execute(work, log);
             },
             std::move(wake)) {}
 

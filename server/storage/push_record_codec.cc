@@ -42,7 +42,7 @@ Json ToJson(const PushRecord& push) {
   JsonList json;
   json.Number(push.block)
       .Number(push.slot)
-      .Number(push.sequence)
+      .Number(push.sequence.value)
       .Number(push.samples)
       .Number(FloatBits(push.learning_rate))
       .Number(FloatBits(push.loss_scale))
@@ -113,24 +113,23 @@ Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view by
   }
 }
 
-std::string EncodeLogHistory(LogHistory history) {
-  return Seal(
-      0, TextOf(JsonList().Number(kPushFormat).Number(history.generation.value).Number(history.shard_count).Take()));
+std::string EncodeLogTimeline(LogTimeline timeline) {
+  return Seal(0, TextOf(JsonList().Number(kPushFormat).Number(timeline.id.value).Number(timeline.shard_count).Take()));
 }
 
-Result<LogHistory> DecodeLogHistory(std::string_view bytes) {
+Result<LogTimeline> DecodeLogTimeline(std::string_view bytes) {
   const std::optional<std::string_view> text = Unseal(0, bytes);
   std::uint64_t format = 0;
-  LogHistory history;
+  LogTimeline timeline;
   const Json json = ParseJson(text.value_or(""));
   const bool stated = ReadNumber(Element(json, 0), &format);
   if (stated && format > kPushFormat) {
     return Unsupported("the shard's log is of format " + std::to_string(format) + ", this build reads up to " +
                        std::to_string(kPushFormat) + "; use the build that wrote it, or a newer one");
   }
-  if (stated && format == kPushFormat && ElementCount(json) == 3 && ReadNumber(Element(json, 1), &history.generation) &&
-      ReadNumber(Element(json, 2), &history.shard_count)) {
-    return history;
+  if (stated && format == kPushFormat && ElementCount(json) == 3 && ReadNumber(Element(json, 1), &timeline.id) &&
+      ReadNumber(Element(json, 2), &timeline.shard_count)) {
+    return timeline;
   }
   return Corrupt("the log does not say whose it is");
 }

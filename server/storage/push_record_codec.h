@@ -21,7 +21,7 @@ std::string EncodePushRecord(std::uint64_t number, const PushLogRecord& record);
 Result<PushLogRecord> DecodePushRecord(std::uint64_t number, std::string_view bytes);
 
 // The encoded timeline also states the format of the records.
-std::string EncodeLogHistory(LogHistory history);
-Result<LogHistory> DecodeLogHistory(std::string_view bytes);
+std::string EncodeLogTimeline(LogTimeline timeline);
+Result<LogTimeline> DecodeLogTimeline(std::string_view bytes);
 
 }  // namespace capstan::server

@@ -15,7 +15,7 @@
 #include "server/storage/rocks_part_writer.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
-#include "server/storage/shard_life_codec.h"
+#include "server/storage/shard_identity_codec.h"
 
 namespace capstan::server {
 
@@ -23,7 +23,7 @@ namespace {
 
 namespace files = std::filesystem;
 
-constexpr const char* kLifeKey = "life";
+constexpr const char* kIdentityKey = "life";
 
 std::string FamilyName(SnapshotId id, std::uint64_t rewrite) {
   std::string name = "g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value);
@@ -87,7 +87,7 @@ void RocksFolder::Close() {
   if (database_ == nullptr) return;
   for (const Family& family : families_) (void)database_->DestroyColumnFamilyHandle(family.handle);
   families_.clear();
-  if (life_family_ != nullptr) (void)database_->DestroyColumnFamilyHandle(std::exchange(life_family_, nullptr));
+  if (identity_family_ != nullptr) (void)database_->DestroyColumnFamilyHandle(std::exchange(identity_family_, nullptr));
   (void)database_->Close();
   database_.reset();
 }
@@ -149,7 +149,7 @@ Status RocksFolder::OpenDatabase(Access access) {
 Status RocksFolder::TakeFamilies(const std::vector<rocksdb::ColumnFamilyHandle*>& handles, Access access) {
   for (rocksdb::ColumnFamilyHandle* handle : handles) {
     if (handle->GetName() == rocksdb::kDefaultColumnFamilyName) {
-      life_family_ = handle;
+      identity_family_ = handle;
       continue;
     }
     const ParsedName name = ParseFamilyName(handle->GetName()).value_or(ParsedName{});
@@ -194,22 +194,22 @@ Result<std::string> RocksFolder::Get(rocksdb::ColumnFamilyHandle* family, const 
   return value;
 }
 
-// ---- the shard's life ----------------------------------------------------------------------------------------------
+// ---- the shard's identity ----------------------------------------------------------------------------------------------
 
-Result<std::optional<ShardLife>> RocksFolder::ReadLife() const {
-  const Result<std::string> bytes = Get(life_family_, kLifeKey);
-  if (bytes.status().code() == Code::kInvalid) return std::optional<ShardLife>();
+Result<std::optional<ShardIdentity>> RocksFolder::ReadIdentity() const {
+  const Result<std::string> bytes = Get(identity_family_, kIdentityKey);
+  if (bytes.status().code() == Code::kInvalid) return std::optional<ShardIdentity>();
   if (!bytes.ok()) return bytes.status();
-  const Result<ShardLife> life = DecodeShardLife(bytes.value());
-  if (!life.ok()) return Status(life.status().code(), path_ + ": " + life.status().message());
-  return std::optional<ShardLife>(life.value());
+  const Result<ShardIdentity> identity = DecodeShardIdentity(bytes.value());
+  if (!identity.ok()) return Status(identity.status().code(), path_ + ": " + identity.status().message());
+  return std::optional<ShardIdentity>(identity.value());
 }
 
-Status RocksFolder::WriteLife(const ShardLife& life) {
+Status RocksFolder::WriteIdentity(const ShardIdentity& identity) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   rocksdb::WriteOptions durable;
   durable.sync = true;
-  return Note(database_->Put(durable, life_family_, kLifeKey, EncodeShardLife(life)));
+  return Note(database_->Put(durable, identity_family_, kIdentityKey, EncodeShardIdentity(identity)));
 }
 
 // ---- snapshots -----------------------------------------------------------------------------------------------------

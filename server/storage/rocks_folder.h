@@ -1,4 +1,4 @@
-// RocksFolder: one shard's database: its ShardLife, and a column family for each of its parts of snapshots.
+// RocksFolder: one shard's database: its ShardIdentity, and a column family for each of its parts of snapshots.
 //
 // Kind:   owned by a RocksSnapshotStore.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails, or another process has the folder; kCorrupt; kInvalid:
@@ -41,8 +41,8 @@ class RocksFolder {
   const std::string& path() const { return path_; }
   ShardIndex part() const { return part_; }
 
-  Result<std::optional<ShardLife>> ReadLife() const;
-  Status WriteLife(const ShardLife& life);
+  Result<std::optional<ShardIdentity>> ReadIdentity() const;
+  Status WriteIdentity(const ShardIdentity& identity);
 
   bool empty() const { return families_.empty(); }
   std::vector<SnapshotPart> List() const;
@@ -86,7 +86,7 @@ class RocksFolder {
   std::optional<FileLock> lock_;
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<rocksdb::DB> database_;
-  rocksdb::ColumnFamilyHandle* life_family_ = nullptr;
+  rocksdb::ColumnFamilyHandle* identity_family_ = nullptr;
   std::vector<Family> families_;  // in ascending order of snapshots
   bool broken_ = false;           // a write has failed: the database is opened again before the next write
 };

@@ -83,7 +83,7 @@ class BlockRangeWriter {
   }
 
   Status WriteBlock(std::size_t index, rocksdb::SstFileWriter* file) {
-    SnapshotHeader::Block& block = image_->header.blocks[index];
+    SnapshotHeader::BlockEntry& block = image_->header.blocks[index];
     for (std::uint32_t i = 0; i < image_->header.array_count; ++i) {
       const Slice array = std::exchange(image_->arrays[index][i], {});
       block.hashes[i] = Hash64(array.bytes());

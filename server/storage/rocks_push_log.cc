@@ -21,10 +21,10 @@ constexpr char kLogName[] = "the shard's log";
 
 namespace files = std::filesystem;
 
-constexpr const char* kHistoryKey = "history";
+constexpr const char* kTimelineKey = "history";
 
 // Size of RocksDB's own write-ahead log at which it writes the tables and deletes that log.
-constexpr std::uint64_t kWrittenAheadMax = std::uint64_t{256} << 20;
+constexpr std::uint64_t kWriteAheadBytesMax = std::uint64_t{256} << 20;
 
 std::string RecordKey(std::uint64_t number) {
   std::string key;
@@ -58,17 +58,17 @@ class Log : public PushLog {
     return opened;
   }
 
-  Status Begin(LogHistory history) override {
-    return Guarded(kLogName, [&] { return BeginHistory(history); });
+  Status Begin(LogTimeline timeline) override {
+    return WithoutExceptions(kLogName, [&] { return BeginTimeline(timeline); });
   }
-  Status Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) override {
-    return Guarded(kLogName, [&] { return Write(history, first, records); });
+  Status Append(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) override {
+    return WithoutExceptions(kLogName, [&] { return Write(timeline, first, records); });
   }
-  Result<Piece> Read(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override {
-    return Guarded(kLogName, [&] { return ReadPiece(history, from, bytes_max); });
+  Result<Piece> Read(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) override {
+    return WithoutExceptions(kLogName, [&] { return ReadPiece(timeline, from, bytes_max); });
   }
   Status Trim(std::uint64_t number) override {
-    return Guarded(kLogName, [&] { return DropSegments(number); });
+    return WithoutExceptions(kLogName, [&] { return DropSegments(number); });
   }
 
  private:
@@ -82,12 +82,12 @@ class Log : public PushLog {
   Status ReopenIfBroken();
   Status Note(const rocksdb::Status& status);
   rocksdb::Options SegmentOptions() const;
-  Status BeginHistory(LogHistory history);
-  Status Write(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records);
+  Status BeginTimeline(LogTimeline timeline);
+  Status Write(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records);
   Status AddSegment(std::uint64_t begin);
   Status Drop(std::size_t index);
   Status CutFrom(std::uint64_t number, rocksdb::WriteBatch* batch);
-  Result<Piece> ReadPiece(LogHistory history, std::uint64_t from, std::uint64_t bytes_max);
+  Result<Piece> ReadPiece(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max);
   // Adds the records of one segment from number `*next` on. Returns true once `*bytes_left` is used up.
   Result<bool> ReadSegment(const Segment& segment, std::uint64_t* next, std::uint64_t* bytes_left, Piece* piece) const;
   Status DropSegments(std::uint64_t number);
@@ -97,7 +97,7 @@ class Log : public PushLog {
   std::unique_ptr<rocksdb::Env> env_;
   std::unique_ptr<rocksdb::DB> database_;
   rocksdb::ColumnFamilyHandle* default_family_ = nullptr;
-  LogHistory history_;
+  LogTimeline timeline_;
   std::vector<Segment> segments_;   // in ascending order of records
   std::uint64_t newest_bytes_ = 0;  // written to the newest segment by this process
   bool broken_ = false;             // a write has failed: the database is opened again before the next write
@@ -114,7 +114,7 @@ rocksdb::Options Log::SegmentOptions() const {
 Status Log::OpenDatabase() {
   rocksdb::Options options = StrictOptions(env_.get());
   options.create_if_missing = true;
-  options.max_total_wal_size = kWrittenAheadMax;
+  options.max_total_wal_size = kWriteAheadBytesMax;
   options.allow_fallocate = false;  // otherwise each segment would take its full size on disk at its beginning
   std::vector<std::string> names = {rocksdb::kDefaultColumnFamilyName};
   if (files::exists(path_ + "/CURRENT")) {
@@ -139,11 +139,11 @@ Status Log::OpenDatabase() {
   std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) { return a.begin < b.begin; });
   CAPSTAN_RETURN_IF_ERROR(SyncFolder(files::path(path_).parent_path()));
   std::string text;
-  status = database_->Get(rocksdb::ReadOptions(), default_family_, kHistoryKey, &text);
-  history_ = {};
+  status = database_->Get(rocksdb::ReadOptions(), default_family_, kTimelineKey, &text);
+  timeline_ = {};
   if (status.IsNotFound()) return {};
   CAPSTAN_RETURN_IF_ERROR(FromRocks(status, path_));
-  CAPSTAN_ASSIGN_OR_RETURN(history_, DecodeLogHistory(text));
+  CAPSTAN_ASSIGN_OR_RETURN(timeline_, DecodeLogTimeline(text));
   return {};
 }
 
@@ -174,7 +174,7 @@ Status Log::ReopenIfBroken() {
 
 // ---- writing -------------------------------------------------------------------------------------------------------
 
-Status Log::BeginHistory(LogHistory history) {
+Status Log::BeginTimeline(LogTimeline timeline) {
   const Status usable = ReopenIfBroken();
   if (!damage_.ok()) {
     Close();
@@ -187,10 +187,10 @@ Status Log::BeginHistory(LogHistory history) {
   while (!segments_.empty()) CAPSTAN_RETURN_IF_ERROR(Drop(segments_.size() - 1));
   rocksdb::WriteOptions durable;
   durable.sync = true;
-  CAPSTAN_RETURN_IF_ERROR(Note(database_->Put(durable, default_family_, kHistoryKey, EncodeLogHistory(history))));
+  CAPSTAN_RETURN_IF_ERROR(Note(database_->Put(durable, default_family_, kTimelineKey, EncodeLogTimeline(timeline))));
   // Without this flush, these few bytes would keep RocksDB's whole write-ahead log alive.
   CAPSTAN_RETURN_IF_ERROR(Note(database_->Flush(rocksdb::FlushOptions(), default_family_)));
-  history_ = history;
+  timeline_ = timeline;
   may_have_more_ = false;
   return {};
 }
@@ -223,9 +223,9 @@ Status Log::CutFrom(std::uint64_t number, rocksdb::WriteBatch* batch) {
   return Note(batch->DeleteRange(segments_.back().handle, RecordKey(number), RecordKey(UINT64_MAX)));
 }
 
-Status Log::Write(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) {
+Status Log::Write(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
-  if (history != history_.generation) return Invalid(path_ + ": the log is of another history");
+  if (timeline != timeline_.id) return Invalid(path_ + ": the log is of another timeline");
   rocksdb::WriteBatch batch;
   if (may_have_more_) CAPSTAN_RETURN_IF_ERROR(CutFrom(first, &batch));
   may_have_more_ = true;
@@ -277,9 +277,9 @@ Result<bool> Log::ReadSegment(const Segment& segment, std::uint64_t* next, std::
   return false;
 }
 
-Result<PushLog::Piece> Log::ReadPiece(LogHistory history, std::uint64_t from, std::uint64_t bytes_max) {
+Result<PushLog::Piece> Log::ReadPiece(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
-  CAPSTAN_RETURN_IF_ERROR(CheckHistory(history, history_));
+  CAPSTAN_RETURN_IF_ERROR(CheckTimeline(timeline, timeline_));
   Piece piece;
   std::uint64_t bytes_left = std::max<std::uint64_t>(bytes_max, 1);
   if (!segments_.empty() && from < segments_.front().begin) {
@@ -301,7 +301,7 @@ Result<PushLog::Piece> Log::ReadPiece(LogHistory history, std::uint64_t from, st
 }  // namespace
 
 Result<std::unique_ptr<PushLog>> RocksPushLog::Open(const std::string& folder, std::uint64_t segment_bytes) {
-  return Guarded(kLogName, [&]() -> Result<std::unique_ptr<PushLog>> {
+  return WithoutExceptions(kLogName, [&]() -> Result<std::unique_ptr<PushLog>> {
     auto log = std::make_unique<Log>(folder + kPushLogFolder, segment_bytes);
     CAPSTAN_RETURN_IF_ERROR(log->Open());
     return std::unique_ptr<PushLog>(std::move(log));

@@ -18,7 +18,7 @@ constexpr char kSnapshotsName[] = "the snapshots";
 constexpr int kLooksMax = 8;
 
 Result<std::unique_ptr<RocksFolder>> OpenForReading(const std::string& path, ShardIndex shard) {
-  return Guarded(kSnapshotsName, [&]() -> Result<std::unique_ptr<RocksFolder>> {
+  return WithoutExceptions(kSnapshotsName, [&]() -> Result<std::unique_ptr<RocksFolder>> {
     if (!std::filesystem::exists(path + "/CURRENT")) return Corrupt(path + ": its file CURRENT is missing");
     Result<std::unique_ptr<RocksFolder>> folder = RocksFolder::Open(path, shard, RocksFolder::Access::kRead, 0);
     for (int look = 1; look < kLooksMax && !folder.ok(); ++look) {
@@ -59,7 +59,7 @@ std::vector<SnapshotPart> RocksSnapshotReader::List() const {
 }
 
 Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
-  return Guarded(kSnapshotsName, [&]() -> Result<SnapshotHeader> {
+  return WithoutExceptions(kSnapshotsName, [&]() -> Result<SnapshotHeader> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadHeader(id);
   });
@@ -67,14 +67,14 @@ Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex
 
 Status RocksSnapshotReader::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                                       std::span<std::byte> out) const {
-  return Guarded(kSnapshotsName, [&]() -> Status {
+  return WithoutExceptions(kSnapshotsName, [&]() -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadArray(id, block, array, out);
   });
 }
 
 Result<std::int64_t> RocksSnapshotReader::WrittenAt(SnapshotId id, ShardIndex part) const {
-  return Guarded(kSnapshotsName, [&]() -> Result<std::int64_t> {
+  return WithoutExceptions(kSnapshotsName, [&]() -> Result<std::int64_t> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->WrittenAt(id);
   });

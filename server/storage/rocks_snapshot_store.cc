@@ -13,7 +13,7 @@
 #include "server/storage/rocks_folder.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_support.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 
 namespace capstan::server {
 
@@ -30,15 +30,16 @@ std::string NameOf(SnapshotId id, ShardIndex part) {
 
 class Store : public SnapshotStore {
  public:
-  Store(std::unique_ptr<RocksFolder> own, std::vector<std::unique_ptr<RocksFolder>> orphans, const ShardLife& life)
-      : own_(std::move(own)), orphans_(std::move(orphans)), life_(life) {}
+  Store(std::unique_ptr<RocksFolder> own, std::vector<std::unique_ptr<RocksFolder>> orphans,
+        const ShardIdentity& identity)
+      : own_(std::move(own)), orphans_(std::move(orphans)), identity_(identity) {}
 
-  const ShardLife& life() const override { return life_; }
+  const ShardIdentity& identity() const override { return identity_; }
 
-  Status Remember(const ShardLife& life) override {
-    return Guarded(kStoreName, [&]() -> Status {
-      CAPSTAN_RETURN_IF_ERROR(own_->WriteLife(life));
-      life_ = life;
+  Status PersistIdentity(const ShardIdentity& identity) override {
+    return WithoutExceptions(kStoreName, [&]() -> Status {
+      CAPSTAN_RETURN_IF_ERROR(own_->WriteIdentity(identity));
+      identity_ = identity;
       return {};
     });
   }
@@ -53,11 +54,11 @@ class Store : public SnapshotStore {
   }
 
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
-    return Guarded(kStoreName, [&] { return own_->Write(std::move(image), cancelled); });
+    return WithoutExceptions(kStoreName, [&] { return own_->Write(std::move(image), cancelled); });
   }
 
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
-    return Guarded(kStoreName, [&]() -> Result<SnapshotHeader> {
+    return WithoutExceptions(kStoreName, [&]() -> Result<SnapshotHeader> {
       const RocksFolder* folder = FolderWith(part);
       if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
       return folder->ReadHeader(id);
@@ -66,7 +67,7 @@ class Store : public SnapshotStore {
 
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override {
-    return Guarded(kStoreName, [&]() -> Status {
+    return WithoutExceptions(kStoreName, [&]() -> Status {
       const RocksFolder* folder = FolderWith(part);
       if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
       return folder->ReadArray(id, block, array, out);
@@ -74,7 +75,7 @@ class Store : public SnapshotStore {
   }
 
   Status Remove(SnapshotId id, ShardIndex part) override {
-    return Guarded(kStoreName, [&]() -> Status {
+    return WithoutExceptions(kStoreName, [&]() -> Status {
       if (part == own_->part()) return own_->Remove(id);
       for (std::size_t i = 0; i < orphans_.size(); ++i) {
         if (orphans_[i]->part() == part) return RemoveFromOrphan(i, id);
@@ -114,12 +115,12 @@ class Store : public SnapshotStore {
 
   std::unique_ptr<RocksFolder> own_;
   std::vector<std::unique_ptr<RocksFolder>> orphans_;
-  ShardLife life_;
+  ShardIdentity identity_;
 };
 
-Status CheckLife(const ShardLife& life, ShardIndex shard, const std::string& path) {
-  if (life.shard == shard) return {};
-  return Invalid(path + " is the directory of shard " + std::to_string(life.shard) +
+Status CheckIdentity(const ShardIdentity& identity, ShardIndex shard, const std::string& path) {
+  if (identity.shard == shard) return {};
+  return Invalid(path + " is the directory of shard " + std::to_string(identity.shard) +
                  "; it has been moved or copied: put the folders of the run directory back where they were");
 }
 
@@ -144,13 +145,13 @@ Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, Shar
   }
   const std::string path = FolderOfShard(folder, shard);
   CAPSTAN_ASSIGN_OR_RETURN(auto own, RocksFolder::Open(path, shard, Access::kWrite, wait_seconds));
-  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<ShardLife> found, own->ReadLife());
-  ShardLife life;
-  life.shard = shard;
-  if (found) life = *found;
-  CAPSTAN_RETURN_IF_ERROR(CheckLife(life, shard, path));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<ShardIdentity> found, own->ReadIdentity());
+  ShardIdentity identity;
+  identity.shard = shard;
+  if (found) identity = *found;
+  CAPSTAN_RETURN_IF_ERROR(CheckIdentity(identity, shard, path));
   CAPSTAN_ASSIGN_OR_RETURN(auto others, OpenOrphans(folder, orphans));
-  return std::unique_ptr<SnapshotStore>(std::make_unique<Store>(std::move(own), std::move(others), life));
+  return std::unique_ptr<SnapshotStore>(std::make_unique<Store>(std::move(own), std::move(others), identity));
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ Result<std::unique_ptr<SnapshotStore>> OpenStore(const std::string& folder, Shar
 Result<std::unique_ptr<SnapshotStore>> RocksSnapshotStore::Open(const std::string& folder, ShardIndex shard,
                                                                 double wait_seconds,
                                                                 const std::vector<ShardIndex>& orphans) {
-  return Guarded(kStoreName, [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
+  return WithoutExceptions(kStoreName, [&] { return OpenStore(folder, shard, wait_seconds, orphans); });
 }
 
 std::string FolderOfShard(const std::string& folder, ShardIndex shard) {

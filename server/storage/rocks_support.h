@@ -36,7 +36,7 @@ Status FromRocks(const rocksdb::Status& status, const std::string& where);
 
 // Returns what `body` returns, a Status or a Result; kUnreachable if a library throws.
 template <class Body>
-std::invoke_result_t<Body> Guarded(const char* where, Body body) {
+std::invoke_result_t<Body> WithoutExceptions(const char* where, Body body) {
   try {
     return body();
   } catch (const std::exception& failure) {

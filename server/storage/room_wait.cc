@@ -47,7 +47,7 @@ Status RoomWait::Write(const std::string& path, const std::function<Status()>& w
     if (Status over = GiveUp(status, waited); !over.ok()) return over;
     if (now >= next_report) {
       next_report = now + ToInstant(options_.report_seconds);
-      Say(Severity::kWarning, "the job waits " + (waited > kLookEvery ? Seconds(waited) + " " : "") +
+      Log(Severity::kWarning, "the job waits " + (waited > kLookEvery ? Seconds(waited) + " " : "") +
                                   "for room on the disk: " + status.message() + "; " + Bytes(FreeBytes(path)) +
                                   " are free there, and it goes on by itself when there is room");
     }
@@ -57,7 +57,7 @@ Status RoomWait::Write(const std::string& path, const std::function<Status()>& w
   const Instant waited = options_.now() - began;
   waited_ += waited;
   if (status.ok())
-    Say(Severity::kInfo, "there is room on the disk again after " + Seconds(waited) + ": the job goes on");
+    Log(Severity::kInfo, "there is room on the disk again after " + Seconds(waited) + ": the job goes on");
   return status;
 }
 
@@ -70,7 +70,7 @@ Status RoomWait::GiveUp(const Status& full, Instant waited) const {
                  " (limits.stall) for room: make some, and --resume");
 }
 
-void RoomWait::Say(Severity severity, const std::string& text) const {
+void RoomWait::Log(Severity severity, const std::string& text) const {
   if (options_.on_notice) options_.on_notice({severity, text});
 }
 

@@ -36,7 +36,7 @@ class RoomWait {
 
  private:
   Status GiveUp(const Status& full, Instant waited) const;
-  void Say(Severity severity, const std::string& text) const;
+  void Log(Severity severity, const std::string& text) const;
 
   const Options options_;
   Instant waited_{};

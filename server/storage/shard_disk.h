@@ -1,4 +1,4 @@
-// DiskWork, DiskResult, CarryOut: requests of a Shard to its disk, and their results.
+// DiskWork, DiskResult, Execute: requests of a Shard to its disk, and their results.
 //
 // Kind:   values and one function. The core makes requests, a thread of the loop carries them out in order, and the
 //         core receives each result like a message.
@@ -16,15 +16,15 @@
 #include "common/base/status.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/step_parameters.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::server {
 
 class SnapshotStore;
 
-struct RememberLife {
-  ShardLife life;
+struct PersistIdentity {
+  ShardIdentity identity;
 };
 
 struct WriteSnapshot {
@@ -39,15 +39,15 @@ struct LoadTarget {
   std::array<BufferRef, kBlockArraysMax> arrays;
 };
 
-// Reads local parts: their headers, and those blocks of `targets` that they have.
+// Reads the parts on this shard's disk: their headers, and those blocks of `targets` that they have.
 struct LoadSnapshot {
   Generation generation;  // the generation that will begin with the snapshot
   SnapshotId id;
-  struct Part {
+  struct OwnPart {
     ShardIndex part = 0;
     std::uint64_t digest = 0;
   };
-  std::vector<Part> parts;
+  std::vector<OwnPart> parts;
   std::vector<LoadTarget> targets;  // in catalog order
 };
 
@@ -68,10 +68,10 @@ struct RemoveParts {
   std::vector<SnapshotPart> parts;
 };
 
-using DiskWork = std::variant<RememberLife, WriteSnapshot, LoadSnapshot, ReadForPeer, RemoveParts>;
+using DiskWork = std::variant<PersistIdentity, WriteSnapshot, LoadSnapshot, ReadForPeer, RemoveParts>;
 
-struct LifeRemembered {
-  ShardLife life;
+struct IdentityPersisted {
+  ShardIdentity identity;
   Status status;
 };
 
@@ -92,7 +92,7 @@ struct PeerRead {
   PeerId peer;
   StoredBlock wanted;
   Status status;
-  SnapshotHeader::Block entry;        // the block's entry in the header
+  SnapshotHeader::BlockEntry entry;   // the block's entry in the header
   std::vector<Slice> arrays;          // the block's arrays, or pieces of the encoded header
   std::vector<std::uint64_t> hashes;  // hash of each of `arrays`
 };
@@ -102,9 +102,9 @@ struct PartsRemoved {
   Status status;  // the first failure
 };
 
-using DiskResult = std::variant<LifeRemembered, SnapshotWritten, SnapshotLoaded, PeerRead, PartsRemoved>;
+using DiskResult = std::variant<IdentityPersisted, SnapshotWritten, SnapshotLoaded, PeerRead, PartsRemoved>;
 
-DiskResult CarryOut(DiskWork work, SnapshotStore* store);
+DiskResult Execute(DiskWork work, SnapshotStore* store);
 
 // Encode and decode a header as bytes, for disks and other shards. Decoding trusts nothing: sizes are bounded and lists
 // must fit together. Encoding returns kInvalid for a header that decoding would refuse.

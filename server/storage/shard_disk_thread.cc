@@ -9,13 +9,13 @@ namespace capstan::server {
 
 namespace {
 
-// Passes calls on to the store. Once `stopping` is set it reads and removes nothing more, but still remembers lives.
+// Passes calls on to the store. Once `stopping` is set it reads and removes nothing more, but still stores identities.
 class StoppableStore : public SnapshotStore {
  public:
   StoppableStore(SnapshotStore* store, const std::atomic<bool>* stopping) : store_(store), stopping_(stopping) {}
 
-  const ShardLife& life() const override { return store_->life(); }
-  Status Remember(const ShardLife& life) override { return store_->Remember(life); }
+  const ShardIdentity& identity() const override { return store_->identity(); }
+  Status PersistIdentity(const ShardIdentity& identity) override { return store_->PersistIdentity(identity); }
   std::vector<SnapshotPart> List() const override { return store_->List(); }
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
     return store_->Write(std::move(image), cancelled);
@@ -59,11 +59,11 @@ ShardDiskThread::ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::fu
     : thread_(
           "disk-" + std::to_string(shard), kWaitingMax,
           [store, lane](DiskWork&& work, const std::atomic<bool>& stopping) -> std::optional<DiskResult> {
-            if (stopping.load() && !std::holds_alternative<RememberLife>(work)) return std::nullopt;
+            if (stopping.load() && !std::holds_alternative<PersistIdentity>(work)) return std::nullopt;
             StoppableStore stoppable(store, &stopping);
             const auto begin = NowFor(lane);
             const char* const what = NameOf(work);
-            DiskResult result = CarryOut(std::move(work), &stoppable);
+            DiskResult result = Execute(std::move(work), &stoppable);
             if (lane != nullptr) lane->Add(what, begin, NowFor(lane));
             return result;
           },

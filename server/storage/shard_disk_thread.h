@@ -27,7 +27,7 @@ class ShardDiskThread {
   // no other code may use it meanwhile. `lane`, for the trace, may be null.
   ShardDiskThread(ShardIndex shard, SnapshotStore* store, std::function<void()> wake,
                   monitoring::TraceLane* lane = nullptr);
-  // Drops the running and waiting requests, except RememberLife requests, which are still carried out.
+  // Drops the running and waiting requests, except PersistIdentity requests, which are still carried out.
   ~ShardDiskThread();
 
   // Never waits. On failure `work` is unchanged.

@@ -15,15 +15,15 @@ std::uint64_t Bits(double value) {
   return bits;
 }
 
-void AddNumbers(const std::vector<std::uint64_t>& numbers, Hasher* hasher) {
+void AddNumbers(const std::vector<SequenceNumber>& numbers, Hasher* hasher) {
   hasher->Add(std::uint64_t{numbers.size()});
-  for (std::uint64_t number : numbers) hasher->Add(number);
+  for (SequenceNumber number : numbers) hasher->Add(number.value);
 }
 
 void AddReport(const StepReport& entry, Hasher* hasher) {
   const SlotReport& report = entry.report;
   for (std::uint64_t number :
-       {entry.step.value, std::uint64_t{report.slot}, report.samples, Bits(report.loss_sum), report.predictions,
+       {entry.sequence.value, std::uint64_t{report.slot}, report.samples, Bits(report.loss_sum), report.predictions,
         Bits(report.validation_loss_sum), report.validation_predictions, report.validation_correct}) {
     hasher->Add(number);
   }
@@ -56,7 +56,7 @@ std::uint64_t SnapshotHeader::Digest() const {
     hasher.Add(parameters.program_state);
   }
   hasher.Add(std::uint64_t{blocks.size()});
-  for (const Block& block : blocks) {
+  for (const BlockEntry& block : blocks) {
     hasher.Add(std::uint64_t{block.block});
     hasher.Add(std::uint64_t{block.count});
     hasher.Add(block.updates);
@@ -66,9 +66,9 @@ std::uint64_t SnapshotHeader::Digest() const {
   return hasher.Digest();
 }
 
-const SnapshotHeader::Block* SnapshotHeader::Find(BlockIndex block) const {
+const SnapshotHeader::BlockEntry* SnapshotHeader::Find(BlockIndex block) const {
   const auto found = std::lower_bound(blocks.begin(), blocks.end(), block,
-                                      [](const Block& entry, BlockIndex wanted) { return entry.block < wanted; });
+                                      [](const BlockEntry& entry, BlockIndex wanted) { return entry.block < wanted; });
   return found != blocks.end() && found->block == block ? &*found : nullptr;
 }
 

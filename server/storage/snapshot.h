@@ -29,22 +29,22 @@ struct SnapshotHeader {
   SlotIndex slot_count = 0;
   // For modes without global steps: per slot, the newest sequence number that has ended on this shard; and the reports
   // that the coordinator had not counted yet.
-  std::vector<std::uint64_t> ended;
+  std::vector<SequenceNumber> ended;
   std::vector<StepReport> reports;
   std::uint64_t log_begin = 0;  // first record of the shard's log that is not in the part; 0: there is no log
-  struct Block {
+  struct BlockEntry {
     BlockIndex block = 0;
     std::uint32_t count = 0;  // elements
     std::uint64_t updates = 0;
-    std::vector<std::uint64_t> last;                      // per slot: newest sequence number applied; empty in sync
+    std::vector<SequenceNumber> last;                     // per slot: newest sequence number applied; empty in sync
     std::array<std::uint64_t, kBlockArraysMax> hashes{};  // XXH3-64 of each array
   };
-  std::vector<Block> blocks;  // in catalog order
+  std::vector<BlockEntry> blocks;  // in catalog order
 
   // Computes the XXH3-64 of all fields.
   std::uint64_t Digest() const;
   // Returns the block's entry; null if this part does not have the block.
-  const Block* Find(BlockIndex block) const;
+  const BlockEntry* Find(BlockIndex block) const;
 };
 
 struct SnapshotImage {

@@ -15,7 +15,7 @@ constexpr std::uint64_t kFormat = 1;
 constexpr std::size_t kBlocksMax = std::size_t{1} << 22;
 constexpr std::size_t kReportsMax = 65536;
 
-Json ToJson(const SnapshotHeader::Block& block, std::uint32_t array_count) {
+Json ToJson(const SnapshotHeader::BlockEntry& block, std::uint32_t array_count) {
   JsonList hashes;
   for (std::uint32_t i = 0; i < array_count; ++i) hashes.Number(block.hashes[i]);
   return JsonList()
@@ -42,11 +42,11 @@ Json ToJson(const SnapshotHeader& header) {
   if (header.log_begin != 0) json.Number("log_begin", header.log_begin);
   JsonList reports, blocks;
   for (const StepReport& entry : header.reports) reports.Value(ToJson(entry));
-  for (const SnapshotHeader::Block& block : header.blocks) blocks.Value(ToJson(block, header.array_count));
+  for (const SnapshotHeader::BlockEntry& block : header.blocks) blocks.Value(ToJson(block, header.array_count));
   return json.Value("reports", reports.Take()).Value("blocks", blocks.Take()).Take();
 }
 
-bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::Block* block) {
+bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::BlockEntry* block) {
   const Json* hashes = Element(*json, 4);
   bool good = ElementCount(*json) == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchHeader - 1) &&
               ReadNumber(Element(*json, 1), &block->count) && ReadNumber(Element(*json, 2), &block->updates) &&
@@ -68,23 +68,23 @@ bool ReadHeader(const Json& json, SnapshotHeader* header) {
          ReadNumbers(Member(json, "ended"), &header->ended, kSlotsMax) &&
          ReadList(Member(json, "reports"), &header->reports, kReportsMax, ReadReport) &&
          ReadList(Member(json, "blocks"), &header->blocks, kBlocksMax,
-                  [&](const Json* from, SnapshotHeader::Block* block) {
+                  [&](const Json* from, SnapshotHeader::BlockEntry* block) {
                     return ReadBlock(from, header->array_count, block);
                   });
 }
 
 // Whether all indices are in range and all lists have the right length.
 bool FitsTogether(const SnapshotHeader& header) {
-  const auto per_slot = [&](const std::vector<std::uint64_t>& list) {
+  const auto per_slot = [&](const std::vector<SequenceNumber>& list) {
     return list.empty() || list.size() == header.slot_count;
   };
   bool fits = header.part < header.part_count && per_slot(header.ended);
   for (const StepReport& entry : header.reports) fits = fits && entry.report.slot < header.slot_count;
-  for (const SnapshotHeader::Block& block : header.blocks) fits = fits && per_slot(block.last);
+  for (const SnapshotHeader::BlockEntry& block : header.blocks) fits = fits && per_slot(block.last);
   return fits;
 }
 
-bool Ascends(const std::vector<SnapshotHeader::Block>& blocks) {
+bool Ascends(const std::vector<SnapshotHeader::BlockEntry>& blocks) {
   for (std::size_t i = 1; i < blocks.size(); ++i) {
     if (blocks[i - 1].block >= blocks[i].block) return false;
   }

@@ -1,4 +1,4 @@
-// SnapshotStore: a shard's directory: its ShardLife and its parts of snapshots. SnapshotReader: only the parts.
+// SnapshotStore: a shard's directory: its ShardIdentity and its parts of snapshots. SnapshotReader: only the parts.
 //
 // Kind:   opened by the process, then used by one thread (the shard's disk thread). Every call blocks.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: damaged; kInvalid: not found.
@@ -22,7 +22,7 @@ struct SnapshotPart;
 
 namespace capstan::server {
 
-struct ShardLife;
+struct ShardIdentity;
 struct SnapshotHeader;
 struct SnapshotImage;
 
@@ -46,10 +46,10 @@ class SnapshotStore : public SnapshotReader {
     std::uint64_t bytes = 0;
   };
 
-  // The life that was remembered last, perhaps by an earlier process.
-  virtual const ShardLife& life() const = 0;
+  // The identity that was stored last, perhaps by an earlier process.
+  virtual const ShardIdentity& identity() const = 0;
   // Writes the life to the directory, durably when it returns.
-  virtual Status Remember(const ShardLife& life) = 0;
+  virtual Status PersistIdentity(const ShardIdentity& identity) = 0;
 
   // Writes all or nothing, durably. Releases each block's buffers once they are written. Stops and leaves nothing when
   // `cancelled` becomes true.

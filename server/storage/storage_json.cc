@@ -76,6 +76,12 @@ Json ToJson(const std::vector<std::uint64_t>& numbers) {
   return list.Take();
 }
 
+Json ToJson(const std::vector<SequenceNumber>& numbers) {
+  JsonList list;
+  for (const SequenceNumber number : numbers) list.Number(number.value);
+  return list.Take();
+}
+
 Json ToJson(const StepParameters& p) {
   JsonObject json;
   json.Number("updates", p.updates)
@@ -85,15 +91,15 @@ Json ToJson(const StepParameters& p) {
       .Flag("snapshot", p.snapshot)
       .Flag("stop", p.stop);
   if (!p.program_state.empty()) json.Text("program_state", HexOf(p.program_state));
-  if (p.keep) json.Flag("keep", true);
-  if (!p.held) json.Flag("held", false);
+  if (p.upload_next) json.Flag("keep", true);
+  if (!p.on_shards) json.Flag("held", false);
   return json.Take();
 }
 
 Json ToJson(const StepReport& entry) {
   const SlotReport& report = entry.report;
   JsonList json;
-  json.Number(entry.step.value)
+  json.Number(entry.sequence.value)
       .Number(report.slot)
       .Number(report.samples)
       .Number(DoubleBits(report.loss_sum))
@@ -170,11 +176,6 @@ bool IsList(const Json* json, std::size_t count_max) {
   return json != nullptr && json->is_array() && json->size() <= count_max;
 }
 
-bool ReadNumbers(const Json* json, std::vector<std::uint64_t>* out, std::size_t count_max) {
-  return ReadList(json, out, count_max,
-                  [](const Json* from, std::uint64_t* number) { return ReadNumber(from, number); });
-}
-
 bool ReadJob(const Json* json, JobId* job) {
   return json != nullptr && ElementCount(*json) == 2 && ReadNumber(Element(*json, 0), &job->high) &&
          ReadNumber(Element(*json, 1), &job->low);
@@ -188,11 +189,11 @@ bool ReadSnapshotId(const Json* json, SnapshotId* id) {
 bool ReadParameters(const Json* json, StepParameters* p) {
   const Json* state = json != nullptr ? Member(*json, "program_state") : nullptr;
   if (state != nullptr && !ReadHex(state, &p->program_state, kProgramStateBytesMax)) return false;
-  if (const Json* keep = json != nullptr ? Member(*json, "keep") : nullptr;
-      keep != nullptr && !ReadBool(keep, &p->keep))
+  if (const Json* upload = json != nullptr ? Member(*json, "keep") : nullptr;
+      upload != nullptr && !ReadBool(upload, &p->upload_next))
     return false;
-  if (const Json* held = json != nullptr ? Member(*json, "held") : nullptr;
-      held != nullptr && !ReadBool(held, &p->held))
+  if (const Json* on_shards = json != nullptr ? Member(*json, "held") : nullptr;
+      on_shards != nullptr && !ReadBool(on_shards, &p->on_shards))
     return false;
   return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
          ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
@@ -205,7 +206,7 @@ bool ReadReport(const Json* json, StepReport* entry) {
   SlotReport& report = entry->report;
   if (json == nullptr) return false;
   if (ElementCount(*json) == 9 && !ReadList(Element(*json, 8), &report.metrics, kMetricsMax, ReadMetric)) return false;
-  return (ElementCount(*json) == 8 || !report.metrics.empty()) && ReadNumber(Element(*json, 0), &entry->step) &&
+  return (ElementCount(*json) == 8 || !report.metrics.empty()) && ReadNumber(Element(*json, 0), &entry->sequence) &&
          ReadNumber(Element(*json, 1), &report.slot) && ReadNumber(Element(*json, 2), &report.samples) &&
          ReadDouble(Element(*json, 3), &report.loss_sum) && ReadNumber(Element(*json, 4), &report.predictions) &&
          ReadDouble(Element(*json, 5), &report.validation_loss_sum) &&

@@ -60,6 +60,7 @@ class JsonList {
 Json ToJson(JobId job);
 Json ToJson(SnapshotId id);
 Json ToJson(const std::vector<std::uint64_t>& numbers);
+Json ToJson(const std::vector<SequenceNumber>& numbers);
 // The program's state and the fields of mode allreduce come last, and are left out where they are empty.
 Json ToJson(const StepParameters& p);
 // The metrics come last, and are left out if there are none.
@@ -108,7 +109,10 @@ bool ReadList(const Json* json, std::vector<T>* out, std::size_t count_max, Read
   }
   return true;
 }
-bool ReadNumbers(const Json* json, std::vector<std::uint64_t>* out, std::size_t count_max);
+template <class T>
+bool ReadNumbers(const Json* json, std::vector<T>* out, std::size_t count_max) {
+  return ReadList(json, out, count_max, [](const Json* from, T* number) { return ReadNumber(from, number); });
+}
 bool ReadJob(const Json* json, JobId* job);
 bool ReadSnapshotId(const Json* json, SnapshotId* id);
 bool ReadParameters(const Json* json, StepParameters* p);

@@ -20,7 +20,7 @@ Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, Snapshot
   return header;
 }
 
-Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::BlockEntry& entry,
                     std::uint32_t array, std::span<std::byte> out) {
   CAPSTAN_RETURN_IF_ERROR(reader.ReadArray(header.id, header.part, entry.block, array, out));
   if (Hash64(out) == entry.hashes[array]) return {};

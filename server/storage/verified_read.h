@@ -21,7 +21,7 @@ Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, Snapshot
                                           std::uint64_t digest);
 
 // Reads the block's array number `array` into `out`, and verifies it. The array must have exactly out.size() bytes.
-Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::BlockEntry& entry,
                     std::uint32_t array, std::span<std::byte> out);
 
 }  // namespace capstan::server

@@ -17,7 +17,7 @@ TEST_CASE("events come out of the pipe as they went in", "[cli][events]") {
   writer.Ready({"a:1", "b:2"}, "c:3");
   writer.Notice(Severity::kWarning, "two\nlines and \"quotes\" \xff");
   writer.Failed("why");
-  writer.Beat();
+  writer.Heartbeat();
   std::string text(4096, '\0');
   text.resize(static_cast<std::size_t>(read(fds[0], text.data(), text.size())));
   std::vector<Event> events;

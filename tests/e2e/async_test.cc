@@ -108,7 +108,7 @@ class LatePeer {
         shard_(std::move(transport_->Connect(shard)).value()) {}
 
   void Pull() {
-    capstan::Pull pull{kGeneration, kLife, SessionId{1}, Version{0}, {}, 0, Encoding::kFp32, {}, false};
+    capstan::Pull pull{kGeneration, kIncarnation, SessionId{1}, Version{0}, {}, 0, Encoding::kFp32, {}, false};
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) pull.blocks.push_back(block);
     Send({std::move(pull), {}});
   }
@@ -121,7 +121,7 @@ class LatePeer {
     const std::uint64_t hash = Hash64(payload.bytes());
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) {
       Send({capstan::Push{kGeneration,
-                          kLife,
+                          kIncarnation,
                           SessionId{1},
                           Step{1},
                           Node{slot, slot + 1},
@@ -136,7 +136,7 @@ class LatePeer {
     SlotReport report;
     report.slot = slot;
     report.samples = report.predictions = 1;
-    Send({EndSlot{kGeneration, kLife, SessionId{1}, Step{1}, report, {}}, {}});
+    Send({EndSlot{kGeneration, kIncarnation, SessionId{1}, Step{1}, report, {}}, {}});
   }
   // Reads until so many blocks have arrived, or a refusal.
   std::vector<Message> Read(std::size_t blocks) {
@@ -155,18 +155,19 @@ class LatePeer {
   // Whether the shard has applied the first push of each of these slots.
   bool HasApplied(std::uint32_t slots) {
     bool all = false;
-    (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kLife, SessionId{1}, Step{1}}, {}}).ok();
+    (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kIncarnation, SessionId{1}, Step{1}}, {}}).ok();
     transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Message& message) {
-      const auto* held = message.header.As<Staged>();
-      all = held != nullptr && held->clocks.size() >= slots &&
-            std::all_of(held->clocks.begin(), held->clocks.begin() + slots, [](std::uint64_t c) { return c == 1; });
+      const auto* staged = message.header.As<Staged>();
+      all = staged != nullptr && staged->clocks.size() >= slots &&
+            std::all_of(staged->clocks.begin(), staged->clocks.begin() + slots,
+                        [](SequenceNumber c) { return c == SequenceNumber{1}; });
     });
     return all;
   }
 
  private:
   static constexpr Generation kGeneration{1};
-  static constexpr Incarnation kLife{1};
+  static constexpr Incarnation kIncarnation{1};
 
   void Send(const Message& message) {
     testing::Until([&] {

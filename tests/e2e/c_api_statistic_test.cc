@@ -130,8 +130,8 @@ class StandardError {
   std::FILE* file_;
 };
 
-void Hear(void* heard, const char* text) {
-  if (std::strstr(text, "waiting 5 s") != nullptr) *static_cast<std::atomic<bool>*>(heard) = true;
+void OnNotice(void* noticed, const char* text) {
+  if (std::strstr(text, "waiting 5 s") != nullptr) *static_cast<std::atomic<bool>*>(noticed) = true;
 }
 
 }  // namespace
@@ -163,18 +163,18 @@ TEST_CASE("notices in C go to stderr, unless the program takes them", "[e2e][c]"
   work.size = sizeof work;
   std::string taken, printed;
   for (const bool takes : {true, false}) {
-    std::atomic<bool> heard = false;
-    options.context = &heard;
-    options.on_notice = takes ? Hear : nullptr;
+    std::atomic<bool> noticed = false;
+    options.context = &noticed;
+    options.on_notice = takes ? OnNotice : nullptr;
     const StandardError error;
     capstan_client* client = Connect(options);
     REQUIRE(Declare(client) == CAPSTAN_OK);
     REQUIRE(capstan_next_work(client, 0, &work) == CAPSTAN_TIMEOUT);
-    for (int i = 0; i < 10 * kPatience && !heard && error.text().empty(); ++i) {
+    for (int i = 0; i < 10 * kPatience && !noticed && error.text().empty(); ++i) {
       REQUIRE(capstan_next_work(client, 0.1, &work) == CAPSTAN_TIMEOUT);
     }
     capstan_free(client);
-    CHECK(heard == takes);
+    CHECK(noticed == takes);
     (takes ? taken : printed) = error.text();
   }
   CHECK(taken.empty());

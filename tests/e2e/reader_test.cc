@@ -148,27 +148,27 @@ TEST_CASE("a reader sees rising versions, each whole and with its state, to the 
   CHECK(reader->state_names() == std::vector<std::string>{"momentum_buffer"});
   CHECK(reader->weights() == nullptr);
   const std::unique_ptr<Client> worker = ConnectWorker(job);
-  PullOptions wish{{}, true};
+  PullOptions options{{}, true};
   std::vector<std::uint64_t> steps;
   bool done = false;
   for (const std::uint64_t until : {2, 5, 6}) {
     REQUIRE(Train(worker.get(), until).ok());
-    const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value();
+    const std::optional<PulledVersion> version = reader->Pull(options, In(kPatience)).value();
     REQUIRE(version);
     CHECK(version->step == until);
     CHECK(IsAll(reader->weights(), reader->element_count(), After(until).first));
     steps.push_back(until);
-    wish.newer_than = until;
+    options.newer_than = until;
   }
   std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
-  while (const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value()) {
+  while (const std::optional<PulledVersion> version = reader->Pull(options, In(kPatience)).value()) {
     CHECK(version->step > steps.back());
     const auto [weight, momentum] = After(version->step);
     CHECK(IsAll(reader->weights(), reader->element_count(), weight));
     CHECK(IsAll(reader->state(0), reader->element_count(), momentum));
     steps.push_back(version->step);
     done = version->done;
-    wish.newer_than = version->step;
+    options.newer_than = version->step;
   }
   CHECK(end.get().ok());
   CHECK(done);
@@ -187,11 +187,11 @@ TEST_CASE("without global steps a reader follows too, to the last version", "[e2
   const std::unique_ptr<Reader> reader = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
   std::future<Status> end = std::async(std::launch::async, [&] { return Train(worker.get()); });
-  PullOptions wish;
+  PullOptions options;
   std::optional<PulledVersion> last;
-  while (const std::optional<PulledVersion> version = reader->Pull(wish, In(kPatience)).value()) {
+  while (const std::optional<PulledVersion> version = reader->Pull(options, In(kPatience)).value()) {
     CHECK(reader->weights()[0] <= After(version->step).first);  // at least so many pushes
-    wish.newer_than = version->step;
+    options.newer_than = version->step;
     last = version;
   }
   CHECK(end.get().ok());
@@ -213,9 +213,9 @@ TEST_CASE("what does not come by the deadline is a timeout that says for whom, a
   REQUIRE(Train(worker.get(), 3).ok());
   std::optional<PulledVersion> version;
   while (!version || version->step < 3) {
-    PullOptions wish;
-    if (version) wish.newer_than = version->step;
-    auto pulled = reader->Pull(wish, In(0));  // one slice after the other, each without waiting
+    PullOptions options;
+    if (version) options.newer_than = version->step;
+    auto pulled = reader->Pull(options, In(0));  // one slice after the other, each without waiting
     if (!pulled.ok()) REQUIRE(pulled.status().code() == Code::kTimeout);
     if (pulled.ok()) version = *pulled;
   }
@@ -284,10 +284,10 @@ TEST_CASE("a reader in C sees what one in C++ sees", "[e2e][reader][c]") {
   capstan_reader* reader = ConnectInC(job);
   const std::unique_ptr<Client> worker = ConnectWorker(job);
   REQUIRE(Train(worker.get(), 2).ok());
-  capstan_pull_options wish{sizeof wish, 1, 1, 1};
+  capstan_pull_options options{sizeof options, 1, 1, 1};
   capstan_pulled pulled{};
   pulled.size = sizeof pulled;
-  REQUIRE(capstan_reader_pull(reader, &wish, kPatience, &pulled) == CAPSTAN_OK);
+  REQUIRE(capstan_reader_pull(reader, &options, kPatience, &pulled) == CAPSTAN_OK);
   CHECK(pulled.step == 2);
   CHECK(pulled.generation == 1);
   CHECK(pulled.done + pulled.nothing_newer == 0);
@@ -321,16 +321,16 @@ TEST_CASE("a reader in C sees what one in C++ sees", "[e2e][reader][c]") {
   CHECK(std::string(progress.message).empty());
 
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(capstan_reader_pull(reader, &wish, nan, &pulled) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(reader, &options, nan, &pulled) == CAPSTAN_INVALID);
   CHECK(capstan_reader_pull(reader, nullptr, 0, &pulled) == CAPSTAN_INVALID);
-  CHECK(capstan_reader_pull(reader, &wish, 0, nullptr) == CAPSTAN_INVALID);
-  CHECK(capstan_reader_pull(nullptr, &wish, 0, &pulled) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(reader, &options, 0, nullptr) == CAPSTAN_INVALID);
+  CHECK(capstan_reader_pull(nullptr, &options, 0, &pulled) == CAPSTAN_INVALID);
   CHECK(capstan_reader_read_tensor(reader, 2, &tensor) == CAPSTAN_INVALID);
   CHECK_THAT(capstan_reader_last_error(reader), Contains("tensor 2 is asked for; there are 2"));
   CHECK(capstan_reader_state(reader, 1, &state) == CAPSTAN_INVALID);
   CHECK(capstan_reader_weights(reader, nullptr) == CAPSTAN_INVALID);
-  wish.newer_than = 2;
-  CHECK(capstan_reader_pull(reader, &wish, 0.05, &pulled) == CAPSTAN_TIMEOUT);
+  options.newer_than = 2;
+  CHECK(capstan_reader_pull(reader, &options, 0.05, &pulled) == CAPSTAN_TIMEOUT);
   CHECK_THAT(capstan_reader_last_error(reader), Contains("waited for"));
   CHECK(capstan_reader_weights(reader, &weights) == CAPSTAN_INVALID);
   capstan_reader_free(reader);

@@ -27,7 +27,7 @@ def data():
 
 
 class Noisy(Dataset):
-    """The data with noise that is drawn anew each time."""
+    """The data with noise that is drawn again each time."""
 
     def __len__(self):
         return SAMPLES

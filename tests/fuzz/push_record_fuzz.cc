@@ -30,19 +30,19 @@ void CheckPushRecord(std::string_view bytes) {
   Require(!server::DecodePushRecord(kNumber + 1, bytes).ok(), "a record out of place is noticed");
 }
 
-void CheckLogHistory(std::string_view bytes) {
-  const Result<server::LogHistory> history = server::DecodeLogHistory(bytes);
-  if (!history.ok()) return RequireReason(history.status(), "log");
-  const Result<server::LogHistory> again = server::DecodeLogHistory(server::EncodeLogHistory(*history));
-  Require(again.ok() && *again == *history, "a history is read as it was written");
+void CheckLogTimeline(std::string_view bytes) {
+  const Result<server::LogTimeline> timeline = server::DecodeLogTimeline(bytes);
+  if (!timeline.ok()) return RequireReason(timeline.status(), "log");
+  const Result<server::LogTimeline> again = server::DecodeLogTimeline(server::EncodeLogTimeline(*timeline));
+  Require(again.ok() && *again == *timeline, "a timeline is read as it was written");
 }
 
 void RunPushRecord(std::string_view bytes) {
   CheckPushRecord(bytes);
-  CheckLogHistory(bytes);
+  CheckLogTimeline(bytes);
   const std::size_t end = std::min(bytes.find('\n'), bytes.size());
   CheckPushRecord(server::Seal(kNumber, bytes.substr(0, end)) + std::string(bytes.substr(end)));
-  CheckLogHistory(server::Seal(0, bytes));
+  CheckLogTimeline(server::Seal(0, bytes));
 }
 
 const Registered push_record_target({"push_record", RunPushRecord});

@@ -18,12 +18,12 @@
 #include "server/storage/push_record_codec.h"
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
-#include "server/storage/shard_life_codec.h"
+#include "server/storage/shard_identity_codec.h"
 #include "tests/common/wire/random_messages.h"
 #include "tests/fuzz/peer_script.h"
-#include "tests/server/coordinator/coordinator_bench.h"
-#include "tests/server/shard/shard_bench.h"
-#include "tests/worker/session/session_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
+#include "tests/server/shard/shard_harness.h"
+#include "tests/worker/session/session_harness.h"
 
 namespace capstan {
 namespace {
@@ -94,7 +94,7 @@ class Exchange {
  public:
   explicit Exchange(char flags) : text_(1, flags) {}
   // `who`: index among the target's peers.
-  void Say(char who, Header header, Slice payload = {}) {
+  void Send(char who, Header header, Slice payload = {}) {
     text_ += '\0';  // the action: a frame
     text_ += who;
     text_ += fuzz::FrameOf({std::move(header), std::move(payload)});
@@ -119,42 +119,42 @@ void WriteChoices(const Folder& folder) {
 
 void WriteShardTalk(const Folder& folder) {
   constexpr char kCoordinatorIs = 0, kWorkerIs = 1;
-  ShardBench bench;
+  ShardHarness harness;
   Exchange exchange(0);
-  exchange.Say(kCoordinatorIs, bench.MakeReset());
+  exchange.Send(kCoordinatorIs, harness.MakeReset());
   for (BlockIndex block = 0; block < 3; ++block) {
-    const Slice payload = bench.Values(bench.SizeOf(block), 1.0F);
-    exchange.Say(kWorkerIs, bench.MakePush(0, block, {0, 1}, 1, payload), payload);
-    exchange.Say(kWorkerIs, bench.MakePush(0, block, {1, 3}, 2, payload), payload);
-    exchange.Say(kWorkerIs, bench.MakeEnd(0, block));
+    const Slice payload = harness.Values(harness.SizeOf(block), 1.0F);
+    exchange.Send(kWorkerIs, harness.MakePush(0, block, {0, 1}, 1, payload), payload);
+    exchange.Send(kWorkerIs, harness.MakePush(0, block, {1, 3}, 2, payload), payload);
+    exchange.Send(kWorkerIs, harness.MakeEnd(0, block));
   }
-  exchange.Say(kWorkerIs, bench.MakePull(1, {0, 1}));
-  exchange.Say(kCoordinatorIs, bench.MakeSnapshotCommit(0));
-  exchange.Say(kWorkerIs, CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{1}});
-  exchange.Say(kCoordinatorIs, bench.MakeKept({{Generation{1}, Version{1}}}, {Generation{1}, Version{1}}));
-  exchange.Say(kCoordinatorIs, Shutdown{Term{1}, Generation{1}});
+  exchange.Send(kWorkerIs, harness.MakePull(1, {0, 1}));
+  exchange.Send(kCoordinatorIs, harness.MakeSnapshotCommit(0));
+  exchange.Send(kWorkerIs, CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{1}});
+  exchange.Send(kCoordinatorIs, harness.MakeRetained({{Generation{1}, Version{1}}}, {Generation{1}, Version{1}}));
+  exchange.Send(kCoordinatorIs, Shutdown{Term{1}, Generation{1}});
   folder.WriteAndDamage("step", exchange.text());
   WriteChoices(folder);
 }
 
 void WriteCoordinatorTalk(const Folder& folder) {
   constexpr char kStrangerIs = 0, kFirstWorkerIs = 2, kShardsAre = 3;
-  CoordinatorBench bench;
-  bench.Run();
-  const Join join = bench.MakeJoin("w0");
+  CoordinatorHarness harness;
+  harness.Run();
+  const Join join = harness.MakeJoin("w0");
   Exchange exchange(8);
-  exchange.Say(kFirstWorkerIs, Beat{SessionId{1}, join.nonce, Generation{1}, {}, true, 1, {}, 0, {}, {}, 0});
-  exchange.Say(kStrangerIs, bench.MakeJoin("w9"));
+  exchange.Send(kFirstWorkerIs, Heartbeat{SessionId{1}, join.nonce, Generation{1}, {}, true, 1, {}, 0, {}, {}, 0});
+  exchange.Send(kStrangerIs, harness.MakeJoin("w9"));
   for (std::uint64_t step = 0; step < 3; ++step) {
     for (ShardIndex shard = 0; shard < 2; ++shard) {
-      const Incarnation life = bench.shards[shard].hello.incarnation;
+      const Incarnation incarnation = harness.shards[shard].hello.incarnation;
       const auto who = static_cast<char>(kShardsAre + shard);
-      exchange.Say(who, bench.MakePrepared(shard, step));
-      if (step > 0) exchange.Say(who, Committed{shard, life, Generation{1}, Step{step - 1}});
-      if (step > 0) exchange.Say(who, bench.MakeDone(shard, step));
+      exchange.Send(who, harness.MakePrepared(shard, step));
+      if (step > 0) exchange.Send(who, Committed{shard, incarnation, Generation{1}, Step{step - 1}});
+      if (step > 0) exchange.Send(who, harness.MakeDone(shard, step));
     }
   }
-  exchange.Say(kFirstWorkerIs, Leave{SessionId{1}, join.nonce, "enough"});
+  exchange.Send(kFirstWorkerIs, Leave{SessionId{1}, join.nonce, "enough"});
   folder.WriteAndDamage("steps", exchange.text());
   WriteChoices(folder);
 }
@@ -162,29 +162,29 @@ void WriteCoordinatorTalk(const Folder& folder) {
 void WriteSessionTalk(const Folder& folder) {
   constexpr char kShardIs = 0, kCoordinatorIs = 3;
   const std::string ready("\5\0\0", 3), compute("\6\0\5\0\0", 5);
-  client::SessionBench bench;
-  bench.Join({0, 1});
+  session::SessionHarness harness;
+  harness.Join({0, 1});
   Exchange exchange(0);
   exchange.Do(std::string(1, '\1'));  // it has joined
-  exchange.Say(kCoordinatorIs, bench.MakeView({0, 1}));
+  exchange.Send(kCoordinatorIs, harness.MakeView({0, 1}));
   exchange.Do(ready);
   for (ShardIndex shard = 0; shard < 2; ++shard) {
-    exchange.Say(static_cast<char>(kShardIs + shard), bench.MakeCoverage(shard, 0));
+    exchange.Send(static_cast<char>(kShardIs + shard), harness.MakeCoverage(shard, 0));
   }
   for (BlockIndex block = 0; block < 4; ++block) {
-    const Slice payload = bench.Values(4, 1.0F);
-    const ShardIndex shard = client::SessionBench::ShardOf(block);
-    exchange.Say(static_cast<char>(kShardIs + shard), bench.MakeWeights(block, 0, payload), payload);
+    const Slice payload = harness.Values(4, 1.0F);
+    const ShardIndex shard = session::SessionHarness::ShardOf(block);
+    exchange.Send(static_cast<char>(kShardIs + shard), harness.MakeWeights(block, 0, payload), payload);
   }
   exchange.Do(compute);
   for (ShardIndex shard = 0; shard < 2; ++shard) {
-    Staged staged = bench.MakeStaged(shard, 0, {{shard, {0, 1}}, {shard + 2, {0, 1}}});
+    Staged staged = harness.MakeStaged(shard, 0, {{shard, {0, 1}}, {shard + 2, {0, 1}}});
     staged.ended = {0, 1};
-    exchange.Say(static_cast<char>(kShardIs + shard), staged);
+    exchange.Send(static_cast<char>(kShardIs + shard), staged);
   }
-  View done = bench.MakeView({});
+  View done = harness.MakeView({});
   done.phase = JobPhase::kDone;
-  exchange.Say(kCoordinatorIs, done);
+  exchange.Send(kCoordinatorIs, done);
   folder.WriteAndDamage("round", exchange.text());
   WriteChoices(folder);
 }
@@ -208,7 +208,7 @@ Progress::Entry SomeReport() {
   report.loss_sum = 2.5;
   report.predictions = 8;
   report.metrics = {{"accuracy", 0.5, 2.0}};
-  return {Step{3}, report};
+  return {SequenceNumber{3}, report};
 }
 
 std::vector<LogRecord> SomeRecords() {
@@ -216,7 +216,7 @@ std::vector<LogRecord> SomeRecords() {
           CatalogRecord{{{"w", {2, 3}, {InitKind::kNormal, 0.5F}}}, "class", 3, 4},
           TermRecord{Term{2}},
           SessionRecord{SessionId{5}},
-          RecoverRecord{Generation{1}, {}, SomeParameters(), Generation{1}},
+          RecoverRecord{Generation{1}, {}, SomeParameters(), TimelineId{1}},
           RunningRecord{Generation{1}, {Incarnation{50}, Incarnation{51}}},
           ManifestRecord{{Generation{1}, Version{40}}, SomeParameters(), {6, 7}, 100},
           DoneRecord{}};
@@ -238,7 +238,7 @@ void WritePushRecords(const Folder& folder) {
   PushRecord push;
   push.block = 2;
   push.slot = 1;
-  push.sequence = 9;
+  push.sequence = {9};
   push.samples = 8;
   push.learning_rate = 0.1F;
   push.payload_hash = Hash64(std::as_bytes(std::span(values)));
@@ -250,12 +250,12 @@ void WritePushRecords(const Folder& folder) {
   push.samples = 0;
   folder.Write("empty", EncodePushRecord(1, push).substr(kSealBytes));
   folder.Write("end", EncodePushRecord(1, SomeReport()).substr(kSealBytes));
-  folder.Write("history", EncodeLogHistory({Generation{3}, 2}).substr(kSealBytes));
+  folder.Write("history", EncodeLogTimeline({TimelineId{3}, 2}).substr(kSealBytes));
 }
 
-void WriteShardLife(const Folder& folder) {
+void WriteShardIdentity(const Folder& folder) {
   const std::string sealed =
-      EncodeShardLife({{1, 2}, 3, Incarnation{4}, Term{5}, Generation{6}, {Generation{6}, Version{40}}});
+      EncodeShardIdentity({{1, 2}, 3, Incarnation{4}, Term{5}, Generation{6}, {Generation{6}, Version{40}}});
   folder.Write("sealed", sealed);
   folder.WriteAndDamage("life", sealed.substr(kSealBytes));
 }
@@ -268,7 +268,7 @@ void WriteSnapshotHeader(const Folder& folder) {
   header.array_count = 2;
   header.parameters = SomeParameters();
   header.slot_count = 2;
-  header.ended = {4, 5};
+  header.ended = {{4}, {5}};
   header.reports = {SomeReport()};
   header.log_begin = 6;
   header.blocks = {{0, 4, 40, {4, 5}, {1, 2}}, {3, 2, 40, {}, {3, 4}}};
@@ -403,7 +403,7 @@ void WriteAll(const std::filesystem::path& corpus) {
   WriteSessionTalk({corpus, "session"});
   WriteLog({corpus, "coordinator_log"});
   WritePushRecords({corpus, "push_record"});
-  WriteShardLife({corpus, "shard_life"});
+  WriteShardIdentity({corpus, "shard_identity"});
   WriteSnapshotHeader({corpus, "snapshot_header"});
   WriteJobFiles({corpus, "job_file"});
   WriteSafetensors({corpus, "safetensors"});

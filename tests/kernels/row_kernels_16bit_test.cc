@@ -240,7 +240,7 @@ TEMPLATE_TEST_CASE("dropout and axpby round once", "[kernels][16bit]", float, Bf
   }
 }
 
-TEMPLATE_TEST_CASE("the way back through bias and activation of 16-bit numbers is that of double, rounded",
+TEMPLATE_TEST_CASE("the backward pass through bias and activation of 16-bit numbers is that of double, rounded",
                    "[kernels][16bit]", float, Bf16, Half) {
   using T = TestType;
   for (const Shape s : kShapes) {

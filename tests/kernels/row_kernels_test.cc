@@ -233,7 +233,7 @@ TEST_CASE("dropout drops the share it is asked to, keeps the mean, and makes the
   CHECK(Agree<float>("dropout: y", RelativeDistance(x, wide), 1e-7));
 }
 
-TEST_CASE("the way back through bias and activation agrees with finite differences", "[kernels][bias]") {
+TEST_CASE("the backward pass through bias and activation agrees with finite differences", "[kernels][bias]") {
   CpuContext one(1), two(2);
   constexpr std::int64_t kRows = 67, kColumns = 131;
   const auto x = RandomNumbers<double>(kRows * kColumns, 1), dy = RandomNumbers<double>(kRows * kColumns, 2);

@@ -17,8 +17,8 @@ Status WriteInitialWeights(const LocalJob& job, const std::string& path) {
   std::vector<float> values(job.catalog->element_count());
   for (TensorIndex i = 0; i < job.catalog->tensors().size(); ++i) {
     const TensorSpec& tensor = job.catalog->tensors()[i];
-    server::InitialWeights(job.config.job.seed, tensor, 0,
-                           std::span(values).subspan(job.catalog->flat_offset(i), tensor.ElementCount()));
+    server::FillInitialWeights(job.config.job.seed, tensor, 0,
+                               std::span(values).subspan(job.catalog->flat_offset(i), tensor.ElementCount()));
   }
   return WriteTensors(path, *job.catalog, values);
 }

@@ -102,7 +102,7 @@ class LocalTraining {
     return MakeGroupRules(MakeOptimizerRule(job_.config.optimizer), parameters_.learning_rate, {});
   }
 
-  void PrepareBlocks(const client::SlotSums::Part& whole, PrepareReport* report) {
+  void PrepareBlocks(const client::SlotSums::PartialSum& whole, PrepareReport* report) {
     samples_ = whole.samples;
     for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
       const Block& block = catalog_.blocks()[i];

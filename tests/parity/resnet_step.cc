@@ -37,7 +37,7 @@ std::vector<float> MakeWeights(const Catalog& catalog) {
     const bool is_one = tensor.init.kind == InitKind::kOnes;
     if (is_one || tensor.init.kind == InitKind::kZeros) tensor.init = {InitKind::kUniform, 0.3F};
     const auto values = std::span(weights).subspan(catalog.flat_offset(i), tensor.ElementCount());
-    server::InitialWeights(kSeed, tensor, 0, values);
+    server::FillInitialWeights(kSeed, tensor, 0, values);
     for (float& value : values) value += is_one ? 1.0F : 0.0F;
   }
   return weights;

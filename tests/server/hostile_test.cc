@@ -6,8 +6,8 @@
 #include "common/wire/messages/snapshot_done.h"
 #include "tests/catch.h"
 #include "tests/common/wire/hostile_messages.h"
-#include "tests/server/coordinator/coordinator_bench.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
+#include "tests/server/shard/shard_harness.h"
 #include "tests/tier.h"
 
 namespace capstan::server {
@@ -21,7 +21,7 @@ constexpr int kMessages = 400;
 // Returns the number of seeds: a multiple of four, so that each mode and optimizer has equally many.
 std::uint64_t Seeds() { return 4 * static_cast<std::uint64_t>(testing::TriesOfTier(15)); }
 
-constexpr SnapshotId kKept{Generation{1}, Version{0}};
+constexpr SnapshotId kRetained{Generation{1}, Version{0}};
 
 Plausible OfShard() { return {1, {7, 7, 7, 6}, {0, 1, 2, 3}, {0, 8, 16, 16}, {1, 2}}; }
 
@@ -38,71 +38,71 @@ TEST_CASE("workers that send anything but this generation's messages do not touc
   const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
-    ShardBench bench;
-    bench.FromCoordinator(bench.MakeReset(1));
-    bench.Stage(0, 0, {0, 1}, 1, 4.0F);
-    bench.Forget();
-    const std::uint64_t digest = bench.shard->store().Digest();
+    ShardHarness harness;
+    harness.FromCoordinator(harness.MakeReset(1));
+    harness.Stage(0, 0, {0, 1}, 1, 4.0F);
+    harness.Forget();
+    const std::uint64_t digest = harness.shard->store().Digest();
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
       Message message = hostile.Make();
       Generation* generation = GenerationOf(&message.header);
       if (generation != nullptr && *generation == Generation{1}) *generation = Generation{2};
-      bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
-      bench.Forget();
+      harness.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
+      harness.Forget();
     }
-    REQUIRE(bench.shard->term() == Term{1});
-    REQUIRE(bench.shard->store().Digest() == digest);
-    REQUIRE(!bench.shard->shut_down());
-    REQUIRE(bench.Coverage(0).held == std::vector<Staged::Entry>{{0, {0, 1}}});
-    bench.CompleteStep(0, 4.0F);
-    bench.FromCoordinator(bench.MakeCommit(0));
-    REQUIRE(bench.WeightOf(0) == -4.0F);
+    REQUIRE(harness.shard->term() == Term{1});
+    REQUIRE(harness.shard->store().Digest() == digest);
+    REQUIRE(!harness.shard->shut_down());
+    REQUIRE(harness.Coverage(0).nodes == std::vector<Staged::Entry>{{0, {0, 1}}});
+    harness.CompleteStep(0, 4.0F);
+    harness.FromCoordinator(harness.MakeCommit(0));
+    REQUIRE(harness.WeightOf(0) == -4.0F);
   }
 }
 
-void AttackAsWorkers(ShardBenchOptions options, std::uint64_t seed) {
-  ShardBench bench(options);
-  bench.FromCoordinator(bench.MakeReset(1));
-  bench.FromCoordinator(bench.MakePin(0));  // there is something to fetch
+void AttackAsWorkers(ShardHarnessOptions options, std::uint64_t seed) {
+  ShardHarness harness(options);
+  harness.FromCoordinator(harness.MakeReset(1));
+  harness.FromCoordinator(harness.MakePin(0));  // there is something to fetch
   HostileMessages hostile(seed, OfShard());
-  const Slice payload = bench.Values(4, 1.0F);
+  const Slice payload = harness.Values(4, 1.0F);
   for (int i = 0; i < kMessages; ++i) {
     const std::uint64_t step = hostile.random().Below(3);
     Message message = hostile.Make();
     switch (hostile.random().Below(8)) {
-      case 0: message = hostile.Spoil(bench.MakePush(step, 0, {0, 1}, 1, payload)); break;
-      case 1: message = hostile.Spoil(bench.MakeEnd(step, 1)); break;
+      case 0: message = hostile.Spoil(harness.MakePush(step, 0, {0, 1}, 1, payload)); break;
+      case 1: message = hostile.Spoil(harness.MakeEnd(step, 1)); break;
       case 2: {
-        Pull pull = bench.MakePull(step, {0, 1});
-        pull.ahead = {1, 2};
+        Pull pull = harness.MakePull(step, {0, 1});
+        pull.speculative = {1, 2};
         pull.follows = true;
         message = hostile.Spoil(pull);
         break;
       }
       case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
-      case 4: message = hostile.Spoil(Fetch{kKept, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
-      case 5: message = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}, 1}); break;
+      case 4: message = hostile.Spoil(Fetch{kRetained, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
+      case 5: message = hostile.Spoil(Fetched{kRetained, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}, 1}); break;
       default: break;
     }
-    bench.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
-    if (hostile.Chance(10)) bench.Tick(std::chrono::milliseconds(200));
-    bench.Forget();
-    REQUIRE(bench.shard->term() == Term{1});
-    REQUIRE(bench.shard->generation() == Generation{1});
-    REQUIRE(!bench.shard->shut_down());
+    harness.FromWorker(std::move(message.header), std::move(message.payload), PeerId{2 + hostile.random().Below(4)});
+    if (hostile.Chance(10)) harness.Tick(std::chrono::milliseconds(200));
+    harness.Forget();
+    REQUIRE(harness.shard->term() == Term{1});
+    REQUIRE(harness.shard->generation() == Generation{1});
+    REQUIRE(!harness.shard->shut_down());
     // Two payloads a block are staged and no more, with any number of senders.
-    REQUIRE(bench.shard->engine().staged_bytes() <= 3 * 2 * 16);
+    REQUIRE(harness.shard->engine().staged_bytes() <= 3 * 2 * 16);
   }
   // For a worker the messages may have been valid. A new generation knows nothing of them.
-  bench.FromCoordinator(bench.MakeReset(2));
-  bench.Forget();
-  const Slice last = bench.Values(4, 3.0F);
-  Push push = bench.MakePush(options.mode == Mode::kAsync ? 1 : 0, 0, {0, 1}, 1, last);
+  harness.FromCoordinator(harness.MakeReset(2));
+  harness.Forget();
+  const Slice last = harness.Values(4, 3.0F);
+  Push push = harness.MakePush(options.mode == Mode::kAsync ? 1 : 0, 0, {0, 1}, 1, last);
   push.generation = Generation{2};
-  bench.FromWorker(push, last);
-  REQUIRE(bench.Take<Staged>().size() == 1);
-  if (options.mode == Mode::kAsync) REQUIRE(bench.WeightOf(0) == -3.0F);
+  harness.FromWorker(push, last);
+  REQUIRE(harness.Take<Staged>().size() == 1);
+  if (options.mode == Mode::kAsync) REQUIRE(harness.WeightOf(0) == -3.0F);
 }
 
 TEST_CASE("no worker can crash a shard, take more of its memory than a step needs, or outlive a generation",
@@ -112,89 +112,89 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
     INFO("seed " << seed);
     AttackAsWorkers({}, seed);
     AttackAsWorkers({.mode = Mode::kAsync}, seed);
-    ShardBenchOptions durable{.mode = Mode::kAsync};
+    ShardHarnessOptions durable{.mode = Mode::kAsync};
     durable.acknowledge = Acknowledge::kDurable;
     AttackAsWorkers(durable, seed);
   }
 }
 
 // Makes a Reset to a part that is on the disk, was there, or is claimed to be elsewhere.
-Message MakeResetToKept(HostileMessages* hostile, const ShardBench& bench) {
-  std::vector<SnapshotPart> parts = bench.disk.List();
-  if (parts.empty() || hostile->Chance(30)) parts = {{kKept, 0, 5}};
-  const std::uint64_t generation = bench.shard->generation().value + hostile->random().Below(2);
-  Reset reset = bench.MakeResetTo(generation, {hostile->Pick(parts)});
-  if (hostile->Chance(50)) reset.history = Generation{hostile->random().Below(3)};
+Message MakeResetToRetained(HostileMessages* hostile, const ShardHarness& harness) {
+  std::vector<SnapshotPart> parts = harness.disk.List();
+  if (parts.empty() || hostile->Chance(30)) parts = {{kRetained, 0, 5}};
+  const std::uint64_t generation = harness.shard->generation().value + hostile->random().Below(2);
+  Reset reset = harness.MakeResetTo(generation, {hostile->Pick(parts)});
+  if (hostile->Chance(50)) reset.timeline = TimelineId{hostile->random().Below(3)};
   return hostile->Chance(50) ? Message{reset, {}} : hostile->Spoil(reset);
 }
 
 // Acts as a correct coordinator that makes a shard do a step of a new generation, whatever the generation before
 // received.
-void ServesAgain(ShardBench* bench, const ShardBenchOptions& options) {
-  bench->LetDiskGo();
-  bench->generation = bench->shard->generation().Next();
-  Reset reset = bench->MakeReset(bench->generation.value);
-  reset.term = bench->shard->term();
-  bench->FromCoordinator(reset);
-  REQUIRE(bench->shard->serving());
-  REQUIRE(bench->shard->generation() == bench->generation);
-  bench->Forget();
+void ServesAgain(ShardHarness* harness, const ShardHarnessOptions& options) {
+  harness->LetDiskGo();
+  harness->generation = harness->shard->generation().Next();
+  Reset reset = harness->MakeReset(harness->generation.value);
+  reset.term = harness->shard->term();
+  harness->FromCoordinator(reset);
+  REQUIRE(harness->shard->serving());
+  REQUIRE(harness->shard->generation() == harness->generation);
+  harness->Forget();
   if (options.mode == Mode::kAsync) {
-    bench->Stage(1, 0, {0, 1}, 1, 3.0F);
-    REQUIRE(bench->Take<Staged>().size() == 1);
-    REQUIRE(bench->WeightOf(0) == -3.0F);
+    harness->Stage(1, 0, {0, 1}, 1, 3.0F);
+    REQUIRE(harness->Take<Staged>().size() == 1);
+    REQUIRE(harness->WeightOf(0) == -3.0F);
     return;
   }
-  bench->CompleteStep(0, 4.0F);
-  const std::vector<Prepared> prepared = bench->Take<Prepared>(ShardBench::kCoordinator);
+  harness->CompleteStep(0, 4.0F);
+  const std::vector<Prepared> prepared = harness->Take<Prepared>(ShardHarness::kCoordinator);
   REQUIRE(prepared.size() == 1);
   REQUIRE(prepared[0].report.slots.size() == options.slots);
   if (options.optimizer != OptimizerKind::kSgd) return;  // trust ratios have their own test
-  Commit commit = bench->MakeCommit(0);
+  Commit commit = harness->MakeCommit(0);
   commit.term = reset.term;
-  bench->FromCoordinator(commit);
-  REQUIRE(bench->shard->version() == Version{1});
-  REQUIRE(bench->WeightOf(0) == -4.0F);
+  harness->FromCoordinator(commit);
+  REQUIRE(harness->shard->version() == Version{1});
+  REQUIRE(harness->WeightOf(0) == -4.0F);
 }
 
 TEST_CASE("no coordinator can crash a shard, or keep it from serving the next one", "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
-    ShardBenchOptions options;
+    ShardHarnessOptions options;
     if (seed % 2 == 1) options.mode = Mode::kAsync;
     if (seed % 4 == 1) options.acknowledge = Acknowledge::kDurable;
     if (seed % 4 == 2) options.optimizer = OptimizerKind::kLamb;
-    ShardBench bench(options);
+    ShardHarness harness(options);
     HostileMessages hostile(seed, OfShard());
     for (int i = 0; i < kMessages; ++i) {
-      const std::uint64_t step = bench.shard->version().value;
-      bench.generation = bench.shard->generation();
+      const std::uint64_t step = harness.shard->version().value;
+      harness.generation = harness.shard->generation();
       Message message = hostile.Make();
       switch (hostile.random().Below(12)) {
-        case 0: message = hostile.Spoil(bench.MakeReset(1 + hostile.random().Below(3))); break;
-        case 1: message = hostile.Spoil(bench.MakeCommit(step)); break;
-        case 2: message = hostile.Spoil(bench.MakeRedo(step, 1, 0.5F, {2.0F, 3.0F, 4.0F})); break;
-        case 3: message = hostile.Spoil(Rates{Term{1}, Generation{1}, Step{step}, {}}); break;
-        case 4: bench.FromCoordinator(bench.MakeReset(bench.shard->generation().value)); break;
-        case 5: message = hostile.Spoil(bench.MakeSnapshotCommit(step)); break;
-        case 6: message = hostile.Spoil(bench.MakePin(step)); break;
-        case 7: message = hostile.Spoil(bench.MakeKept({kKept}, kKept)); break;
-        case 8: message = MakeResetToKept(&hostile, bench); break;
+        case 0: message = hostile.Spoil(harness.MakeReset(1 + hostile.random().Below(3))); break;
+        case 1: message = hostile.Spoil(harness.MakeCommit(step)); break;
+        case 2: message = hostile.Spoil(harness.MakeRedo(step, 1, 0.5F, {2.0F, 3.0F, 4.0F})); break;
+        case 3: message = hostile.Spoil(ClockUpdate{Term{1}, Generation{1}, SequenceNumber{step}, {}}); break;
+        case 4: harness.FromCoordinator(harness.MakeReset(harness.shard->generation().value)); break;
+        case 5: message = hostile.Spoil(harness.MakeSnapshotCommit(step)); break;
+        case 6: message = hostile.Spoil(harness.MakePin(step)); break;
+        case 7: message = hostile.Spoil(harness.MakeRetained({kRetained}, kRetained)); break;
+        case 8: message = MakeResetToRetained(&hostile, harness); break;
         default: break;
       }
-      if (hostile.Chance(10)) bench.HoldDisk();
-      bench.FromCoordinator(std::move(message.header));
+      if (hostile.Chance(10)) harness.HoldDisk();
+      harness.FromCoordinator(std::move(message.header));
       // An answer of a shard that this shard may have asked.
       Message fetched = hostile.Make();
-      if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kKept, 0, 0, 0, 1, {}, 0, {}, 1});
-      bench.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardBench::PeerOf(0));
-      if (hostile.Chance(30)) bench.LetDiskGo();
-      if (bench.shard->serving() && hostile.Chance(30)) bench.CompleteStep(step, 1.0F);
-      if (hostile.Chance(10)) bench.Tick(std::chrono::milliseconds(200));
-      bench.Forget();
+      if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kRetained, 0, 0, 0, 1, {}, 0, {}, 1});
+      harness.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardHarness::PeerOf(0));
+      if (hostile.Chance(30)) harness.LetDiskGo();
+      if (harness.shard->serving() && hostile.Chance(30)) harness.CompleteStep(step, 1.0F);
+      if (hostile.Chance(10)) harness.Tick(std::chrono::milliseconds(200));
+      harness.Forget();
     }
-    ServesAgain(&bench, options);
+    ServesAgain(&harness, options);
   }
 }
 
@@ -202,22 +202,22 @@ TEST_CASE("no coordinator can crash a shard, or keep it from serving the next on
 
 Plausible OfCoordinator() { return {1, {50, 51, 60}, {0, 1, 2}, {0}, {1, 2}}; }
 
-Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
-  const std::uint64_t step = bench->coordinator->step().value;
+Message MakeAttack(HostileMessages* hostile, CoordinatorHarness* harness) {
+  const std::uint64_t step = harness->coordinator->step().value;
   const auto shard = static_cast<ShardIndex>(hostile->random().Below(2));
   switch (hostile->random().Below(8)) {
-    case 0: return hostile->Spoil(bench->MakeJoin(hostile->Chance(50) ? "w0" : "w9", hostile->random().Below(4)));
-    case 1: return hostile->Spoil(bench->shards[shard].hello);
+    case 0: return hostile->Spoil(harness->MakeJoin(hostile->Chance(50) ? "w0" : "w9", hostile->random().Below(4)));
+    case 1: return hostile->Spoil(harness->shards[shard].hello);
     case 2:
-      if (hostile->Chance(50)) return hostile->Spoil(bench->MakeDone(shard, step));
-      return hostile->Spoil(bench->MakePrepared(shard, step));
+      if (hostile->Chance(50)) return hostile->Spoil(harness->MakeDone(shard, step));
+      return hostile->Spoil(harness->MakePrepared(shard, step));
     case 3: {
-      Progress progress{shard, bench->shards[shard].hello.incarnation, Generation{1}, {step, step}, {}};
-      progress.reports.push_back({Step{step + 1}, {}});
+      Progress progress{shard, harness->shards[shard].hello.incarnation, Generation{1}, {{step}, {step}}, {}};
+      progress.reports.push_back({SequenceNumber{step + 1}, {}});
       return hostile->Spoil(progress);
     }
     case 4: {
-      Beat beat;
+      Heartbeat beat;
       beat.session = SessionId{hostile->random().Below(4)};
       beat.nonce = hostile->random().Below(3);
       return hostile->Spoil(beat);
@@ -227,16 +227,17 @@ Message MakeAttack(HostileMessages* hostile, CoordinatorBench* bench) {
 }
 
 // For a while, sends what the shards and workers of a job send that wants to continue.
-void LiveOn(CoordinatorBench* bench) {
-  for (int i = 0; i < 80 && bench->coordinator->state() != Coordinator::State::kFinished; ++i) {
-    bench->ShardsEchoTerm();
-    for (const char* name : {"w0", "w1"}) bench->Joins(name);
+void LiveOn(CoordinatorHarness* harness) {
+  for (int i = 0; i < 80 && harness->coordinator->state() != Coordinator::State::kFinished; ++i) {
+    harness->ShardsEchoTerm();
+    for (const char* name : {"w0", "w1"}) harness->Joins(name);
     for (ShardIndex shard : {0U, 1U}) {
-      if (!bench->TakeFromShard<Reset>(shard).empty()) bench->AnswerReset(shard);
+      if (!harness->TakeFromShard<Reset>(shard).empty()) harness->AnswerReset(shard);
     }
-    if (bench->coordinator->state() == Coordinator::State::kRunning) bench->DoStep(bench->coordinator->step().value);
-    bench->Forget();
-    bench->Tick(std::chrono::milliseconds(500));
+    if (harness->coordinator->state() == Coordinator::State::kRunning)
+      harness->DoStep(harness->coordinator->step().value);
+    harness->Forget();
+    harness->Tick(std::chrono::milliseconds(500));
   }
 }
 
@@ -245,26 +246,26 @@ TEST_CASE("strangers and members cannot crash a coordinator, and the job ends as
   const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
-    CoordinatorBench bench;
-    bench.config.limits.stall = 0;
-    bench.Run();
+    CoordinatorHarness harness;
+    harness.config.limits.stall = 0;
+    harness.Run();
     HostileMessages hostile(seed, OfCoordinator());
-    const std::vector<PeerId> from = {CoordinatorBench::kStranger, PeerId{4000},
-                                      CoordinatorBench::PeerOf(bench.MakeJoin("w0"))};
+    const std::vector<PeerId> from = {CoordinatorHarness::kStranger, PeerId{4000},
+                                      CoordinatorHarness::PeerOf(harness.MakeJoin("w0"))};
     for (int i = 0; i < kMessages; ++i) {
-      Message message = MakeAttack(&hostile, &bench);
-      bench.Send(hostile.Pick(from), std::move(message.header));
+      Message message = MakeAttack(&hostile, &harness);
+      harness.Send(hostile.Pick(from), std::move(message.header));
       if (i % 20 == 0) {
-        bench.ShardsEchoTerm();
-        bench.Tick(std::chrono::milliseconds(100));
+        harness.ShardsEchoTerm();
+        harness.Tick(std::chrono::milliseconds(100));
       }
-      REQUIRE(bench.coordinator->step() == Step{0});
-      REQUIRE(bench.coordinator->state() == Coordinator::State::kRunning);
-      REQUIRE(bench.coordinator->generation() == Generation{1});
+      REQUIRE(harness.coordinator->step() == Step{0});
+      REQUIRE(harness.coordinator->state() == Coordinator::State::kRunning);
+      REQUIRE(harness.coordinator->generation() == Generation{1});
     }
-    LiveOn(&bench);
-    REQUIRE(bench.coordinator->state() == Coordinator::State::kFinished);
-    REQUIRE(bench.coordinator->TakeRecords().size() == 3);
+    LiveOn(&harness);
+    REQUIRE(harness.coordinator->state() == Coordinator::State::kFinished);
+    REQUIRE(harness.coordinator->TakeRecords().size() == 3);
   }
 }
 
@@ -272,20 +273,20 @@ TEST_CASE("no shard can crash a coordinator", "[server][hostile]") {
   const std::uint64_t first = testing::TestSeed();
   for (std::uint64_t seed = first; seed != first + Seeds(); ++seed) {
     INFO("seed " << seed);
-    CoordinatorBench bench(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
-    if (seed % 4 == 0) bench.config.optimizer.kind = OptimizerKind::kLamb;
-    bench.Run();
+    CoordinatorHarness harness(2, 2, seed % 2 == 0 ? Mode::kSync : Mode::kAsync);
+    if (seed % 4 == 0) harness.config.optimizer.kind = OptimizerKind::kLamb;
+    harness.Run();
     HostileMessages hostile(seed, OfCoordinator());
     for (int i = 0; i < kMessages; ++i) {
-      Message message = MakeAttack(&hostile, &bench);
+      Message message = MakeAttack(&hostile, &harness);
       const auto shard = static_cast<ShardIndex>(hostile.random().Below(2));
-      bench.Send(bench.shards[shard].peer, std::move(message.header));
-      if (hostile.Chance(5)) bench.Tick(std::chrono::milliseconds(500));
-      if (hostile.Chance(2)) bench.Live();
-      if (hostile.Chance(20)) bench.ShardsEchoTerm();
-      if (hostile.Chance(20)) bench.Joins("w0");
-      if (hostile.Chance(20)) bench.AnswerReset(shard);
-      bench.Forget();
+      harness.Send(harness.shards[shard].peer, std::move(message.header));
+      if (hostile.Chance(5)) harness.Tick(std::chrono::milliseconds(500));
+      if (hostile.Chance(2)) harness.Live();
+      if (hostile.Chance(20)) harness.ShardsEchoTerm();
+      if (hostile.Chance(20)) harness.Joins("w0");
+      if (hostile.Chance(20)) harness.AnswerReset(shard);
+      harness.Forget();
     }
   }
 }

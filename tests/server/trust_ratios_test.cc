@@ -11,8 +11,8 @@
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"
-#include "tests/server/coordinator/coordinator_bench.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
@@ -195,49 +195,49 @@ TEST_CASE("a step that is skipped is not redone", "[server][trust]") {
 
 // ---- the coordinator
 
-CoordinatorBench LambBench(double clip_norm) {
-  CoordinatorBench bench;
-  bench.config.optimizer = Lamb();
-  bench.config.optimizer.clip_norm = clip_norm;
-  bench.Run();
-  return bench;
+CoordinatorHarness LambHarness(double clip_norm) {
+  CoordinatorHarness harness;
+  harness.config.optimizer = Lamb();
+  harness.config.optimizer.clip_norm = clip_norm;
+  harness.Run();
+  return harness;
 }
 
 TEST_CASE("ratios follow the clip factor, and only the attempt that has both is committed", "[server][trust]") {
-  CoordinatorBench bench = LambBench(1.0);
-  for (ShardIndex i : {0U, 1U}) bench.Prepares(i, 0, 50.0);
+  CoordinatorHarness harness = LambHarness(1.0);
+  for (ShardIndex i : {0U, 1U}) harness.Prepares(i, 0, 50.0);
   for (ShardIndex i : {0U, 1U}) {
-    const Redo redo = bench.TakeFromShard<Redo>(i).at(0);
+    const Redo redo = harness.TakeFromShard<Redo>(i).at(0);
     CHECK(redo.attempt == 1);
     CHECK(redo.clip == static_cast<float>(1.0 / (10.0 + 1e-6)));
     CHECK(redo.trust_ratios.empty());
   }
-  for (ShardIndex i : {0U, 1U}) bench.Prepares(i, 0, 50.0, 1);
+  for (ShardIndex i : {0U, 1U}) harness.Prepares(i, 0, 50.0, 1);
   for (ShardIndex i : {0U, 1U}) {
-    const Redo redo = bench.TakeFromShard<Redo>(i).at(0);
+    const Redo redo = harness.TakeFromShard<Redo>(i).at(0);
     CHECK(redo.attempt == 2);
     CHECK(redo.clip == static_cast<float>(1.0 / (10.0 + 1e-6)));
     CHECK(redo.trust_ratios == std::vector<float>{4.0F, 4.0F});  // 2 / 0.5
   }
-  CHECK(bench.Count<Commit>() == 0);
-  for (ShardIndex i : {0U, 1U}) bench.Prepares(i, 0, 50.0, 2);
-  for (ShardIndex i : {0U, 1U}) CHECK(bench.TakeFromShard<Commit>(i).at(0).attempt == 2);
+  CHECK(harness.Count<Commit>() == 0);
+  for (ShardIndex i : {0U, 1U}) harness.Prepares(i, 0, 50.0, 2);
+  for (ShardIndex i : {0U, 1U}) CHECK(harness.TakeFromShard<Commit>(i).at(0).attempt == 2);
 }
 
 TEST_CASE("a Prepared without the squares that a ratio needs does not count", "[server][trust]") {
-  CoordinatorBench bench = LambBench(0.0);
-  bench.Prepares(0, 0);
-  std::vector<Prepared> bad(4, bench.MakePrepared(1, 0));
+  CoordinatorHarness harness = LambHarness(0.0);
+  harness.Prepares(0, 0);
+  std::vector<Prepared> bad(4, harness.MakePrepared(1, 0));
   bad[0].report.weight_squares.clear();
   bad[1].report.direction_squares.clear();
   bad[2].report.weight_squares.push_back(1.0);
   bad[3].report.direction_squares.push_back(1.0);
-  for (const Prepared& one : bad) bench.Send(bench.shards[1].peer, one);
-  CHECK(bench.Count<Redo>() == 0);
-  bench.Prepares(1, 0);
-  CHECK(bench.TakeFromShard<Redo>(1).at(0).trust_ratios == std::vector<float>{2.0F, 2.0F});
+  for (const Prepared& one : bad) harness.Send(harness.shards[1].peer, one);
+  CHECK(harness.Count<Redo>() == 0);
+  harness.Prepares(1, 0);
+  CHECK(harness.TakeFromShard<Redo>(1).at(0).trust_ratios == std::vector<float>{2.0F, 2.0F});
 
-  CoordinatorBench other;  // an optimizer that needs none
+  CoordinatorHarness other;  // an optimizer that needs none
   other.Run();
   other.Prepares(0, 0);
   Prepared superfluous = other.MakePrepared(1, 0);
@@ -248,27 +248,27 @@ TEST_CASE("a Prepared without the squares that a ratio needs does not count", "[
 
 TEST_CASE("a new coordinator gives the same ratios to shards at whichever attempts", "[server][trust][takeover]") {
   for (const std::uint32_t done : {0U, 1U}) {  // the attempt that both shards have executed; shard 0 is one further
-    CoordinatorBench bench = LambBench(1.0);
+    CoordinatorHarness harness = LambHarness(1.0);
     for (std::uint32_t attempt = 0; attempt <= done; ++attempt) {
-      for (ShardIndex i : {0U, 1U}) bench.Prepares(i, 0, 50.0, attempt);
+      for (ShardIndex i : {0U, 1U}) harness.Prepares(i, 0, 50.0, attempt);
     }
-    const Redo redo = bench.TakeFromShard<Redo>(1).back();
+    const Redo redo = harness.TakeFromShard<Redo>(1).back();
     REQUIRE(redo.attempt == done + 1);
-    bench.Prepares(0, 0, 50.0, done + 1);
-    bench.Live();
-    bench.ShardsEchoTerm();
-    CHECK(bench.Count<Commit>() == 0);
-    CHECK(bench.TakeFromShard<Redo>(0).empty());
-    const Redo again = bench.TakeFromShard<Redo>(1).back();
+    harness.Prepares(0, 0, 50.0, done + 1);
+    harness.Live();
+    harness.ShardsEchoTerm();
+    CHECK(harness.Count<Commit>() == 0);
+    CHECK(harness.TakeFromShard<Redo>(0).empty());
+    const Redo again = harness.TakeFromShard<Redo>(1).back();
     CAPTURE(done);
     CHECK(again.attempt == redo.attempt);
     CHECK(again.clip == redo.clip);
     CHECK(again.trust_ratios == redo.trust_ratios);
-    bench.Prepares(1, 0, 50.0, done + 1);
+    harness.Prepares(1, 0, 50.0, done + 1);
     for (ShardIndex i : {0U, 1U}) {
-      if (done == 0) bench.Prepares(i, 0, 50.0, 2);
+      if (done == 0) harness.Prepares(i, 0, 50.0, 2);
     }
-    for (ShardIndex i : {0U, 1U}) CHECK(bench.TakeFromShard<Commit>(i).at(0).attempt == 2);
+    for (ShardIndex i : {0U, 1U}) CHECK(harness.TakeFromShard<Commit>(i).at(0).attempt == 2);
   }
 }
 
@@ -276,47 +276,47 @@ TEST_CASE("a new coordinator gives the same ratios to shards at whichever attemp
 
 TEST_CASE("a shard reports squares of weights and directions, and scales each tensor's step by its ratio",
           "[server][trust]") {
-  ShardBench bench({.optimizer = OptimizerKind::kLars});  // momentum 0.5, rate 1
-  bench.Start().CompleteStep(0, 8.0F);
-  const PrepareReport first = bench.Take<Prepared>(kCoordinator).at(0).report;
+  ShardHarness harness({.optimizer = OptimizerKind::kLars});  // momentum 0.5, rate 1
+  harness.Start().CompleteStep(0, 8.0F);
+  const PrepareReport first = harness.Take<Prepared>(kCoordinator).at(0).report;
   CHECK(first.weight_squares == std::vector<double>{0.0, 0.0, 0.0});
   CHECK(first.direction_squares == std::vector<double>{256.0, 256.0, 128.0});
-  bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
-  const PrepareReport clipped = bench.Take<Prepared>(kCoordinator).at(0).report;
+  harness.FromCoordinator(harness.MakeRedo(0, 1, 0.5F));
+  const PrepareReport clipped = harness.Take<Prepared>(kCoordinator).at(0).report;
   CHECK(clipped.segment_squares == first.segment_squares);
   CHECK(clipped.direction_squares == std::vector<double>{64.0, 64.0, 32.0});
-  bench.FromCoordinator(bench.MakeRedo(0, 2, 0.5F, {0.5F, 1.0F, 2.0F}));
-  const Prepared last = bench.Take<Prepared>(kCoordinator).at(0);
+  harness.FromCoordinator(harness.MakeRedo(0, 2, 0.5F, {0.5F, 1.0F, 2.0F}));
+  const Prepared last = harness.Take<Prepared>(kCoordinator).at(0);
   CHECK(last.attempt == 2);
   CHECK(last.report == clipped);
-  bench.Commits(0, 2);
-  CHECK(bench.WeightOf(0) == -2.0F);
-  CHECK(bench.WeightOf(1) == -4.0F);
-  CHECK(bench.WeightOf(2) == -8.0F);
-  bench.CompleteStep(1, 0.0F);  // only momentum; the ratios and the factor applied to that step
-  CHECK(bench.Take<Prepared>(kCoordinator).at(0).report.weight_squares == std::vector<double>{16.0, 64.0, 128.0});
-  bench.FromCoordinator(bench.MakeRedo(1, 1, 1.0F, {3.0F, 3.0F, 3.0F}));
-  bench.Commits(1, 1);
-  CHECK(bench.WeightOf(0) == -3.0F);
-  CHECK(bench.WeightOf(2) == -12.0F);
+  harness.Commits(0, 2);
+  CHECK(harness.WeightOf(0) == -2.0F);
+  CHECK(harness.WeightOf(1) == -4.0F);
+  CHECK(harness.WeightOf(2) == -8.0F);
+  harness.CompleteStep(1, 0.0F);  // only momentum; the ratios and the factor applied to that step
+  CHECK(harness.Take<Prepared>(kCoordinator).at(0).report.weight_squares == std::vector<double>{16.0, 64.0, 128.0});
+  harness.FromCoordinator(harness.MakeRedo(1, 1, 1.0F, {3.0F, 3.0F, 3.0F}));
+  harness.Commits(1, 1);
+  CHECK(harness.WeightOf(0) == -3.0F);
+  CHECK(harness.WeightOf(2) == -12.0F);
 }
 
 TEST_CASE("a Redo with ratios for another number of tensors is not carried out", "[server][trust]") {
-  ShardBench bench({.optimizer = OptimizerKind::kLamb});
-  bench.Start().CompleteStep(0, 8.0F);
-  bench.Forget();
+  ShardHarness harness({.optimizer = OptimizerKind::kLamb});
+  harness.Start().CompleteStep(0, 8.0F);
+  harness.Forget();
   for (std::size_t count : {1U, 2U, 4U, 65536U}) {
-    bench.FromCoordinator(bench.MakeRedo(0, 1, 1.0F, std::vector<float>(count, 2.0F)));
-    CHECK(bench.Silent());
+    harness.FromCoordinator(harness.MakeRedo(0, 1, 1.0F, std::vector<float>(count, 2.0F)));
+    CHECK(harness.Silent());
   }
-  bench.FromCoordinator(bench.MakeRedo(0, 1, 1.0F, {2.0F, 2.0F, 2.0F}));
-  CHECK(bench.Take<Prepared>(kCoordinator).at(0).attempt == 1);
+  harness.FromCoordinator(harness.MakeRedo(0, 1, 1.0F, {2.0F, 2.0F, 2.0F}));
+  CHECK(harness.Take<Prepared>(kCoordinator).at(0).attempt == 1);
 }
 
 TEST_CASE("other optimizers report no such squares", "[server][trust]") {
-  ShardBench bench({.optimizer = OptimizerKind::kAdamW});
-  bench.Start().CompleteStep(0, 8.0F);
-  const PrepareReport report = bench.Take<Prepared>(kCoordinator).at(0).report;
+  ShardHarness harness({.optimizer = OptimizerKind::kAdamW});
+  harness.Start().CompleteStep(0, 8.0F);
+  const PrepareReport report = harness.Take<Prepared>(kCoordinator).at(0).report;
   CHECK(report.weight_squares.empty());
   CHECK(report.direction_squares.empty());
 }

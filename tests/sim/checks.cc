@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "common/base/running_minimum.h"
 #include "common/data/encoding.h"
 #include "common/wire/messages.h"
 #include "server/coordinator/coordinator.h"
@@ -57,7 +58,7 @@ void Checks::See(const Coordinator* coordinator, const std::vector<const Shard*>
   term_ = coordinator->term();
   generation_ = coordinator->generation();
   if (running) SeeManifest(*coordinator, disks);
-  if (running && options_.durable) SeeHistory(*coordinator);
+  if (running && options_.durable) SeeTimeline(*coordinator);
 }
 
 void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards) {
@@ -86,10 +87,10 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
 }
 
 void Checks::SeeWeights(const Shard& shard) {
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const Slice weights = shard.store().Weights(local);
+  for (std::size_t index = 0; index < shard.store().size(); ++index) {
+    const Slice weights = shard.store().Weights(index);
     const auto* values = reinterpret_cast<const float*>(weights.data);
-    published_[{shard.version(), shard.store().blocks()[local]}].assign(values, values + shard.store().count(local));
+    published_[{shard.version(), shard.store().blocks()[index]}].assign(values, values + shard.store().count(index));
   }
 }
 
@@ -118,7 +119,7 @@ void Checks::Followed(Version version, const float* weights) {
   }
 }
 
-void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker) {
+void Checks::SeePassed(std::uint64_t node, const session::RoundWork& work, const Header& to_worker) {
   const auto* staged = to_worker.As<Staged>();
   if (staged == nullptr || !staged->passed || options_.mode != Mode::kSync) return;
   std::set<Step>& steps = walked_[node];
@@ -130,28 +131,29 @@ void Checks::SeePassed(std::uint64_t node, const client::Work& work, const Heade
 // A slot may only push gradients of weights that contain, for every slot, all but `staleness` of as many pushes
 // as its own clock.
 void Checks::SeeStaleness(const Shard& shard) {
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const auto last = shard.engine().sequence_numbers(local);
+  for (std::size_t index = 0; index < shard.store().size(); ++index) {
+    const auto last = shard.engine().sequence_numbers(index);
     const auto [lowest, highest] = std::minmax_element(last.begin(), last.end());
-    if (*highest > *lowest + options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
-    if (*highest == *lowest + options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
+    const std::uint64_t apart = highest->value - lowest->value;
+    if (apart > options_.staleness + 1) Fail("a slot is further ahead than the staleness allows");
+    if (apart == options_.staleness + 1) ++outcome_->counts["slots as far ahead as allowed"];
   }
 }
 
 // All given first weights come from one worker, on all shards, whatever was lost before the snapshot.
 void Checks::SeeFirstWeights(const Shard& shard) {
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const Block& block = catalog_.blocks()[shard.store().blocks()[local]];
-    const bool first = HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.engine().updates(local) == 0;
+  for (std::size_t index = 0; index < shard.store().size(); ++index) {
+    const Block& block = catalog_.blocks()[shard.store().blocks()[index]];
+    const bool first = HasGlobalSteps(options_.mode) ? shard.version().value == 0 : shard.engine().updates(index) == 0;
     if (!first) continue;
-    const Slice weights = shard.store().Weights(local);
+    const Slice weights = shard.store().Weights(index);
     const auto* values = reinterpret_cast<const float*>(weights.data);
     for (std::uint32_t i = 0; i < block.segment_count; ++i) {
       const Segment& segment = catalog_.segments()[block.first_segment + i];
-      if (catalog_.tensors()[segment.tensor].init.kind != InitKind::kGiven) continue;
+      if (catalog_.tensors()[segment.tensor].init.kind != InitKind::kFromWorker) continue;
       std::erase_if(founders_, [&](std::uint32_t kind) {
         for (std::uint32_t j = segment.block_offset; j < segment.block_offset + segment.count; ++j) {
-          if (values[j] != GivenWeight(kind, block.flat_offset + j)) return true;
+          if (values[j] != FirstWeight(kind, block.flat_offset + j)) return true;
         }
         return false;
       });
@@ -160,31 +162,31 @@ void Checks::SeeFirstWeights(const Shard& shard) {
   if (founders_.empty()) Fail("first weights of two workers are mixed, or are nobody's");
 }
 
-void Checks::Acknowledged(std::size_t index, Generation history, const Header& header) {
+void Checks::Acknowledged(std::size_t index, TimelineId timeline, const Header& header) {
   Promises& promises = promises_[index];
-  if (promises.history != history) promises = {history, {}, {}, 0};
-  const auto raise = [](std::uint64_t* number, std::uint64_t to) { *number = std::max(*number, to); };
+  if (promises.timeline != timeline) promises = {timeline, {}, {}, 0};
+  const auto raise = [](SequenceNumber* number, SequenceNumber to) { *number = std::max(*number, to); };
   const auto* staged = header.As<Staged>();
   const auto* progress = header.As<Progress>();
   if (staged != nullptr) {
-    for (const Staged::Entry& entry : staged->held) {
-      raise(&promises.pushes[{entry.block, entry.node.begin}], staged->step.value);
+    for (const Staged::Entry& entry : staged->nodes) {
+      raise(&promises.pushes[{entry.block, entry.node.begin}], SequenceOf(staged->step));
     }
   }
   if (staged == nullptr && progress == nullptr) return;
-  const std::vector<std::uint64_t>& clocks = staged != nullptr ? staged->clocks : progress->clocks;
+  const std::vector<SequenceNumber>& clocks = staged != nullptr ? staged->clocks : progress->clocks;
   for (SlotIndex slot = 0; slot < clocks.size(); ++slot) {
-    if (clocks[slot] != UINT64_MAX) raise(&promises.clocks[slot], clocks[slot]);
+    if (clocks[slot] != RunningMinimum::kNone) raise(&promises.clocks[slot], clocks[slot]);
   }
 }
 
 // Acknowledged pushes are there, and the state after a given log record is the same after every restart.
 void Checks::SeeLogged(std::size_t index, const Shard& shard) {
   Promises& promises = promises_[index];
-  if (promises.history != shard.history()) return;
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const BlockIndex block = shard.store().blocks()[local];
-    const auto last = shard.engine().sequence_numbers(local);
+  if (promises.timeline != shard.timeline()) return;
+  for (std::size_t i = 0; i < shard.store().size(); ++i) {
+    const BlockIndex block = shard.store().blocks()[i];
+    const auto last = shard.engine().sequence_numbers(i);
     for (SlotIndex slot = 0; slot < last.size(); ++slot) {
       const auto push = promises.pushes.find({block, slot});
       const auto clock = promises.clocks.find(slot);
@@ -196,20 +198,20 @@ void Checks::SeeLogged(std::size_t index, const Shard& shard) {
   if (promises.records == shard.journal()->applied_records()) return;
   promises.records = shard.journal()->applied_records();
   const std::uint64_t digest = shard.store().Digest();
-  const auto [known, added] = log_digests_.try_emplace({index, shard.history(), promises.records}, digest);
+  const auto [known, added] = log_digests_.try_emplace({index, shard.timeline(), promises.records}, digest);
   if (!added && known->second != digest) Fail("the state after a record of the log differs between lives");
 }
 
-void Checks::SeeHistory(const Coordinator& coordinator) {
-  if (coordinator.AwaitsFirstWeights()) {  // nothing was acknowledged, and nothing can be lost
-    history_ = {};
+void Checks::SeeTimeline(const Coordinator& coordinator) {
+  if (coordinator.AwaitsInitialWeights()) {  // nothing was acknowledged, and nothing can be lost
+    timeline_ = {};
     return;
   }
-  const Generation before = std::exchange(history_, coordinator.history());
-  if (before == history_) return;
+  const TimelineId before = std::exchange(timeline_, coordinator.timeline());
+  if (before == timeline_) return;
   const std::uint64_t said = std::exchange(said_lost_, 0);
   if (before.value == 0) return;
-  ++outcome_->counts["history ended, and it was said"];
+  ++outcome_->counts["timeline ended, and was reported"];
   if (said == 0) Fail("acknowledged pushes were lost, and nobody said so");
   if (!may_go_back_) Fail("acknowledged pushes were lost without a cause");
 }
@@ -225,8 +227,10 @@ void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& s
   }
 }
 
-void Checks::PushCounted(const Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push) {
-  if (push.generation != shard.generation() || push.incarnation != life) Fail("I3: a push of another life was counted");
+void Checks::PushCounted(const Shard& shard, Incarnation incarnation, std::size_t index, Version before,
+                         const Push& push) {
+  if (push.generation != shard.generation() || push.incarnation != incarnation)
+    Fail("I3: a push of another life was counted");
   if (HasGlobalSteps(options_.mode)) {
     if (push.step.value != before.value) Fail("I3: a push of another step was counted");
     return;
@@ -260,14 +264,14 @@ void Checks::SeeUpdates(Step step, std::uint64_t updates) {
 void Checks::SeeDisks(const std::vector<SimDisk>& disks) {
   for (std::size_t i = 0; i < disks.size(); ++i) {
     if (!disks[i].unreadable().ok()) Fail("written, and it cannot be read: " + disks[i].unreadable().message());
-    const server::ShardLife& life = disks[i].life();
-    server::ShardLife& before = lives_[i];
-    if (life == before) continue;
-    if (life.incarnation < before.incarnation || life.generation < before.generation || life.term < before.term ||
-        life.newest_kept < before.newest_kept) {
+    const server::ShardIdentity& identity = disks[i].identity();
+    server::ShardIdentity& before = identities_[i];
+    if (identity == before) continue;
+    if (identity.incarnation < before.incarnation || identity.generation < before.generation ||
+        identity.term < before.term || identity.newest_retained < before.newest_retained) {
       Fail("I7: a number on disk " + std::to_string(i) + " fell");
     }
-    before = life;
+    before = identity;
   }
 }
 
@@ -299,9 +303,9 @@ void Checks::EveryPushCountedOnce(const std::vector<const Shard*>& shards) {
     }
   }
   for (const Shard* shard : shards) {
-    for (std::size_t local = 0; local < shard->store().size(); ++local) {
-      if (shard->engine().updates(local) == wanted) continue;
-      Fail("a block has " + std::to_string(shard->engine().updates(local)) + " updates, not " + std::to_string(wanted));
+    for (std::size_t index = 0; index < shard->store().size(); ++index) {
+      if (shard->engine().updates(index) == wanted) continue;
+      Fail("a block has " + std::to_string(shard->engine().updates(index)) + " updates, not " + std::to_string(wanted));
     }
   }
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "monitoring/metrics.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/replica_checks.h"
@@ -23,9 +23,9 @@ struct Commit;
 struct Push;
 }  // namespace capstan
 
-namespace capstan::client {
-struct Work;
-}  // namespace capstan::client
+namespace capstan::session {
+struct RoundWork;
+}  // namespace capstan::session
 
 namespace capstan::server {
 class Coordinator;
@@ -56,7 +56,8 @@ class Checks {
   void Add(const monitoring::ShardMetrics& metrics);
 
   // A shard of this incarnation has counted this push, as it was sent. `before`: the shard's version then.
-  void PushCounted(const server::Shard& shard, Incarnation life, std::size_t index, Version before, const Push& push);
+  void PushCounted(const server::Shard& shard, Incarnation incarnation, std::size_t index, Version before,
+                   const Push& push);
 
   // A worker received this block and computes with it.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
@@ -64,13 +65,13 @@ class Checks {
   // A follower has read this version; `weights` are in catalog order.
   void Followed(Version version, const float* weights);
   // Checks that a worker that is behind takes up the present step, instead of going through the steps that are over.
-  void SeePassed(std::uint64_t node, const client::Work& work, const Header& to_worker);
+  void SeePassed(std::uint64_t node, const session::RoundWork& work, const Header& to_worker);
 
   // Null except in mode allreduce.
   ReplicaChecks* replicas() { return replicas_.get(); }
 
   // With durable acknowledgements: what a shard acknowledges, it has for as long as the timeline lasts.
-  void Acknowledged(std::size_t index, Generation history, const Header& header);
+  void Acknowledged(std::size_t index, TimelineId timeline, const Header& header);
   // A timeline may only end after an event that it cannot survive, and a log line must report it.
   void MayGoBack() { may_go_back_ = true; }
   void SaidLost() { ++said_lost_; }
@@ -88,7 +89,7 @@ class Checks {
   void SeeStaleness(const server::Shard& shard);
   void SeeFirstWeights(const server::Shard& shard);
   void SeeLogged(std::size_t index, const server::Shard& shard);
-  void SeeHistory(const server::Coordinator& coordinator);
+  void SeeTimeline(const server::Coordinator& coordinator);
   void SeeCommit(Commit commit);
   void SeeDisks(const std::vector<SimDisk>& disks);
   void SeeManifest(const server::Coordinator& coordinator, const std::vector<SimDisk>& disks);
@@ -102,7 +103,7 @@ class Checks {
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // hash of a shard's state
   std::map<std::pair<Version, BlockIndex>, std::vector<float>> published_;              // sync: weights
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard
-  std::map<std::size_t, server::ShardLife> lives_;                                      // by disk
+  std::map<std::size_t, server::ShardIdentity> identities_;                             // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest counted
   std::map<Step, double> losses_;
   std::map<std::uint64_t, std::set<Step>> walked_;  // by worker: finished steps it went through since it last had work
@@ -111,14 +112,14 @@ class Checks {
   Generation generation_;
   // With durable acknowledgements.
   struct Promises {
-    Generation history;
-    std::map<std::pair<BlockIndex, SlotIndex>, std::uint64_t> pushes;  // newest sequence number acknowledged
-    std::map<SlotIndex, std::uint64_t> clocks;
+    TimelineId timeline;
+    std::map<std::pair<BlockIndex, SlotIndex>, SequenceNumber> pushes;  // newest sequence number acknowledged
+    std::map<SlotIndex, SequenceNumber> clocks;
     std::uint64_t records = 0;  // log records when last checked
   };
   std::map<std::size_t, Promises> promises_;                                                 // by shard
-  std::map<std::tuple<std::size_t, Generation, std::uint64_t>, std::uint64_t> log_digests_;  // state after that record
-  Generation history_;  // the coordinator's, once it was running
+  std::map<std::tuple<std::size_t, TimelineId, std::uint64_t>, std::uint64_t> log_digests_;  // state after that record
+  TimelineId timeline_;  // the coordinator's, once it was running
   bool may_go_back_ = false;
   std::uint64_t said_lost_ = 0;
 };

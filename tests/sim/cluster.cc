@@ -82,7 +82,7 @@ void Cluster::StartCoordinator() {
   logs_.push_back(log_);
   coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();
   coordinator_.core = std::make_unique<Coordinator>(std::move(options), log_.get(), coordinator_.metrics, now_);
-  coordinator_.paused_until = coordinator_.ahead = {};
+  coordinator_.paused_until = coordinator_.clock_offset = {};
   Trace("coordinator starts, term " + std::to_string(coordinator_.core->term().value));
 }
 
@@ -96,15 +96,15 @@ void Cluster::StopCoordinator() {
 
 void Cluster::StartShard(std::uint32_t index) {
   SimDisk& disk = disks_[index];
-  server::ShardLife life = disk.life();
-  life.shard = index;
-  life.incarnation = life.incarnation.Next();
-  if (!disk.Remember(life).ok()) return Count("shards that cannot start on a full disk");
+  server::ShardIdentity identity = disk.identity();
+  identity.shard = index;
+  identity.incarnation = identity.incarnation.Next();
+  if (!disk.PersistIdentity(identity).ok()) return Count("shards that cannot start on a full disk");
   server::ShardOptions options;
   options.shard = index;
   options.shard_count = static_cast<std::uint32_t>(shards_.size());
-  options.incarnation = life.incarnation;
-  options.life = life;
+  options.incarnation = identity.incarnation;
+  options.identity = identity;
   options.parts = disk.List();
   options.endpoint = "shard-" + std::to_string(index);
   options.metrics = "shard-" + std::to_string(index) + ":1";
@@ -123,10 +123,10 @@ void Cluster::StartShard(std::uint32_t index) {
   options.block_elements = options_.block_elements;
   SimShard& shard = shards_[index];
   shard = {};
-  shard.life = life.incarnation;
+  shard.incarnation = identity.incarnation;
   shard.metrics = std::make_shared<monitoring::ShardMetrics>();
   shard.core = std::make_unique<Shard>(std::move(options), shard.metrics);
-  Trace("shard " + std::to_string(index) + " starts, incarnation " + std::to_string(life.incarnation.value));
+  Trace("shard " + std::to_string(index) + " starts, incarnation " + std::to_string(identity.incarnation.value));
 }
 
 void Cluster::KillShard(std::size_t index) {
@@ -136,7 +136,7 @@ void Cluster::KillShard(std::size_t index) {
       !shard.disk_work.empty() && std::holds_alternative<server::WriteSnapshot>(shard.disk_work.front().second);
   markers_->ShardDies(Look(), index, writing);
   if (!shard.disk_work.empty() && Chance(0.5)) {
-    (void)server::CarryOut(std::move(shard.disk_work.front().second), &disks_[index]);
+    (void)server::Execute(std::move(shard.disk_work.front().second), &disks_[index]);
     Count("disk work done, shard dead before it knew");
   }
   TearLog(index);
@@ -161,7 +161,7 @@ void Cluster::TearLog(std::size_t index) {
     if (left > 0 && left < append->records->size()) Count("append torn when its shard died");
     log->FailNext(left);
   }
-  (void)server::CarryOut(work, log);
+  (void)server::Execute(work, log);
 }
 
 void Cluster::StartWorker(const std::string& name) {
@@ -217,7 +217,7 @@ void Cluster::TickAll() {
   Outbox out;
   for (SimCoordinator* coordinator : {&zombie_, &coordinator_}) {
     if (!coordinator->core || coordinator->paused_until > now_) continue;
-    coordinator->core->Tick(now_ + coordinator->ahead, &out);
+    coordinator->core->Tick(now_ + coordinator->clock_offset, &out);
     AfterCoordinator(coordinator, &out);
   }
   for (std::size_t i = 0; i < shards_.size(); ++i) TickShard(i);
@@ -225,7 +225,7 @@ void Cluster::TickAll() {
   for (const auto& [node, worker] : workers_) workers.push_back(worker.get());
   for (SimWorker* worker : workers) {
     if (worker->paused_until > now_) continue;
-    worker->Tick(now_ + worker->ahead, &out);
+    worker->Tick(now_ + worker->clock_offset, &out);
     Send(worker->node(), &out);
     if (!worker->violation().empty()) outcome_.violation = worker->violation();
     if (worker->has_work() && options_.mode == Mode::kSync) {
@@ -255,18 +255,18 @@ void Cluster::TickShard(std::size_t index) {
   while (!shard.disk_work.empty() && shard.disk_work.front().first <= now_) {
     server::DiskWork work = std::move(shard.disk_work.front().second);
     shard.disk_work.pop_front();
-    server::DiskResult result = server::CarryOut(std::move(work), &disks_[index]);
+    server::DiskResult result = server::Execute(std::move(work), &disks_[index]);
     markers_->DiskWorked(Look(), result);
-    const auto* remembered = std::get_if<server::LifeRemembered>(&result);
+    const auto* remembered = std::get_if<server::IdentityPersisted>(&result);
     if (remembered != nullptr && !remembered->status.ok()) {  // as its loop does
       Count("shards ended by a full disk");
       return KillShard(index);
     }
-    shard.core->Handle(std::move(result), now_ + shard.ahead, &out);
+    shard.core->Handle(std::move(result), now_ + shard.clock_offset, &out);
   }
   WorkLog(index, &out);
-  shard.core->Flush(now_ + shard.ahead, &out);
-  shard.core->Tick(now_ + shard.ahead, &out);
+  shard.core->Flush(now_ + shard.clock_offset, &out);
+  shard.core->Tick(now_ + shard.clock_offset, &out);
   AfterShard(index, &out);
 }
 
@@ -282,9 +282,9 @@ void Cluster::WorkLog(std::size_t index, Outbox* out) {
       if (left > 0) Count("append failed and left something behind");
       log->FailNext(left);
     }
-    server::LogResult result = server::CarryOut(work, log);
+    server::LogResult result = server::Execute(work, log);
     markers_->LogWorked(result);
-    shard.core->Handle(std::move(result), now_ + shard.ahead, out);
+    shard.core->Handle(std::move(result), now_ + shard.clock_offset, out);
   }
 }
 
@@ -337,9 +337,9 @@ void Cluster::Finish() {
   if (!HasGlobalSteps(options_.mode)) checks_->EveryPushCountedOnce(Look().shards);
   outcome_.weights.assign(catalog_->element_count(), NAN);
   for (const SimShard& shard : shards_) {
-    for (std::size_t local = 0; local < shard.core->store().size(); ++local) {
-      const Block& block = catalog_->blocks()[shard.core->store().blocks()[local]];
-      const Slice weights = shard.core->store().Weights(local);
+    for (std::size_t index = 0; index < shard.core->store().size(); ++index) {
+      const Block& block = catalog_->blocks()[shard.core->store().blocks()[index]];
+      const Slice weights = shard.core->store().Weights(index);
       std::memcpy(outcome_.weights.data() + block.flat_offset, weights.data, weights.size);
     }
   }

@@ -71,11 +71,11 @@ void Cluster::JumpClock() {
   const std::size_t which = random_.Below(1 + shards_.size() + workers_.size());
   const Instant by = Up_to(8000);
   if (which == 0) {
-    coordinator_.ahead += by;
+    coordinator_.clock_offset += by;
   } else if (which <= shards_.size()) {
-    shards_[which - 1].ahead += by;
+    shards_[which - 1].clock_offset += by;
   } else {
-    RandomWorker()->second->ahead += by;
+    RandomWorker()->second->clock_offset += by;
   }
   Count("clock jumps");
 }
@@ -130,7 +130,7 @@ void Cluster::RequestStop() {
   if (!coordinator_.core || coordinator_.core->state() != Coordinator::State::kRunning || stop_) return;
   Trace("a stop is asked for");
   Count("stops asked for");
-  coordinator_.core->RequestStop(now_ + coordinator_.ahead);
+  coordinator_.core->RequestStop(now_ + coordinator_.clock_offset);
   stop_ = Stop{now_, troubles_, CanStop()};
 }
 

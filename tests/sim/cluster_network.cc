@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/snapshot_done.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/weights.h"
 #include "tests/sim/cluster_state.h"
 
@@ -25,7 +25,7 @@ const World& Cluster::Look() {
   world_.incarnations.resize(shards_.size());
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     world_.shards[i] = shards_[i].core.get();
-    world_.incarnations[i] = shards_[i].life;
+    world_.incarnations[i] = shards_[i].incarnation;
   }
   world_.now = now_;
   return world_;
@@ -41,7 +41,7 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     ++messages_;
     if (from == kCoordinator) markers_->SentByCoordinator(envelope, zombie);
     if (options_.durable && IsShardAddress(from)) {
-      checks_->Acknowledged(from - kShards, shards_[from - kShards].core->history(), envelope.message.header);
+      checks_->Acknowledged(from - kShards, shards_[from - kShards].core->timeline(), envelope.message.header);
     }
     if (!Travels(from, &envelope.message)) return outbox->Clear();
     NoteEvent(from, envelope);
@@ -67,7 +67,7 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
 }
 
 bool Cluster::Travels(std::uint64_t from, Message* message) {
-  const Status status = wire_.Carry(message);
+  const Status status = wire_.Transfer(message);
   if (!status.ok() && outcome_.violation.empty()) {
     outcome_.violation = "process " + std::to_string(from) + " cannot send \"" + Checks::Describe(message->header) +
                          "\": " + status.message();
@@ -125,14 +125,15 @@ void Cluster::Replay(const Delivery& delivery) {
 }
 
 void Cluster::Damage(Message* message) {
-  const bool of_blocks = message->header.Is<Push>() || message->header.Is<Weights>() || message->header.Is<Assign>();
+  const bool of_blocks =
+      message->header.Is<Push>() || message->header.Is<Weights>() || message->header.Is<UploadBlock>();
   if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
   BufferRef copy = pool_->Take();
   std::memcpy(copy->data(), message->payload.data, message->payload.size);
   copy->data()[random_.Below(message->payload.size)] ^= std::byte{1};
   const std::byte* data = copy->data();
   message->payload = {std::move(copy), data, message->payload.size};
-  Count("payload damaged on its way");
+  Count("payload damaged in flight");
 }
 
 Tampering Cluster::MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message) {
@@ -206,8 +207,9 @@ void Cluster::Deliver() {
     checks_->SeePassed(delivery.to, worker->second->work(), delivery.message.header);
     markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
     Outbox out;
-    Arrive(delivery, nullptr,
-           [&](const Message& message) { worker->second->Handle(from, message, now_ + worker->second->ahead, &out); });
+    Arrive(delivery, nullptr, [&](const Message& message) {
+      worker->second->Handle(from, message, now_ + worker->second->clock_offset, &out);
+    });
     Send(delivery.to, &out);
   } else {
     const std::size_t index = delivery.to - kShards;
@@ -228,7 +230,7 @@ void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& 
   markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
   Outbox out;
   Arrive(delivery, coordinator->core.get(), [&](const Message& message) {
-    coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->ahead, &out);
+    coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->clock_offset, &out);
   });
   AfterCoordinator(coordinator, &out);
 }
@@ -239,21 +241,22 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   const Version before = shard.core->version();
   const std::uint64_t counted = shard.metrics->pushes_staged.value();
   const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
-  const bool logged = markers_->IsBeingLogged(*shard.core, shard.life, delivery.message);
+  const bool logged = markers_->IsBeingLogged(*shard.core, shard.incarnation, delivery.message);
   Outbox out;
-  Arrive(delivery, nullptr,
-         [&](const Message& message) { shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.ahead, &out); });
+  Arrive(delivery, nullptr, [&](const Message& message) {
+    shard.core->Handle(PeerId{delivery.from}, message, now_ + shard.clock_offset, &out);
+  });
   if (const auto* push = delivery.message.header.As<Push>()) {
     if (shard.metrics->pushes_staged.value() > counted) {
       markers_->Staged(delivery.from, index, *push);
-      checks_->PushCounted(*shard.core, shard.life, index, before, *push);
+      checks_->PushCounted(*shard.core, shard.incarnation, index, before, *push);
     }
     if (shard.metrics->pushes_duplicate.value() > repeated) markers_->Repeated(delivery.from, *push);
     if (logged) Count("push that is being logged came again");
   }
   const bool matters = shard.core->version() != before || delivery.message.header.Is<Redo>() ||
-                       delivery.message.header.Is<Reset>() || delivery.message.header.Is<SnapshotsKept>();
-  if (Chance(0.7)) shard.core->Flush(now_ + shard.ahead, &out);  // so that batches differ
+                       delivery.message.header.Is<Reset>() || delivery.message.header.Is<RetainedSnapshots>();
+  if (Chance(0.7)) shard.core->Flush(now_ + shard.clock_offset, &out);  // so that batches differ
   AfterShard(index, &out);
   if (!matters) return;
   See();  // its last message may matter

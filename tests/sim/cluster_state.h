@@ -55,17 +55,17 @@ struct SimCoordinator {
   std::unique_ptr<Coordinator> core;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics;
   Instant paused_until{};
-  Instant ahead{};  // how far its clock is ahead
+  Instant clock_offset{};  // added to its clock
 };
 
 struct SimShard {
   std::unique_ptr<Shard> core;
   std::shared_ptr<monitoring::ShardMetrics> metrics;
-  Incarnation life;
+  Incarnation incarnation;
   std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // each done at that time
   std::deque<std::pair<Instant, server::LogWork>> log_work;
   Instant paused_until{};
-  Instant ahead{};
+  Instant clock_offset{};
 };
 
 class Cluster {

@@ -6,8 +6,8 @@
 #include "common/base/hash.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "server/storage/shard_disk.h"
-#include "server/storage/shard_life.h"
-#include "server/storage/shard_life_codec.h"
+#include "server/storage/shard_identity.h"
+#include "server/storage/shard_identity_codec.h"
 #include "server/storage/snapshot.h"
 
 namespace capstan::sim {
@@ -15,13 +15,13 @@ namespace capstan::sim {
 using server::SnapshotHeader;
 using server::SnapshotImage;
 
-Status SimDisk::Remember(const server::ShardLife& life) {
+Status SimDisk::PersistIdentity(const server::ShardIdentity& identity) {
   if (full_ && kills_when_full_) return Unreachable("the disk is full");
-  const Result<server::ShardLife> read = server::DecodeShardLife(server::EncodeShardLife(life));
+  const Result<server::ShardIdentity> read = server::DecodeShardIdentity(server::EncodeShardIdentity(identity));
   if (!read.ok()) return unreadable_ = read.status();
-  life_ = *read;
-  if (flaw_ == Flaw::kIncarnationForgotten) life_.incarnation = {};
-  if (flaw_ == Flaw::kGenerationForgotten) life_.generation = {};
+  identity_ = *read;
+  if (flaw_ == Flaw::kIncarnationForgotten) identity_.incarnation = {};
+  if (flaw_ == Flaw::kGenerationForgotten) identity_.generation = {};
   return {};
 }
 
@@ -39,11 +39,11 @@ std::vector<SnapshotPart> SimDisk::List() const {
 Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
   if (cancelled.load()) return Refused("cancelled");
   if (full_) return Unreachable("the disk is full");
-  Part part;
+  StoredPart part;
   Written written;
   SnapshotHeader header = std::move(image.header);
   for (std::size_t i = 0; i < header.blocks.size(); ++i) {
-    SnapshotHeader::Block& block = header.blocks[i];
+    SnapshotHeader::BlockEntry& block = header.blocks[i];
     for (std::uint32_t array = 0; array < header.array_count; ++array) {
       const std::span<const std::byte> whole = image.arrays[i][array].bytes();
       std::vector<std::byte> bytes(whole.begin(), whole.end());
@@ -54,7 +54,8 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
     }
   }
   if (flaw_ == Flaw::kNoSequenceNumbers) {
-    for (SnapshotHeader::Block& block : header.blocks) std::fill(block.last.begin(), block.last.end(), 0);
+    for (SnapshotHeader::BlockEntry& block : header.blocks)
+      std::fill(block.last.begin(), block.last.end(), SequenceNumber{});
   }
   if (flaw_ == Flaw::kLogTrimmedEarly) (void)push_log_.Trim(header.log_begin);
   WriteHeader(header, &part);
@@ -66,7 +67,7 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
 }
 
 // Writes without any check: errors that the reader refuses are noticed here.
-void SimDisk::WriteHeader(const SnapshotHeader& header, Part* part) {
+void SimDisk::WriteHeader(const SnapshotHeader& header, StoredPart* part) {
   Result<std::string> encoded = server::EncodeSnapshotHeader(header);
   if (!encoded.ok()) {
     unreadable_ = encoded.status();
@@ -100,24 +101,24 @@ void SimDisk::Crash() {
   push_log_.Crash();
 }
 
-const SimDisk::Part* SimDisk::Find(SnapshotId id, ShardIndex part) const {
+const SimDisk::StoredPart* SimDisk::Find(SnapshotId id, ShardIndex part) const {
   const auto found = parts_.find({id, part});
   if (found != parts_.end()) return &found->second;
   for (const SimDisk* orphan : orphans_) {
-    if (const Part* there = orphan->Find(id, part)) return there;
+    if (const StoredPart* there = orphan->Find(id, part)) return there;
   }
   return nullptr;
 }
 
 Result<SnapshotHeader> SimDisk::ReadHeader(SnapshotId id, ShardIndex part) const {
-  const Part* found = Find(id, part);
+  const StoredPart* found = Find(id, part);
   if (found == nullptr) return Invalid("no such part");
   return server::DecodeSnapshotHeader(found->header);
 }
 
 Status SimDisk::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                           std::span<std::byte> out) const {
-  const Part* found = Find(id, part);
+  const StoredPart* found = Find(id, part);
   if (found == nullptr) return Invalid("no such part");
   const auto bytes = found->arrays.find({block, array});
   if (bytes == found->arrays.end() || bytes->second.size() != out.size()) return Corrupt("no such array");

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/wire/messages/snapshot_id.h"
-#include "server/storage/shard_life.h"
+#include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
 #include "server/storage/snapshot_store.h"
 #include "tests/sim/mutants.h"
@@ -21,8 +21,8 @@ namespace capstan::sim {
 
 class SimDisk : public server::SnapshotStore {
  public:
-  const server::ShardLife& life() const override { return life_; }
-  Status Remember(const server::ShardLife& life) override;
+  const server::ShardIdentity& identity() const override { return identity_; }
+  Status PersistIdentity(const server::ShardIdentity& identity) override;
   std::vector<SnapshotPart> List() const override;
   Result<Written> Write(server::SnapshotImage image, const std::atomic<bool>& cancelled) override;
   Result<server::SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
@@ -54,18 +54,18 @@ class SimDisk : public server::SnapshotStore {
   bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
 
  private:
-  struct Part {
+  struct StoredPart {
     std::string header;  // as on disk,
     std::uint64_t digest = 0;
     bool readable = false;  // and whether it can be decoded
     std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;
   };
-  void WriteHeader(const server::SnapshotHeader& header, Part* part);
-  const Part* Find(SnapshotId id, ShardIndex part) const;
+  void WriteHeader(const server::SnapshotHeader& header, StoredPart* part);
+  const StoredPart* Find(SnapshotId id, ShardIndex part) const;
 
-  server::ShardLife life_;
+  server::ShardIdentity identity_;
   SimPushLog push_log_;
-  std::map<std::pair<SnapshotId, ShardIndex>, Part> parts_;
+  std::map<std::pair<SnapshotId, ShardIndex>, StoredPart> parts_;
   std::vector<SimDisk*> orphans_;
   void Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const;
 

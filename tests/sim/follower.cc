@@ -36,7 +36,7 @@ void Follower::Handle(PeerId from, const Message& message, Instant now, Outbox* 
 
 void Follower::Tick(Instant now, Outbox* out) {
   if (!waits_ && !done_ && now >= next_wish_) {
-    core_.Want(wish_);
+    core_.Ask(request_);
     waits_ = true;
   }
   core_.Tick(now, out);
@@ -55,7 +55,7 @@ void Follower::Run(Instant now) {
     waits_ = false;
     if (const auto& reading = core_.reading()) {
       on_reading_(*reading, core_.array(0));
-      wish_.newer_than = reading->step;
+      request_.newer_than = reading->step;
     }
     done_ = !core_.reading() || core_.reading()->done;
     next_wish_ = now + std::chrono::milliseconds(100);

@@ -31,7 +31,7 @@ class Follower {
 
   const OnReading on_reading_;
   client::ReaderCore core_;
-  client::ReaderCore::Wish wish_;
+  client::ReaderCore::Request request_;
   Instant next_wish_{};
   bool waits_ = false, done_ = false;
   std::string violation_;

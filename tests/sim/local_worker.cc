@@ -17,9 +17,9 @@ constexpr Instant kSilence = std::chrono::seconds(10);  // then an unreachable m
 
 }  // namespace
 
-using client::PushWay;
-using client::Session;
 using client::SlotSums;
+using session::PushWay;
+using session::Session;
 
 LocalWorker::LocalWorker(Settings settings, Session* session) : settings_(std::move(settings)), session_(session) {}
 
@@ -38,17 +38,17 @@ void LocalWorker::TakeGroup(const Session::LocalGroup& group, Instant now, Outbo
   formed_ = std::none_of(group.members.begin(), group.members.end(),
                          [](const GroupMember& member) { return member.address.empty(); });
   // This worker has formed the group by itself here, so the others may still need its address.
-  session_->SayLocalGroup(group.epoch, formed_ ? GroupState::kFormed : GroupState::kOffered,
-                          std::to_string(settings_.node), now, out);
+  session_->ReportMachineGroup(group.epoch, formed_ ? GroupState::kFormed : GroupState::kOffered,
+                               std::to_string(settings_.node), now, out);
 }
 
-void LocalWorker::LeaveStep(const Session::StepLeft& left) {
+void LocalWorker::TakeStepDone(const Session::StepDone& left) {
   const LocalBoard::When when{left.generation, left.step};
   if (!last_ || *last_ < when) last_ = when;
 }
 
-PushWay LocalWorker::BeginRound(const client::Work& work, float loss_scale, const std::vector<SlotSums::Part>& parts,
-                                Instant now) {
+PushWay LocalWorker::BeginRound(const session::RoundWork& work, float loss_scale,
+                                const std::vector<SlotSums::PartialSum>& parts, Instant now) {
   meeting_ = nullptr;
   const LocalBoard::When when{work.generation, work.step};
   if (last_ && when <= *last_) return PushWay::kNow;
@@ -68,7 +68,7 @@ PushWay LocalWorker::BeginRound(const client::Work& work, float loss_scale, cons
   work_ = work;
   loss_scale_ = loss_scale;
   until_ = now + kSilence;
-  return PushWay::kHeld;
+  return PushWay::kDeferred;
 }
 
 bool LocalWorker::SomebodyIsAlone() const {
@@ -84,7 +84,7 @@ train::LocalPlan LocalWorker::Plan() const {
   std::vector<train::LocalHead> heads;
   for (const auto& [rank, parts] : meeting_->brought) {
     train::LocalHead head{work_.generation, work_.step, parts.size() <= train::LocalHead::kPartsMax, {}};
-    for (const SlotSums::Part& part : parts) head.parts.push_back({part.node, part.samples});
+    for (const SlotSums::PartialSum& part : parts) head.parts.push_back({part.node, part.samples});
     heads.push_back(std::move(head));
   }
   return train::PlanLocalSums(heads, work_.slot_count);
@@ -95,7 +95,7 @@ void LocalWorker::Break(const char* why, Instant now, Outbox* out) {
   meeting_ = nullptr;
   formed_ = false;
   session_->ReleasePushes(work_.round, now, out);
-  session_->SayLocalGroup(group_.epoch, GroupState::kBroken, why, now, out);
+  session_->ReportMachineGroup(group_.epoch, GroupState::kBroken, why, now, out);
 }
 
 void LocalWorker::Run(Instant now, Outbox* out) {

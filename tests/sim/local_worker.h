@@ -24,9 +24,9 @@
 namespace capstan::sim {
 
 struct LocalMeeting {
-  std::map<int, std::vector<client::SlotSums::Part>> brought;  // by rank
-  bool somebody_alone = false;                                 // a member pushes by itself
-  std::set<int> silent;                                        // ranks that cannot be reached
+  std::map<int, std::vector<client::SlotSums::PartialSum>> brought;  // by rank
+  bool somebody_alone = false;                                       // a member pushes by itself
+  std::set<int> silent;                                              // ranks that cannot be reached
 };
 
 class LocalBoard {
@@ -58,13 +58,13 @@ class LocalWorker {
     Encoding encoding = Encoding::kFp32;
     std::function<void(const char*)> count;
   };
-  LocalWorker(Settings settings, client::Session* session);
+  LocalWorker(Settings settings, session::Session* session);
 
-  void TakeGroup(const client::Session::LocalGroup& group, Instant now, Outbox* out);
-  void LeaveStep(const client::Session::StepLeft& left);
+  void TakeGroup(const session::Session::LocalGroup& group, Instant now, Outbox* out);
+  void TakeStepDone(const session::Session::StepDone& left);
   // Takes a round whose gradients are complete. Returns how to push its parts; they are encoded before the next Run.
-  client::PushWay BeginRound(const client::Work& work, float loss_scale,
-                             const std::vector<client::SlotSums::Part>& parts, Instant now);
+  session::PushWay BeginRound(const session::RoundWork& work, float loss_scale,
+                              const std::vector<client::SlotSums::PartialSum>& parts, Instant now);
   void Run(Instant now, Outbox* out);
   // Whether the round must not end yet, because this worker has to push for others.
   bool pushes_for_others() const { return meeting_ != nullptr && group_.rank == 0; }
@@ -81,14 +81,14 @@ class LocalWorker {
   void PushBlock(const train::LocalPlan& plan, BlockIndex index, Instant now, Outbox* out);
 
   const Settings settings_;
-  client::Session* const session_;
-  client::Session::LocalGroup group_;
+  session::Session* const session_;
+  session::Session::LocalGroup group_;
   bool formed_ = false;
   std::optional<LocalBoard::When> last_;
 
   // The current round.
   LocalMeeting* meeting_ = nullptr;  // null: the round is over, or the worker takes part alone
-  client::Work work_;
+  session::RoundWork work_;
   float loss_scale_ = 1.0F;
   Instant until_{};
 };

@@ -73,7 +73,7 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
             Count("delayed Reset for a former life ignored");
           } else if (body.generation < shard.generation()) {
             Count("delayed Reset of an older generation ignored");
-          } else if (shard.serving() && body.generation > shard.generation() && body.history == shard.history()) {
+          } else if (shard.serving() && body.generation > shard.generation() && body.timeline == shard.timeline()) {
             Count("shard went on in another generation");
           } else if (body.generation == shard.generation() && shard.serving()) {
             Count("Reset repeated to a shard that serves");
@@ -83,17 +83,17 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
           if (body.generation < shard.generation()) Count("Commit of a former generation ignored");
         }
         if (!shard.serving()) return;
-        if constexpr (std::is_same_v<Body, Assign>) {
+        if constexpr (std::is_same_v<Body, UploadBlock>) {
           const bool made = WorkersUpdate(options_.mode);
           if (body.generation < shard.generation()) {
-            Count(made ? "block of a kept version of an older generation refused"
+            Count(made ? "block of an uploaded version of an older generation refused"
                        : "first weights of an older generation refused");
           }
           if (body.generation != shard.generation()) return;
           const std::uint64_t array = body.step.value * server::kBlockArraysMax + body.array;
           const auto [first, added] = assigned_.try_emplace({body.generation, body.block, array}, body.incarnation);
           if (added || first->second != body.incarnation) return;
-          Count(made ? "block of a kept version given twice" : "first weights of a block given twice");
+          Count(made ? "block of an uploaded version uploaded twice" : "first weights of a block given twice");
         }
         if constexpr (std::is_same_v<Body, Push>) {
           if (body.generation < shard.generation()) Count("push of an older generation refused");
@@ -143,25 +143,25 @@ void Markers::Repeated(std::uint64_t from, const Push& push) {
   }
 }
 
-void Markers::SeeTentative(const World& world, std::uint64_t to, Generation generation, const Weights& weights) {
-  if (!weights.tentative) return;
-  if (weights.generation < generation) return Count("tentative weights of an older generation ignored");
-  Count("tentative weights before their version is published");
+void Markers::SeeSpeculative(const World& world, std::uint64_t to, Generation generation, const Weights& weights) {
+  if (!weights.speculative) return;
+  if (weights.generation < generation) return Count("speculative weights of an older generation ignored");
+  Count("speculative weights before their version is published");
   if (world.coordinator == nullptr) return;
-  const auto [seen, added] = tentative_.try_emplace({to, weights.version}, Tentative{weights.attempt, {}});
-  if (!added && seen->second.attempt < weights.attempt) Count("tentative weights of an attempt that was redone");
+  const auto [seen, added] = speculative_.try_emplace({to, weights.version}, Speculative{weights.attempt, {}});
+  if (!added && seen->second.attempt < weights.attempt) Count("speculative weights of an attempt that was redone");
   seen->second = {weights.attempt, world.coordinator->term()};
 }
 
-void Markers::SeeTentative(const World& world, std::uint64_t to, Generation, const Published& published) {
-  const auto seen = tentative_.find({to, published.version});
-  if (seen == tentative_.end()) return;
-  if (published.action == StepAction::kSkip) Count("tentative weights of a skipped step");
-  if (published.attempt > seen->second.attempt) Count("tentative weights of an attempt that was redone");
+void Markers::SeeSpeculative(const World& world, std::uint64_t to, Generation, const Published& published) {
+  const auto seen = speculative_.find({to, published.version});
+  if (seen == speculative_.end()) return;
+  if (published.action == StepAction::kSkip) Count("speculative weights of a skipped step");
+  if (published.attempt > seen->second.attempt) Count("speculative weights of an attempt that was redone");
   if (world.coordinator != nullptr && world.coordinator->term() > seen->second.term) {
-    Count("tentative weights of a step that another coordinator decides");
+    Count("speculative weights of a step that another coordinator decides");
   }
-  tentative_.erase(seen);
+  speculative_.erase(seen);
 }
 
 void Markers::ToWorker(const World& world, std::uint64_t to, Generation generation, const Message& message) {
@@ -177,7 +177,7 @@ void Markers::ToWorker(const World& world, std::uint64_t to, Generation generati
           if (body.generation < generation) Count("acknowledgement of a former life ignored");
         }
         if constexpr (std::is_same_v<Body, Weights> || std::is_same_v<Body, Published>) {
-          SeeTentative(world, to, generation, body);
+          SeeSpeculative(world, to, generation, body);
         }
         if constexpr (std::is_same_v<Body, Weights>) {
           if (world.coordinator != nullptr && body.version.value < world.coordinator->step().value) {
@@ -205,7 +205,7 @@ void Markers::WorkerDies(const World& world, std::uint64_t node, bool had_work) 
   if (world.coordinator == nullptr || world.coordinator->state() != Coordinator::State::kRunning) return;
   const StepName now{world.coordinator->generation(), world.coordinator->step()};
   worker_died_at_ = now;
-  if (node == founder_ && world.coordinator->AwaitsFirstWeights()) {
+  if (node == founder_ && world.coordinator->AwaitsInitialWeights()) {
     Count("founder dies before its first weights are kept");
   }
   if (shard_died_at_ == now) Count("shard and worker die in the same step");
@@ -249,7 +249,7 @@ void Markers::CoordinatorDies(const World& world) {
   const Coordinator& coordinator = *world.coordinator;
   if (coordinator.state() == Coordinator::State::kResetting) Count("coordinator dies between RECOVER and RUNNING");
   if (coordinator.state() != Coordinator::State::kRunning) return;
-  if (coordinator.AwaitsFirstWeights()) Count("coordinator dies before first weights are kept");
+  if (coordinator.AwaitsInitialWeights()) Count("coordinator dies before first weights are kept");
   std::uint64_t lowest = UINT64_MAX, highest = 0;
   for (const Shard* shard : world.shards) {
     if (shard == nullptr || !shard->serving() || shard->generation() != coordinator.generation()) continue;
@@ -258,7 +258,7 @@ void Markers::CoordinatorDies(const World& world) {
   }
   if (lowest < highest) Count("shards at different steps when the coordinator dies");
   if (redoing_) Count("coordinator dies during a Redo");
-  if (!coordinator.SnapshotsSettled()) Count("coordinator dies with a snapshot on its way");
+  if (!coordinator.SnapshotsSettled()) Count("coordinator dies with a snapshot in flight");
 }
 
 void Markers::NoWorkers(const World& world) {
@@ -302,12 +302,12 @@ void Markers::LogWorked(const server::LogResult& result) {
   if (read != nullptr && read->status.ok() && !read->piece.records.empty()) Count("shard came back from its log");
 }
 
-bool Markers::IsBeingLogged(const Shard& shard, Incarnation life, const Message& message) {
+bool Markers::IsBeingLogged(const Shard& shard, Incarnation incarnation, const Message& message) {
   const auto* push = message.header.As<Push>();
   const bool ours =
-      push != nullptr && shard.serving() && push->generation == shard.generation() && push->incarnation == life;
+      push != nullptr && shard.serving() && push->generation == shard.generation() && push->incarnation == incarnation;
   const server::PushJournal* const journal = shard.journal();
-  return ours && journal != nullptr && journal->Has(push->step, push->block, push->node.begin);
+  return ours && journal != nullptr && journal->Has(SequenceOf(push->step), push->block, push->node.begin);
 }
 
 void Markers::Stage(const World& world) {

@@ -47,7 +47,7 @@ class Markers {
   void DiskWorked(const World& world, const server::DiskResult& result);
   void LogWorked(const server::LogResult& result);
   // Whether this push waits for the log or is being appended.
-  static bool IsBeingLogged(const server::Shard& shard, Incarnation life, const Message& message);
+  static bool IsBeingLogged(const server::Shard& shard, Incarnation incarnation, const Message& message);
   void Stage(const World& world);  // call it after every event
 
  private:
@@ -58,12 +58,12 @@ class Markers {
     std::set<std::size_t> shards;
   };
   using StepName = std::pair<Generation, Step>;
-  struct Tentative {
+  struct Speculative {
     std::uint32_t attempt = 0;
     Term term;  // the coordinator's term then
   };
-  void SeeTentative(const World& world, std::uint64_t to, Generation generation, const Weights& weights);
-  void SeeTentative(const World& world, std::uint64_t to, Generation, const Published& published);
+  void SeeSpeculative(const World& world, std::uint64_t to, Generation generation, const Weights& weights);
+  void SeeSpeculative(const World& world, std::uint64_t to, Generation, const Published& published);
 
   const ClusterOptions& options_;
   Outcome* const outcome_;
@@ -75,7 +75,7 @@ class Markers {
   std::uint64_t founder_ = 0;                                                       // newest founder and its generation
   Generation founder_generation_;
   std::map<std::tuple<Generation, BlockIndex, std::uint64_t>, Incarnation> assigned_;  // arrays sent to a shard
-  std::map<std::pair<std::uint64_t, Version>, Tentative> tentative_;  // newest, by worker; not yet published
+  std::map<std::pair<std::uint64_t, Version>, Speculative> speculative_;  // newest, by worker; not yet published
   StepName worker_died_at_, shard_died_at_;
   Term running_term_;                     // newest term that was seen running
   std::map<Generation, Term> ran_since_;  // and the first one of each generation

@@ -59,7 +59,7 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options) {
         {"t" + std::to_string(i), {options.tensor_sizes[i]}, {InitKind::kUniform, 1.0F}, i % 2 == 0, group});
     if (TakesTrustRatio(options.optimizer) && i % 4 != 3)
       tensors.back().shape.push_back(1);  // lars skips one-dimensional tensors
-    if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kGiven, 0.0F};
+    if (options.given && i % 3 != 2) tensors.back().init = {InitKind::kFromWorker, 0.0F};
     if (options.statistics && i % 2 == 1) tensors.back().kind = TensorKind::kStatistic;
   }
   return tensors;
@@ -75,7 +75,7 @@ std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, St
   return groups;
 }
 
-float GivenWeight(std::uint32_t kind, std::uint64_t element) { return UnitFloat(Philox(17, element, kind)[0]) - 0.5F; }
+float FirstWeight(std::uint32_t kind, std::uint64_t element) { return UnitFloat(Philox(17, element, kind)[0]) - 0.5F; }
 
 std::string NextProgramState(const std::string& state, Step step) {
   const std::uint64_t key = Hash64(std::as_bytes(std::span(state)));

@@ -19,7 +19,7 @@ std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
 // Numbers for every group, different at every step; empty: the job file has them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
 // First weights from workers of this kind.
-float GivenWeight(std::uint32_t kind, std::uint64_t element);
+float FirstWeight(std::uint32_t kind, std::uint64_t element);
 // The state that a program makes at the end of a step from the state it was given; its length depends on the step.
 std::string NextProgramState(const std::string& state, Step step);
 // The state of the version that this step begins with, computed step by step from the start.

@@ -13,7 +13,7 @@ namespace capstan::sim {
 
 namespace {
 
-Incarnation LifeOf(const Tampering& t, std::size_t shard) {
+Incarnation IncarnationOf(const Tampering& t, std::size_t shard) {
   return shard < t.world->incarnations.size() ? t.world->incarnations[shard] : Incarnation{};
 }
 
@@ -24,7 +24,7 @@ template <class Body>
 void Refresh(Tampering* t, Body* body) {
   if (!ToWorker(*t) || t->world->coordinator == nullptr || !IsShardAddress(t->from)) return;
   body->generation = t->world->coordinator->generation();
-  body->incarnation = LifeOf(*t, static_cast<std::size_t>(t->from - kShards));
+  body->incarnation = IncarnationOf(*t, static_cast<std::size_t>(t->from - kShards));
 }
 
 // Whether it was seen before in this run.
@@ -47,7 +47,7 @@ void AddLabels(std::vector<Mutant>* all) {
        Flaw::kNone,
        AtShard<Push, EndSlot, CoverageQuery>([](Tampering* t, auto& body, const server::Shard& shard) {
          body.generation = shard.generation();
-         body.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
+         body.incarnation = IncarnationOf(*t, static_cast<std::size_t>(t->to - kShards));
        }),
        {}});
   add({"push-incarnation",
@@ -55,7 +55,7 @@ void AddLabels(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        AtShard<Push, EndSlot>([](Tampering* t, auto& body, const server::Shard&) {
-         body.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
+         body.incarnation = IncarnationOf(*t, static_cast<std::size_t>(t->to - kShards));
        }),
        {}});
   add({"push-step",
@@ -120,7 +120,7 @@ void AddTerms(std::vector<Mutant>* all) {
        "a shard obeys coordinators that were replaced",
        Mode::kSync,
        Flaw::kNone,
-       On<Ping, Reset, Commit, Redo, Pin, SnapshotsKept>([](Tampering* t, auto& body) {
+       On<Ping, Reset, Commit, Redo, Pin, RetainedSnapshots>([](Tampering* t, auto& body) {
          if (const server::Shard* shard = t->shard()) body.term = std::max(body.term, shard->term());
        }),
        {}});
@@ -129,7 +129,7 @@ void AddTerms(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        {},
-       On<Ping, Reset, Commit, Redo, Pin, SnapshotsKept>([](Tampering* t, auto& body) {
+       On<Ping, Reset, Commit, Redo, Pin, RetainedSnapshots>([](Tampering* t, auto& body) {
          if (t->from_zombie && t->world->coordinator != nullptr) body.term = t->world->coordinator->term();
        })});
   add({"hello-term",
@@ -150,7 +150,7 @@ void AddTerms(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        On<Reset>([](Tampering* t, Reset& reset) {
-         reset.incarnation = LifeOf(*t, static_cast<std::size_t>(t->to - kShards));
+         reset.incarnation = IncarnationOf(*t, static_cast<std::size_t>(t->to - kShards));
        }),
        {}});
   add({"reset-program-state",
@@ -186,7 +186,7 @@ void AddTerms(std::vector<Mutant>* all) {
        AtShard<Commit>(
            [](Tampering*, Commit& commit, const server::Shard& shard) { commit.step = Step{shard.version().value}; }),
        {}});
-  add({"commit-anew",
+  add({"commit-again",
        "a new coordinator does not repeat a published Commit as it was",
        Mode::kSync,
        Flaw::kNone,
@@ -235,7 +235,7 @@ void AddAnswers(std::vector<Mutant>* all) {
        Flaw::kNone,
        AtCoordinator<Prepared>([](Tampering* t, Prepared& prepared, const server::Coordinator& coordinator) {
          prepared.generation = coordinator.generation();
-         prepared.incarnation = LifeOf(*t, prepared.shard);
+         prepared.incarnation = IncarnationOf(*t, prepared.shard);
        }),
        {}});
   add({"prepared-step",
@@ -259,7 +259,7 @@ void AddAnswers(std::vector<Mutant>* all) {
        Flaw::kNone,
        AtCoordinator<Committed>([](Tampering* t, Committed& committed, const server::Coordinator& coordinator) {
          committed.generation = coordinator.generation();
-         committed.incarnation = LifeOf(*t, committed.shard);
+         committed.incarnation = IncarnationOf(*t, committed.shard);
        }),
        {}});
   add({"reset-done-life",
@@ -268,7 +268,7 @@ void AddAnswers(std::vector<Mutant>* all) {
        Flaw::kNone,
        AtCoordinator<ResetDone>([](Tampering* t, ResetDone& done, const server::Coordinator& coordinator) {
          done.generation = coordinator.generation();
-         done.incarnation = LifeOf(*t, done.shard);
+         done.incarnation = IncarnationOf(*t, done.shard);
        }),
        {}});
   add({"snapshot-life",
@@ -278,7 +278,7 @@ void AddAnswers(std::vector<Mutant>* all) {
        AtCoordinator<SnapshotDone>([](Tampering* t, SnapshotDone& done, const server::Coordinator& coordinator) {
          done.term = coordinator.term();
          done.generation = coordinator.generation();
-         done.incarnation = LifeOf(*t, done.shard);
+         done.incarnation = IncarnationOf(*t, done.shard);
        }),
        {}});
   add({"snapshot-term",
@@ -306,16 +306,16 @@ void AddAnswers(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        {},
-       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
-         if (kept.kept.size() > 1) kept.kept.erase(kept.kept.begin(), kept.kept.end() - 1);
+       On<RetainedSnapshots>([](Tampering*, RetainedSnapshots& retained) {
+         if (retained.ids.size() > 1) retained.ids.erase(retained.ids.begin(), retained.ids.end() - 1);
        })});
   add({"newest-deleted",
        "the newest snapshot is deleted",
        Mode::kSync,
        Flaw::kNone,
        {},
-       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
-         if (!kept.kept.empty()) kept.kept.pop_back();
+       On<RetainedSnapshots>([](Tampering*, RetainedSnapshots& retained) {
+         if (!retained.ids.empty()) retained.ids.pop_back();
        })});
   add({"ack-on-arrival",
        "a push is acknowledged when it arrives, staged or not",
@@ -327,7 +327,7 @@ void AddAnswers(std::vector<Mutant>* all) {
          staged.incarnation = push.incarnation;
          staged.shard = static_cast<ShardIndex>(t->to - kShards);
          staged.step = push.step;
-         staged.held = {{push.block, push.node}};
+         staged.nodes = {{push.block, push.node}};
          staged.credit = 1;
          t->also.push_back({t->to, t->from, {staged, {}}});
        }),
@@ -343,7 +343,7 @@ void AddAnswers(std::vector<Mutant>* all) {
          staged.incarnation = push.incarnation;
          staged.shard = static_cast<ShardIndex>(t->to - kShards);
          staged.step = push.step;
-         staged.held = {{push.block, push.node}};
+         staged.nodes = {{push.block, push.node}};
          staged.credit = UINT32_MAX;
          t->also.push_back({t->to, t->from, {staged, {}}});
        })});
@@ -397,14 +397,14 @@ void AddSequences(std::vector<Mutant>* all) {
        Flaw::kNone,
        {},
        On<Staged>([](Tampering*, Staged& staged) {
-         for (std::uint64_t& clock : staged.clocks) ++clock;
+         for (SequenceNumber& clock : staged.clocks) ++clock.value;
        })});
-  add({"rates-ahead",
+  add({"clock-update-early",
        "async: shards are told that a step's reports were counted before they were",
        Mode::kAsync,
        Flaw::kNone,
        {},
-       On<Rates>([](Tampering*, Rates& rates) { rates.step = rates.step.Next(); })});
+       On<ClockUpdate>([](Tampering*, ClockUpdate& update) { update.clock = update.clock.Next(); })});
   add({"reports-once",
        "async: a slot's report is sent once",
        Mode::kAsync,
@@ -412,16 +412,16 @@ void AddSequences(std::vector<Mutant>* all) {
        {},
        On<Progress>([](Tampering* t, Progress& progress) {
          std::erase_if(progress.reports, [&](const Progress::Entry& entry) {
-           return Repeated(t, 15, t->from, progress.generation.value, entry.step.value, entry.report.slot);
+           return Repeated(t, 15, t->from, progress.generation.value, entry.sequence.value, entry.report.slot);
          });
        })});
-  add({"clocks-ahead",
+  add({"clocks-early",
        "async: the coordinator counts a push before every shard has it",
        Mode::kAsync,
        Flaw::kNone,
        {},
        On<Progress>([](Tampering*, Progress& progress) {
-         for (std::uint64_t& clock : progress.clocks) ++clock;
+         for (SequenceNumber& clock : progress.clocks) ++clock.value;
        })});
 }
 
@@ -469,7 +469,7 @@ void AddLies(std::vector<Mutant>* all) {
        "shards look at no generation",
        Mode::kSync,
        Flaw::kNone,
-       AtShard<Push, EndSlot, CoverageQuery, Pull, Commit, Redo, Pin, SnapshotsKept>(
+       AtShard<Push, EndSlot, CoverageQuery, Pull, Commit, Redo, Pin, RetainedSnapshots>(
            [](Tampering*, auto& body, const server::Shard& shard) { body.generation = shard.generation(); }),
        {}});
   add({"incarnations",
@@ -479,7 +479,7 @@ void AddLies(std::vector<Mutant>* all) {
        On<Push, EndSlot, CoverageQuery, Pull, Reset, Prepared, Committed, ResetDone, ResetBad, SnapshotDone, Staged,
           Weights>([](Tampering* t, auto& body) {
          const std::uint64_t shard = IsShardAddress(t->to) ? t->to : t->from;
-         if (IsShardAddress(shard)) body.incarnation = LifeOf(*t, static_cast<std::size_t>(shard - kShards));
+         if (IsShardAddress(shard)) body.incarnation = IncarnationOf(*t, static_cast<std::size_t>(shard - kShards));
        }),
        {}});
   add({"hello-life",
@@ -487,7 +487,7 @@ void AddLies(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        AtCoordinator<Hello>([](Tampering* t, Hello& hello, const server::Coordinator& coordinator) {
-         hello.incarnation = LifeOf(*t, hello.shard);
+         hello.incarnation = IncarnationOf(*t, hello.shard);
          hello.term = coordinator.term();
          if (hello.prepared) hello.prepared->incarnation = hello.incarnation;
        }),
@@ -499,7 +499,7 @@ void AddLies(std::vector<Mutant>* all) {
        {},
        On<Staged>([](Tampering*, Staged& staged) {
          if (!staged.full) return;
-         for (Staged::Entry& entry : staged.held) ++entry.node.end;
+         for (Staged::Entry& entry : staged.nodes) ++entry.node.end;
          for (SlotIndex slot = 0; slot < 6; ++slot) staged.ended.push_back(slot);
        })});
   add({"settled-early",
@@ -507,8 +507,8 @@ void AddLies(std::vector<Mutant>* all) {
        Mode::kSync,
        Flaw::kNone,
        {},
-       On<SnapshotsKept>([](Tampering*, SnapshotsKept& kept) {
-         kept.settled = {kept.generation, Version{UINT32_MAX}};
+       On<RetainedSnapshots>([](Tampering*, RetainedSnapshots& retained) {
+         retained.settled = {retained.generation, Version{UINT32_MAX}};
        })});
   add({"staleness", "bounded: a pull does not wait for the slowest slot", Mode::kBounded, Flaw::kNone,
        AtShard<Pull>([](Tampering* t, Pull& pull, const server::Shard&) {
@@ -538,7 +538,7 @@ void AddFlaws(std::vector<Mutant>* all) {
   add("running-not-durable", "RUNNING is acted on before it is durable", Flaw::kRunningNotDurable);
   add("manifest-not-durable", "a manifest is announced before it is durable", Flaw::kManifestNotDurable);
   add("term-forgotten", "terms are not remembered: all coordinators have one", Flaw::kTermForgotten);
-  add("session-forgotten", "sessions are not remembered: each coordinator counts anew", Flaw::kSessionForgotten);
+  add("session-forgotten", "sessions are not remembered: each coordinator counts again", Flaw::kSessionForgotten);
   add("sum-order", "a worker adds its slots in another order than the tree's", Flaw::kSumInSlotOrder);
   add("data-by-position", "a worker gives its slots their data by position, not by number", Flaw::kDataByPosition);
   add("not-reproducible", "a gradient depends on who computed it", Flaw::kNotReproducible);
@@ -554,13 +554,13 @@ void AddLogs(std::vector<Mutant>* all) {
   add("replayed-twice", "a record of the log counts twice when it is replayed", Flaw::kReplayedTwice);
   add("log-trimmed-early", "the log is trimmed before the snapshot that stands for it exists", Flaw::kLogTrimmedEarly);
   add("sequence-numbers-lost", "a part does not hold which pushes are in it", Flaw::kNoSequenceNumbers);
-  all->push_back({"clocks-ahead-durable",
+  all->push_back({"clocks-early-durable",
                   "the coordinator counts a push before every shard has it on disk",
                   Mode::kBounded,
                   Flaw::kNone,
                   {},
                   On<Progress>([](Tampering*, Progress& progress) {
-                    for (std::uint64_t& clock : progress.clocks) ++clock;
+                    for (SequenceNumber& clock : progress.clocks) ++clock.value;
                   }),
                   true});
 }
@@ -576,7 +576,7 @@ std::vector<Mutant> MakeMutants() {
   AddLies(&all);
   AddFlaws(&all);
   AddLogs(&all);
-  AddTentative(&all);
+  AddSpeculative(&all);
   AddEnding(&all);
   AddLimits(&all);
   AddReplicas(&all);

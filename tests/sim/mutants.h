@@ -39,21 +39,21 @@ enum class Flaw {
   kManifestNotDurable,
   kTermForgotten,  // these records are never there when a coordinator starts
   kSessionForgotten,
-  kLogNotDurable,        // the newest append is gone when its shard dies
-  kReplayedTwice,        // a log record is returned twice
-  kLogTrimmedEarly,      // the log is trimmed when a part is written, before its snapshot exists
-  kSumInSlotOrder,       // a worker adds its slots from the last to the first
-  kDataByPosition,       // a slot's data depends on its position among its worker's slots
-  kNotReproducible,      // a gradient depends on the worker that computed it
-  kOldWeights,           // a worker computes before all blocks of the version have arrived
-  kOwnProgramState,      // a worker continues from the program state that it made last, not from the version's
-  kMadeInAnyGeneration,  // a worker takes the version it made, whichever generation committed that step
-  kHeldOfAnyGeneration,  // a worker checks only the version number of its replica
-  kGroupKept,            // a worker keeps its group in another generation
-  kShareForgotten,       // a worker uploads none of its share of a retained version
-  kUnreadableHeader,     // a part has an unreadable header
-  kSmallFrames,          // a frame holds less than most messages need
-  kStopAtOnce,           // a stopping job does not wait for its last snapshot
+  kLogNotDurable,           // the newest append is gone when its shard dies
+  kReplayedTwice,           // a log record is returned twice
+  kLogTrimmedEarly,         // the log is trimmed when a part is written, before its snapshot exists
+  kSumInSlotOrder,          // a worker adds its slots from the last to the first
+  kDataByPosition,          // a slot's data depends on its position among its worker's slots
+  kNotReproducible,         // a gradient depends on the worker that computed it
+  kOldWeights,              // a worker computes before all blocks of the version have arrived
+  kOwnProgramState,         // a worker continues from the program state that it made last, not from the version's
+  kMadeInAnyGeneration,     // a worker takes the version it made, whichever generation committed that step
+  kReplicaOfAnyGeneration,  // a worker checks only the version number of its replica
+  kGroupKept,               // a worker keeps its group in another generation
+  kShareForgotten,          // a worker uploads none of its share of a retained version
+  kUnreadableHeader,        // a part has an unreadable header
+  kSmallFrames,             // a frame holds less than most messages need
+  kStopAtOnce,              // a stopping job does not wait for its last snapshot
 };
 
 // The state that a mutant may read.
@@ -100,7 +100,7 @@ struct Mutant {
 
 const std::vector<Mutant>& Mutants();
 // Adds the mutants of speculative weights.
-void AddTentative(std::vector<Mutant>* all);
+void AddSpeculative(std::vector<Mutant>* all);
 // Adds those of the end of a job.
 void AddEnding(std::vector<Mutant>* all);
 // Adds those of limits, stops and readers.

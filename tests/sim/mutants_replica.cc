@@ -1,10 +1,10 @@
 // Broken rules of mode allreduce.
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 #include "server/coordinator/coordinator.h"
@@ -16,23 +16,23 @@ namespace capstan::sim {
 
 namespace {
 
-Incarnation LifeAt(const Tampering& t, std::uint64_t address) {
+Incarnation IncarnationAt(const Tampering& t, std::uint64_t address) {
   const std::uint64_t index = address - kShards;
   const bool is = IsShardAddress(address) && index < t.world->incarnations.size();
   return is ? t.world->incarnations[index] : Incarnation{};
 }
 
 // Makes the first array of a block count as the whole block: the second array is taken from it.
-void FirstArrayIsAll(Tampering* t, Assign& assign) {
-  if (assign.array != 0) return;
-  Assign forged = assign;
+void FirstArrayIsAll(Tampering* t, UploadBlock& upload) {
+  if (upload.array != 0) return;
+  UploadBlock forged = upload;
   forged.array = 1;
   t->before.push_back({forged, t->message.payload});
 }
 
 void CountAtOnce(Tampering* t, const Commit& commit) {
   if (t->shard() == nullptr) return;
-  const Committed committed{static_cast<ShardIndex>(t->to - kShards), LifeAt(*t, t->to), commit.generation,
+  const Committed committed{static_cast<ShardIndex>(t->to - kShards), IncarnationAt(*t, t->to), commit.generation,
                             commit.step};
   t->also.push_back({t->to, kCoordinator, {committed, {}}});
 }
@@ -43,7 +43,8 @@ void AddWorkers(std::vector<Mutant>* all) {
   };
   flawed("made-anywhere", "a worker takes what it made, whichever generation committed that step",
          Flaw::kMadeInAnyGeneration);
-  flawed("held-anywhere", "a worker takes its replica for the job's by the version alone", Flaw::kHeldOfAnyGeneration);
+  flawed("replica-anywhere", "a worker takes its replica for the job's by the version alone",
+         Flaw::kReplicaOfAnyGeneration);
   flawed("group-kept", "a worker goes on with its group in another generation", Flaw::kGroupKept);
   flawed("share-forgotten", "a worker but the first gives none of its share of a version that is to be kept",
          Flaw::kShareForgotten);
@@ -57,7 +58,7 @@ void AddWords(std::vector<Mutant>* all) {
       On<Published>([](Tampering* t, Published& published) {
         if (t->world->coordinator == nullptr) return;
         published.generation = t->world->coordinator->generation();
-        published.incarnation = LifeAt(*t, t->from);
+        published.incarnation = IncarnationAt(*t, t->from);
       }));
   add("made-in-present", "a version is said to be made in the present generation",
       On<Published>([](Tampering*, Published& published) {
@@ -66,14 +67,14 @@ void AddWords(std::vector<Mutant>* all) {
   add("made-in-forgotten", "it is not said which generation made a version",
       On<Published>([](Tampering*, Published& published) { published.made_in = {}; }));
   add("held-believed", "a worker believes that the shards have every version",
-      On<Published>([](Tampering*, Published& published) { published.held = true; }));
+      On<Published>([](Tampering*, Published& published) { published.on_shards = true; }));
   add("skipped-applied", "a worker applies steps that were skipped",
       On<Published>([](Tampering*, Published& published) { published.action = StepAction::kApply; }));
   add("lost-unheard", "the coordinator does not hear that nobody has the version any more",
-      On<Beat>([](Tampering*, Beat& beat) {
+      On<Heartbeat>([](Tampering*, Heartbeat& beat) {
         if (beat.group == GroupState::kLost) beat.group = GroupState::kFormed;
       }));
-  add("dealt-anew", "slots are dealt anew within a generation", {}, On<View>([](Tampering*, View& view) {
+  add("dealt-again", "slots are dealt again within a generation", {}, On<View>([](Tampering*, View& view) {
         for (SlotIndex& slot : view.slots) slot = static_cast<SlotIndex>((slot + view.sequence) % view.slot_count);
       }));
 }
@@ -83,25 +84,27 @@ void AddShards(std::vector<Mutant>* all) {
     all->push_back({name, broken, Mode::kAllReduce, Flaw::kNone, std::move(deliver), std::move(send)});
   };
   add("step-kept", "a shard counts ends of slots and blocks of a generation that is over",
-      AtShard<EndSlot, Assign>([](Tampering* t, auto& body, const server::Shard& shard) {
+      AtShard<EndSlot, UploadBlock>([](Tampering* t, auto& body, const server::Shard& shard) {
         body.generation = shard.generation();
-        body.incarnation = LifeAt(*t, t->to);
+        body.incarnation = IncarnationAt(*t, t->to);
       }));
   add("made-step", "a shard takes blocks of other steps for those of the present one",
-      AtShard<Assign>(
-          [](Tampering*, Assign& assign, const server::Shard& shard) { assign.step = Step{shard.version().value}; }));
-  add("first-array-is-all", "a block is complete when its first array is there", On<Assign>(FirstArrayIsAll));
+      AtShard<UploadBlock>([](Tampering*, UploadBlock& upload, const server::Shard& shard) {
+        upload.step = Step{shard.version().value};
+      }));
+  add("first-array-is-all", "a block is complete when its first array is there", On<UploadBlock>(FirstArrayIsAll));
   add("keep-forgotten", "one shard is not told that a version is to be kept", {},
       On<Commit>([](Tampering* t, Commit& commit) {
-        if (t->to == kShards) commit.next.keep = false;
+        if (t->to == kShards) commit.next.upload_next = false;
       }));
   add("held-forgotten", "one shard is told to hold a version that it was not given", {},
       On<Commit>([](Tampering* t, Commit& commit) {
-        if (t->to == kShards) commit.next.held = true;
+        if (t->to == kShards) commit.next.on_shards = true;
       }));
   add("goes-back", "a shard goes back to the snapshot where it is to stay where it is",
-      AtShard<Reset>([](Tampering*, Reset& reset, const server::Shard&) { reset.history = reset.generation; }));
-  add("arrived-when-sent", "the group is formed anew before a Commit is everywhere", {}, On<Commit>(CountAtOnce));
+      AtShard<Reset>(
+          [](Tampering*, Reset& reset, const server::Shard&) { reset.timeline = TimelineFrom(reset.generation); }));
+  add("arrived-when-sent", "the group is formed again before a Commit is everywhere", {}, On<Commit>(CountAtOnce));
 }
 
 }  // namespace

@@ -11,21 +11,21 @@ namespace capstan::sim {
 using server::PushLogRecord;
 using server::PushRecord;
 
-Status SimPushLog::Begin(server::LogHistory history) {
+Status SimPushLog::Begin(server::LogTimeline timeline) {
   newest_append_ = 0;
-  return MemoryPushLog::Begin(history);
+  return MemoryPushLog::Begin(timeline);
 }
 
-Status SimPushLog::Append(Generation history, std::uint64_t first, const std::vector<PushLogRecord>& records) {
+Status SimPushLog::Append(TimelineId timeline, std::uint64_t first, const std::vector<PushLogRecord>& records) {
   Result<std::vector<PushLogRecord>> read = AsRead(first, records);
   if (!read.ok()) return unreadable_ = read.status();
   if (const auto leave = std::exchange(fail_next_, std::nullopt)) {
     read->resize(std::min(*leave, read->size()));
-    (void)MemoryPushLog::Append(history, first, *read);
+    (void)MemoryPushLog::Append(timeline, first, *read);
     return Unreachable("the disk failed");
   }
   newest_append_ = first;
-  return MemoryPushLog::Append(history, first, *read);
+  return MemoryPushLog::Append(timeline, first, *read);
 }
 
 // The records that the shard would read after a restart.
@@ -48,15 +48,15 @@ void SimPushLog::Crash() {
 }
 
 // Makes a replay ignore sequence numbers: a push counts again, in place of the next one.
-Result<server::PushLog::Piece> SimPushLog::Read(server::LogHistory history, std::uint64_t from,
+Result<server::PushLog::Piece> SimPushLog::Read(server::LogTimeline timeline, std::uint64_t from,
                                                 std::uint64_t bytes_max) {
-  Result<Piece> piece = MemoryPushLog::Read(history, from, bytes_max);
+  Result<Piece> piece = MemoryPushLog::Read(timeline, from, bytes_max);
   if (flaw_ != Flaw::kReplayedTwice || !piece.ok()) return piece;
   std::vector<PushLogRecord> records;
   for (PushLogRecord& record : piece->records) {
     records.push_back(record);
     if (auto* push = std::get_if<PushRecord>(&record); push != nullptr && records.size() == 1) {
-      ++push->sequence;
+      ++push->sequence.value;
       records.push_back(record);
     }
   }

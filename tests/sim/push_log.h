@@ -16,9 +16,9 @@ namespace capstan::sim {
 
 class SimPushLog : public server::MemoryPushLog {
  public:
-  Status Begin(server::LogHistory history) override;
-  Status Append(Generation history, std::uint64_t first, const std::vector<server::PushLogRecord>& records) override;
-  Result<Piece> Read(server::LogHistory history, std::uint64_t from, std::uint64_t bytes_max) override;
+  Status Begin(server::LogTimeline timeline) override;
+  Status Append(TimelineId timeline, std::uint64_t first, const std::vector<server::PushLogRecord>& records) override;
+  Result<Piece> Read(server::LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) override;
 
   void set_flaw(Flaw flaw) { flaw_ = flaw; }
   // The next append fails, and leaves this many of its records on disk.

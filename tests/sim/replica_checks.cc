@@ -15,9 +15,9 @@ namespace {
 std::string Named(Version version) { return "version " + std::to_string(version.value); }
 
 void CopyStored(const Shard& shard, const Catalog& catalog, Arrays* arrays) {
-  for (std::size_t local = 0; local < shard.store().size(); ++local) {
-    const Block& block = catalog.blocks()[shard.store().blocks()[local]];
-    const auto slices = shard.store().Arrays(local);
+  for (std::size_t index = 0; index < shard.store().size(); ++index) {
+    const Block& block = catalog.blocks()[shard.store().blocks()[index]];
+    const auto slices = shard.store().Arrays(index);
     for (std::size_t i = 0; i < arrays->size(); ++i) {
       const auto* values = reinterpret_cast<const float*>(slices[i].data);
       std::copy(values, values + block.count, (*arrays)[i].begin() + static_cast<std::ptrdiff_t>(block.flat_offset));
@@ -36,30 +36,30 @@ ReplicaChecks::ReplicaChecks(const ClusterOptions& options, const Catalog& catal
       replica_(catalog, config_) {}
 
 bool ReplicaChecks::Holds(const server::Shard& shard) {
-  return shard.last_commit() == nullptr || shard.last_commit()->next.held;
+  return shard.last_commit() == nullptr || shard.last_commit()->next.on_shards;
 }
 
 void ReplicaChecks::See(const std::vector<const Shard*>& shards, const RingBoard& board) {
   bool all = true;
   for (const Shard* shard : shards) {
-    all = all && shard != nullptr && shard->serving() && shard->history() == shards.front()->history();
-    if (shard != nullptr && shard->serving()) history_of_[shard->generation()] = shard->history();
+    all = all && shard != nullptr && shard->serving() && shard->timeline() == shards.front()->timeline();
+    if (shard != nullptr && shard->serving()) timeline_of_[shard->generation()] = shard->timeline();
   }
-  if (all) BeginHistory(shards.front()->history(), shards);
+  if (all) BeginTimeline(shards.front()->timeline(), shards);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (shards[i] == nullptr || !shards[i]->serving()) continue;
     const std::pair now(shards[i]->generation(), shards[i]->version());
     if (std::exchange(seen_[i], now) == now) continue;
     SeeCommit(*shards[i], board);
-    SeeHeld(*shards[i]);
+    SeeUploaded(*shards[i]);
   }
 }
 
 // A timeline begins with version 0, or with a version that was committed earlier.
-void ReplicaChecks::BeginHistory(Generation history, const std::vector<const Shard*>& shards) {
+void ReplicaChecks::BeginTimeline(TimelineId timeline, const std::vector<const Shard*>& shards) {
   const Version version = shards.front()->version();
   const bool begun = std::any_of(truths_.begin(), truths_.end(),
-                                 [history](const auto& entry) { return entry.first.first == history; });
+                                 [timeline](const auto& entry) { return entry.first.first == timeline; });
   if (begun) return;
   Truth truth{Stored(shards), 0};
   bool known = version.value == 0;
@@ -72,8 +72,8 @@ void ReplicaChecks::BeginHistory(Generation history, const std::vector<const Sha
   if (version.value == 0 && !followed_first_.empty() && followed_first_ != truth.arrays[0]) {
     fail_("a follower was given other first weights than the shards begin with");
   }
-  if (!known) return fail_("a history begins with a " + Named(version) + " that was never committed");
-  truths_[{history, version}] = std::move(truth);
+  if (!known) return fail_("a timeline begins with a " + Named(version) + " that was never committed");
+  truths_[{timeline, version}] = std::move(truth);
 }
 
 Arrays ReplicaChecks::Stored(const std::vector<const Shard*>& shards) const {
@@ -85,16 +85,16 @@ Arrays ReplicaChecks::Stored(const std::vector<const Shard*>& shards) const {
 // The first shard that publishes a version shows that it is committed.
 void ReplicaChecks::SeeCommit(const Shard& shard, const RingBoard& board) {
   const Commit* commit = shard.last_commit();
-  if (!commit || truths_.contains({shard.history(), shard.version()})) return;
-  const auto before = truths_.find({shard.history(), Version{commit->step.value}});
+  if (!commit || truths_.contains({shard.timeline(), shard.version()})) return;
+  const auto before = truths_.find({shard.timeline(), Version{commit->step.value}});
   if (before == truths_.end()) return fail_("a step was committed on a version that is not known");
   std::size_t call = 0;
   const RingGroup* group = GroupThatMade(commit->generation, commit->step, &call, board);
   if (group == nullptr) return;
   CheckSlots(Sum(group->calls[call]), commit->step);
-  truths_[{shard.history(), shard.version()}] = Make(before->second, group->calls[call], commit->step, commit->action);
+  truths_[{shard.timeline(), shard.version()}] = Make(before->second, group->calls[call], commit->step, commit->action);
   const auto made = made_.find({commit->generation, shard.version()});
-  if (made == made_.end() || made->second != truths_[{shard.history(), shard.version()}].arrays) {
+  if (made == made_.end() || made->second != truths_[{shard.timeline(), shard.version()}].arrays) {
     fail_("the workers made another " + Named(shard.version()) + " than the one that was committed");
   }
 }
@@ -148,8 +148,8 @@ ReplicaChecks::Truth ReplicaChecks::Make(const Truth& before, const std::map<int
   return after;
 }
 
-void ReplicaChecks::SeeHeld(const Shard& shard) {
-  const auto truth = truths_.find({shard.history(), shard.version()});
+void ReplicaChecks::SeeUploaded(const Shard& shard) {
+  const auto truth = truths_.find({shard.timeline(), shard.version()});
   if (!Holds(shard) || truth == truths_.end()) return;
   Arrays stored = truth->second.arrays;
   CopyStored(shard, catalog_, &stored);
@@ -158,7 +158,7 @@ void ReplicaChecks::SeeHeld(const Shard& shard) {
 }
 
 void ReplicaChecks::ComputesWith(Generation generation, Version version, const Arrays& arrays) {
-  const auto truth = truths_.find({history_of_[generation], version});
+  const auto truth = truths_.find({timeline_of_[generation], version});
   if (truth == truths_.end()) return fail_("a worker computes with a " + Named(version) + " that was not committed");
   if (truth->second.arrays != arrays) {
     fail_("a worker computes with another " + Named(version) + " than the one that was committed");
@@ -193,7 +193,7 @@ Arrays ReplicaChecks::Read(const std::vector<const Shard*>& shards, Generation g
     if (!Holds(*shard)) fail_("a version was read that the shards do not hold");
   }
   Arrays arrays = Stored(shards);
-  const auto truth = truths_.find({history_of_[generation], version});
+  const auto truth = truths_.find({timeline_of_[generation], version});
   if (truth == truths_.end() || truth->second.arrays != arrays) fail_("what was read was never committed");
   return arrays;
 }

@@ -41,11 +41,11 @@ class ReplicaChecks {
     Arrays arrays;
     std::uint64_t updates = 0;
   };
-  using Name = std::pair<Generation, Version>;  // timeline, version
+  using Name = std::pair<TimelineId, Version>;
 
-  void BeginHistory(Generation history, const std::vector<const server::Shard*>& shards);
+  void BeginTimeline(TimelineId timeline, const std::vector<const server::Shard*>& shards);
   void SeeCommit(const server::Shard& shard, const RingBoard& board);
-  void SeeHeld(const server::Shard& shard);
+  void SeeUploaded(const server::Shard& shard);
   const RingGroup* GroupThatMade(Generation generation, Step step, std::size_t* call, const RingBoard& board);
   void CheckSlots(const RingPart& all, Step step);
   Truth Make(const Truth& before, const std::map<int, RingPart>& parts, Step step, StepAction action);
@@ -58,9 +58,9 @@ class ReplicaChecks {
   const std::function<void(std::string)> fail_;
   train::Replica replica_;
   std::map<Name, Truth> truths_;
-  std::vector<float> followed_first_;            // version 0 as followers read it before the shards were seen with it
-  std::map<Name, Arrays> made_;                  // by generation and version: as the first worker made it
-  std::map<Generation, Generation> history_of_;  // timeline of each generation
+  std::vector<float> followed_first_;  // version 0 as followers read it before the shards were seen with it
+  std::map<std::pair<Generation, Version>, Arrays> made_;       // as the first worker made it
+  std::map<Generation, TimelineId> timeline_of_;                // timeline of each generation
   std::map<std::size_t, std::pair<Generation, Version>> seen_;  // by shard
 };
 

@@ -10,7 +10,7 @@
 
 namespace capstan::sim {
 
-using client::Session;
+using session::Session;
 
 namespace {
 
@@ -63,7 +63,7 @@ void ReplicaWorker::LeaveGroup() {
 void ReplicaWorker::Break(GroupState state, const std::string& why, Instant now, Outbox* out) {
   settings_.count(state == GroupState::kLost ? "nobody had the version any more" : "group broken by a member");
   LeaveGroup();
-  session_->SayGroup(group_of_, state, why, now, out);
+  session_->ReportGroup(group_of_, state, why, now, out);
   submitted_ = false;
   until_ = {};
   state_ = State::kIdle;
@@ -91,12 +91,12 @@ void ReplicaWorker::Settle(Instant now, Outbox* out) {
 }
 
 // The terms that it uses; with a planted fault, other terms than it was given.
-client::StepTerms ReplicaWorker::Believed() const {
-  client::StepTerms terms = work_.terms;
+session::StepTerms ReplicaWorker::Believed() const {
+  session::StepTerms terms = work_.terms;
   const auto believe = [&](Flaw flaw, const std::optional<train::ReplicaVersion::Name>& name) {
     if (settings_.flaw == flaw && name && name->version == terms.version) terms.made_in = name->made_in;
   };
-  believe(Flaw::kHeldOfAnyGeneration, version_.present());
+  believe(Flaw::kReplicaOfAnyGeneration, version_.present());
   believe(Flaw::kMadeInAnyGeneration, version_.built());
   return terms;
 }
@@ -122,8 +122,8 @@ void ReplicaWorker::Offer(Instant now, Outbox* out) {
   known_.reset();
   const bool has = version_.MayHandOn(Believed());
   if (!has) version_.Forget();
-  session_->SayGroup(group_of_, GroupState::kOffered, (has ? kHas : kHasNot) + std::to_string(settings_.node), now,
-                     out);
+  session_->ReportGroup(group_of_, GroupState::kOffered, (has ? kHas : kHasNot) + std::to_string(settings_.node), now,
+                        out);
   deadline_ = now + kConnectMax;
   state_ = State::kOffered;
 }
@@ -158,7 +158,7 @@ void ReplicaWorker::Share(Instant now, Outbox* out) {
   const auto source = std::find_if(all.begin(), all.end(), has);
   const bool known = source != all.end();
   const int root = known ? static_cast<int>(source - all.begin()) : 0;
-  if (!known && !work_.terms.held) return Break(GroupState::kLost, "nobody has the version", now, out);
+  if (!known && !work_.terms.on_shards) return Break(GroupState::kLost, "nobody has the version", now, out);
   if (work_.rank == root && !known) {
     settings_.count("version read from the shards");
     std::optional<Arrays> read = settings_.read(work_.terms.version, group_of_);
@@ -193,7 +193,7 @@ void ReplicaWorker::TakeShared(Instant now, Outbox* out) {
 void ReplicaWorker::Formed(Instant now, Outbox* out) {
   version_.Become(work_.terms);
   settings_.count("groups formed");
-  session_->SayGroup(group_of_, GroupState::kFormed, {}, now, out);
+  session_->ReportGroup(group_of_, GroupState::kFormed, {}, now, out);
   BeginStep(now);
 }
 
@@ -261,7 +261,7 @@ void ReplicaWorker::FinishStep(Instant now, Outbox* out) {
     arrays.emplace_back(values, values + slice.size / sizeof(float));
   }
   settings_.made(work_.generation, next, arrays);
-  if (work_.terms.keep) session_->Give(work_.round, made, BlocksToGive(), now, out);
+  if (work_.terms.upload_next) session_->UploadVersion(work_.round, made, BlocksToGive(), now, out);
   EndSlots(outcome, now, out);
   submitted_ = false;
   state_ = State::kIdle;

@@ -33,14 +33,14 @@ class ReplicaWorker {
     std::function<void(Generation, Version, const Arrays&)> computes_with, made;
     std::function<void(const char*)> count;
   };
-  ReplicaWorker(Settings settings, const JobConfig& config, client::Session* session);
+  ReplicaWorker(Settings settings, const JobConfig& config, session::Session* session);
   ~ReplicaWorker() { settings_.board->Gone(settings_.node); }
   ReplicaWorker(const ReplicaWorker&) = delete;
   ReplicaWorker& operator=(const ReplicaWorker&) = delete;
 
-  void TakeWork(client::Session::WorkReady& ready);
+  void TakeWork(session::Session::WorkReady& ready);
   void TakeVoid(std::uint64_t round);
-  void TakeGroup(client::Session::GroupKnown& known) { known_ = std::move(known); }
+  void TakeGroup(session::Session::GroupKnown& known) { known_ = std::move(known); }
   void Run(Instant now, Outbox* out);
   // Whether it is ready for work.
   bool idle() const { return state_ == State::kIdle; }
@@ -57,7 +57,7 @@ class ReplicaWorker {
 
   void Settle(Instant now, Outbox* out);
   bool TakeVersion();
-  client::StepTerms Believed() const;
+  session::StepTerms Believed() const;
   void Offer(Instant now, Outbox* out);
   void Connect(Instant now, Outbox* out);
   void Share(Instant now, Outbox* out);
@@ -76,17 +76,17 @@ class ReplicaWorker {
   Arrays Present();
 
   const Settings settings_;
-  client::Session* const session_;
+  session::Session* const session_;
   train::Replica replica_;
   State state_ = State::kIdle;
   Instant until_{};     // no action before this time
   Instant deadline_{};  // for forming the group
-  client::Work work_;
+  session::RoundWork work_;
   bool void_ = false;
   train::ReplicaVersion version_;
   Generation group_of_;
   RingGroup* group_ = nullptr;
-  std::optional<client::Session::GroupKnown> known_;
+  std::optional<session::Session::GroupKnown> known_;
   bool submitted_ = false;  // in this round
   std::size_t calls_ = 0;   // sums begun in this group
   std::vector<float> sum_;

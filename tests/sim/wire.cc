@@ -9,7 +9,7 @@
 
 namespace capstan::sim {
 
-Status Wire::Carry(Message* message) {
+Status Wire::Transfer(Message* message) {
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message->header, &header_));
   SealHeader(message->payload.size, &header_);
   if (std::max(header_.size(), message->payload.size) > frame_bytes_max_) {

@@ -21,7 +21,7 @@ class Wire {
   explicit Wire(std::size_t frame_bytes_max = TransportOptions{}.frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
 
   // Replaces the message by the one that its receiver decodes.
-  Status Carry(Message* message);
+  Status Transfer(Message* message);
   // Bytes of the last message's header, with its seal.
   std::size_t header_bytes() const { return header_.size(); }
   std::uint64_t header_hash() const { return Hash64(header_); }

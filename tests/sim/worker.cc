@@ -15,11 +15,11 @@
 
 namespace capstan::sim {
 
-using client::Session;
 using client::SlotSums;
+using session::Session;
 
 SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
-  client::SessionOptions options;
+  session::SessionOptions options;
   options.name = settings_.name;
   options.nonce = settings_.node;
   options.metrics = settings_.name + ":1";
@@ -67,7 +67,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
 }
 
 void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
-  client::Declaration declaration;
+  session::Declaration declaration;
   declaration.catalog = *settings_.tensors;
   declaration.mode = settings_.options->mode;
   declaration.steps = settings_.options->steps;
@@ -82,7 +82,7 @@ BufferRef SimWorker::FirstWeights() const {
   const ClusterOptions& options = *settings_.options;
   const auto kind = options.given_from + static_cast<std::uint32_t>(settings_.node % options.given_kinds);
   BufferRef weights = settings_.gradients->Take();
-  for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) weights.As<float>()[i] = GivenWeight(kind, i);
+  for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) weights.As<float>()[i] = FirstWeight(kind, i);
   return weights;
 }
 
@@ -91,7 +91,7 @@ void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
   has_work_ = true;
   work_ = std::move(ready.work);
   loss_scale_ = ready.loss_scale;
-  arrived_.assign(settings_.catalog->blocks().size(), ready.weights_held);
+  arrived_.assign(settings_.catalog->blocks().size(), ready.weights_complete);
   const std::uint64_t times = settings_.node % 2 == 0 ? settings_.options->uneven : 1;
   const std::uint64_t most = settings_.options->compute_milliseconds * times * 1'000'000;
   busy_until_ = now + Instant(static_cast<std::int64_t>(settings_.random->Below(most)));
@@ -137,8 +137,8 @@ std::uint32_t SimWorker::DataOf(SlotIndex slot, std::size_t index) const {
 
 // Adds the nodes' sums from the last slot to the first.
 void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
-                               const std::vector<SlotSums::Part>& parts) const {
-  for (const SlotSums::Part& part : parts) {
+                               const std::vector<SlotSums::PartialSum>& parts) const {
+  for (const SlotSums::PartialSum& part : parts) {
     if (part.node.IsLeaf() || !part.gradient) continue;
     for (std::uint64_t i = 0; i < settings_.catalog->element_count(); ++i) {
       float sum = 0.0F;
@@ -182,11 +182,11 @@ void SimWorker::Compute(Instant now, Outbox* out) {
     sums.RangeReady(0, catalog.element_count());
   }
   if (settings_.flaw == Flaw::kSumInSlotOrder) SumFromTheLast(gradients, sums.parts());
-  const client::PushWay way =
-      local_ ? local_->BeginRound(work_, loss_scale_, sums.parts(), now) : client::PushWay::kNow;
+  const session::PushWay way =
+      local_ ? local_->BeginRound(work_, loss_scale_, sums.parts(), now) : session::PushWay::kNow;
   for (std::size_t i = catalog.blocks().size(); i-- > 0;) {
     const Block& block = catalog.blocks()[i];
-    for (const SlotSums::Part& part : sums.parts()) {
+    for (const SlotSums::PartialSum& part : sums.parts()) {
       Slice payload;
       if (part.gradient) {
         std::byte* const place = part.gradient->data() + block.flat_offset * sizeof(float);

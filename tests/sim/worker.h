@@ -46,47 +46,48 @@ class SimWorker {
   std::uint64_t node() const { return settings_.node; }
   const std::string& name() const { return settings_.name; }
   bool has_work() const { return replica_ ? !replica_->idle() : has_work_; }
-  const client::Work& work() const { return work_; }
+  const session::RoundWork& work() const { return work_; }
   Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
   // An event that must never happen; empty: none.
   const std::string& violation() const { return replica_ && violation_.empty() ? replica_->violation() : violation_; }
   std::string WaitingFor() const { return session_->WaitingFor(); }
   Instant paused_until{};
-  Instant ahead{};  // how far its clock is ahead
+  Instant clock_offset{};  // added to its clock
 
  private:
   void Run(Instant now, Outbox* out);
   BufferRef FirstWeights() const;
-  void OnEvent(client::Session::JobFile&, Instant now, Outbox* out);
-  void OnEvent(client::Session::Joined&, Instant, Outbox*) {}
-  void OnEvent(client::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers use no barrier
-  void OnEvent(client::Session::BarrierPassed&, Instant, Outbox*) {}
-  void OnEvent(client::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
-  void OnEvent(client::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
-  void OnEvent(client::Session::StepLeft& left, Instant, Outbox*) {
-    if (local_) local_->LeaveStep(left);
+  void OnEvent(session::Session::JobFile&, Instant now, Outbox* out);
+  void OnEvent(session::Session::Joined&, Instant, Outbox*) {}
+  void OnEvent(session::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers use no barrier
+  void OnEvent(session::Session::BarrierPassed&, Instant, Outbox*) {}
+  void OnEvent(session::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
+  void OnEvent(session::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
+  void OnEvent(session::Session::StepDone& left, Instant, Outbox*) {
+    if (local_) local_->TakeStepDone(left);
   }
-  void OnEvent(client::Session::WorkReady& ready, Instant now, Outbox*);
-  void OnEvent(client::Session::WeightsArrived& arrived, Instant, Outbox*);
-  void OnEvent(client::Session::WorkVoid& ended, Instant, Outbox*);
-  void OnEvent(client::Session::Finished&, Instant, Outbox*) {
+  void OnEvent(session::Session::WorkReady& ready, Instant now, Outbox*);
+  void OnEvent(session::Session::WeightsArrived& arrived, Instant, Outbox*);
+  void OnEvent(session::Session::WorkVoid& ended, Instant, Outbox*);
+  void OnEvent(session::Session::Finished&, Instant, Outbox*) {
     exited_ = true;
     violation_ = "a worker was told to end before the job was concluded";
   }
-  void OnEvent(client::Session::Failed& failed, Instant, Outbox*);
+  void OnEvent(session::Session::Failed& failed, Instant, Outbox*);
   void Compute(Instant now, Outbox* out);
   void ComputeSlot(std::uint32_t data, float* gradient) const;
   std::uint32_t DataOf(SlotIndex slot, std::size_t index) const;
-  void SumFromTheLast(const std::vector<BufferRef>& gradients, const std::vector<client::SlotSums::Part>& parts) const;
+  void SumFromTheLast(const std::vector<BufferRef>& gradients,
+                      const std::vector<client::SlotSums::PartialSum>& parts) const;
 
   const Settings settings_;
-  std::unique_ptr<client::Session> session_;
+  std::unique_ptr<session::Session> session_;
   std::unique_ptr<ReplicaWorker> replica_;  // null in other modes
   std::unique_ptr<LocalWorker> local_;      // null: it pushes for itself
   std::vector<float> weights_;
   bool has_work_ = false;
-  client::Work work_;
+  session::RoundWork work_;
   float loss_scale_ = 1.0F;
   std::string program_state_;  // the state of its version
   std::vector<bool> arrived_;

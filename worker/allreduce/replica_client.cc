@@ -25,19 +25,19 @@ namespace capstan::train {
 
 namespace {
 
-using client::Session;
-using client::StepTerms;
 using collective::CollectiveThread;
+using session::Session;
+using session::StepTerms;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kGlanceEvery = std::chrono::milliseconds(20);  // how often to check for events while waiting
 // Lost members end the group, and the coordinator notices late ones.
 constexpr auto kReduceMax = std::chrono::hours(24);
 
-class ReplicaClient : public client::SessionClient {
+class ReplicaClient : public client::ClientBase {
  public:
   ReplicaClient(client::Connection connection, ReplicaClientOptions options)
-      : SessionClient(std::move(connection)), options_(std::move(options)) {}
+      : ClientBase(std::move(connection)), options_(std::move(options)) {}
   ~ReplicaClient() override {
     thread_.reset();  // the device reducer is destroyed already
     Close();
@@ -146,7 +146,7 @@ Status ReplicaClient::Declare(const WorkerDescription& description) {
   buckets_ = CutBuckets(*catalog_, static_cast<std::uint64_t>(config_.allreduce.bucket_mib * (1 << 20)));
   bucket_of_ = BucketOfBlocks(buckets_, *catalog_);
   sum_.resize(catalog_->element_count());
-  loop().Send(client::DeclareCommand{client::DeclarationOf(description, config_, std::move(specs)), nullptr, nullptr});
+  loop().Send(session::DeclareCommand{client::DeclarationOf(description, config_, std::move(specs)), nullptr, nullptr});
   Declared();
   return {};
 }
@@ -184,7 +184,7 @@ Result<std::optional<Work>> ReplicaClient::NextWork(Deadline deadline) {
   const FloatControl float_control;
   for (;;) {
     if (!announced_) {
-      CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> next, SessionClient::NextWork(deadline));
+      CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> next, ClientBase::NextWork(deadline));
       if (!next) return next;
     }
     const Status status = Settle(deadline);
@@ -232,7 +232,7 @@ Status ReplicaClient::Form() {
   group.buckets = buckets_.size();
   group.version = terms_.version;
   group.has_version = version_.MayHandOn(terms_);
-  group.shards_have_it = terms_.held;
+  group.shards_have_it = terms_.on_shards;
   group.exchange = [this](std::string address, Deadline deadline) {
     return OfferAddress(std::move(address), deadline);
   };
@@ -249,12 +249,12 @@ Status ReplicaClient::Form() {
   if (on_devices()) ++device_groups_formed_;
   bytes_out_before_ = bytes_out_;
   version_.Become(terms_);
-  loop().Send(client::GroupCommand{group_of_, GroupState::kFormed, {}});
+  loop().Send(session::GroupCommand{group_of_, GroupState::kFormed, {}});
   return {};
 }
 
 Result<std::vector<std::string>> ReplicaClient::OfferAddress(std::string address, Deadline deadline) {
-  loop().Send(client::GroupCommand{group_of_, GroupState::kOffered, std::move(address)});
+  loop().Send(session::GroupCommand{group_of_, GroupState::kOffered, std::move(address)});
   while (!known_) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     if (Clock::now() >= deadline) {
@@ -301,7 +301,7 @@ void ReplicaClient::EndGroup() {
 
 Status ReplicaClient::Break(GroupState state, const Status& why) {
   EndGroup();
-  loop().Send(client::GroupCommand{group_of_, state, why.message()});
+  loop().Send(session::GroupCommand{group_of_, state, why.message()});
   if (options_.on_notice) options_.on_notice("the group of this generation is over: " + why.message());
   return {Code::kStale, "the group is over: " + why.message()};
 }
@@ -461,18 +461,18 @@ Status ReplicaClient::FinishStep() {
   bytes_out_ = bytes_out_before_ + thread_->bytes_sent();
   const Replica::Outcome outcome = replica_->FinishStep(Step{work().step});
   version_.Build(Version{work().step + 1}, group_of_, outcome.action);
-  if (terms_.keep) loop().Send(client::GiveCommand{round(), replica_->Made(outcome.action), BlocksToGive()});
+  if (terms_.upload_next) loop().Send(session::UploadCommand{round(), replica_->Made(outcome.action), BlocksToGive()});
   for (SlotReport& report : reports_) {
     report.gradient_squares = outcome.gradient_squares;
     report.replica_hash = outcome.hash;
-    loop().Send(client::EndSlotCommand{round(), std::move(report), {}});
+    loop().Send(session::EndSlotCommand{round(), std::move(report), {}});
   }
   reports_.clear();
   return LookUp();
 }
 
 ClientCounters ReplicaClient::counters() const {
-  ClientCounters counters = SessionClient::counters();
+  ClientCounters counters = ClientBase::counters();
   counters.reduced_bytes = reduced_bytes_;
   counters.group_bytes_out = bytes_out_;
   counters.groups_formed = groups_formed_;

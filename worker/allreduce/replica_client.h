@@ -16,7 +16,7 @@
 #pragma once
 
 #include "worker/allreduce/device_reducer.h"
-#include "worker/client/session_client.h"
+#include "worker/client/client_base.h"
 
 namespace capstan::train {
 

@@ -20,15 +20,15 @@ class ReplicaVersion {
   };
 
   // Whether the replica holds the version that these terms name.
-  bool Is(const client::StepTerms& terms) const {
+  bool Is(const session::StepTerms& terms) const {
     return present_ && present_->version == terms.version && present_->made_in == terms.made_in;
   }
   // Whether other workers may copy the version from here. A version that no step made comes from the shards, which may
   // have gone back to another one.
-  bool MayHandOn(const client::StepTerms& terms) const { return Is(terms) && terms.made_in.value != 0; }
+  bool MayHandOn(const session::StepTerms& terms) const { return Is(terms) && terms.made_in.value != 0; }
 
   // The replica was filled with this version.
-  void Become(const client::StepTerms& terms) {
+  void Become(const session::StepTerms& terms) {
     present_ = Name{terms.version, terms.made_in};
     built_.reset();
   }
@@ -43,7 +43,7 @@ class ReplicaVersion {
   enum class Taking { kNot, kPresent, kBuilt, kSkipped };
   // How the replica can become the version that these terms name. kNot: it cannot. kPresent: it holds it already.
   // kBuilt: by publishing the version that it has built. kSkipped: the step was skipped, so it holds it unchanged.
-  Taking Take(const client::StepTerms& terms) {
+  Taking Take(const session::StepTerms& terms) {
     if (Is(terms)) return Taking::kPresent;
     const std::optional<Built> built = std::exchange(built_, {});
     const bool fits = present_ && built && built->name.version == terms.version &&

@@ -53,10 +53,10 @@ Status Pull(Reader* reader, const capstan_pull_options* options, double seconds,
   CAPSTAN_RETURN_IF_ERROR(CheckSize(pulled->size, "capstan_pulled"));
   CAPSTAN_ASSIGN_OR_RETURN(const capstan_pull_options read, ReadStruct(options, "capstan_pull_options"));
   CAPSTAN_ASSIGN_OR_RETURN(const Reader::Deadline deadline, DeadlineIn(seconds));
-  capstan::PullOptions wish;
-  if (read.has_newer_than != 0) wish.newer_than = read.newer_than;
-  wish.optimizer_state = read.optimizer_state != 0;
-  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<capstan::PulledVersion> version, reader->Pull(wish, deadline));
+  capstan::PullOptions wanted;
+  if (read.has_newer_than != 0) wanted.newer_than = read.newer_than;
+  wanted.optimizer_state = read.optimizer_state != 0;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::optional<capstan::PulledVersion> version, reader->Pull(wanted, deadline));
   capstan_pulled out{};
   out.nothing_newer = version ? 0 : 1;
   if (version) {

@@ -23,9 +23,9 @@ std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, c
   return specs;
 }
 
-Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
-                          std::vector<TensorSpec> catalog) {
-  Declaration declaration;
+session::Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
+                                   std::vector<TensorSpec> catalog) {
+  session::Declaration declaration;
   declaration.catalog = std::move(catalog);
   declaration.numeric_class = description.numeric_class;
   declaration.numeric_fingerprint = description.numeric_fingerprint;

@@ -16,8 +16,8 @@ namespace capstan::client {
 std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer);
 
 // Makes the declaration. Its `given` (the first weights) is left null.
-Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
-                          std::vector<TensorSpec> catalog);
+session::Declaration DeclarationOf(const WorkerDescription& description, const JobConfig& config,
+                                   std::vector<TensorSpec> catalog);
 
 // Makes the report that a slot's EndSlot carries.
 SlotReport ReportOf(SlotIndex slot, std::uint64_t samples, const SlotResult& result);

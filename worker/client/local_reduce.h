@@ -1,6 +1,6 @@
 // LocalReduce: adds up the pushes of the workers on one machine, so that one of them pushes for all.
 //
-// Kind:   TakeGroup and LeaveStep belong to the session's thread, the rest to the application's.
+// Kind:   TakeGroup and TakeStepDone belong to the session's thread, the rest to the application's.
 // Fails:  never: pushes that cannot be added up in time are released, and each worker sends its own.
 // Why:    shards accept a node of the reduction tree from any worker, so this changes only the number of bytes sent.
 //         The client does not depend on how workers reach each other.
@@ -20,7 +20,7 @@ class LocalReduce {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
   // Sends a command to the session's thread; callable from any thread.
-  using SendCommand = std::function<void(Command&&)>;
+  using SendCommand = std::function<void(session::Command&&)>;
 
   struct Round {
     std::uint64_t round = 0;  // as in PushCommand
@@ -28,7 +28,7 @@ class LocalReduce {
     Step step;
     SlotIndex slot_count = 0;
     float loss_scale = 1.0F;
-    std::vector<SlotSums::Part> parts;  // this worker's own pushes; leaves are in their blocks' encoding
+    std::vector<SlotSums::PartialSum> parts;  // this worker's own pushes; leaves are in their blocks' encoding
   };
 
   virtual ~LocalReduce() = default;
@@ -38,13 +38,13 @@ class LocalReduce {
   // After it returns, `send` is not called any more. Call it while `send` is still valid.
   virtual void Stop() = 0;
 
-  virtual void TakeGroup(const Session::LocalGroup& group) = 0;
+  virtual void TakeGroup(const session::Session::LocalGroup& group) = 0;
   // Notes that this worker has done all its slots of the step. Other workers need not wait for gradients that it has
   // not offered by now.
-  virtual void LeaveStep(const Session::StepLeft& left) = 0;
+  virtual void TakeStepDone(const session::Session::StepDone& left) = 0;
 
   // Begins the last slot of a round. Returns how the round's parts are to be pushed.
-  virtual PushWay BeginRound(Round round) = 0;
+  virtual session::PushWay BeginRound(Round round) = 0;
   // Notes that all parts of this block are final and do not change any more.
   virtual void BlockReady(BlockIndex block) = 0;
   // Waits until the deadline. Returns whether this worker has pushed all sums that it pushes for the group.

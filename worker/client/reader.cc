@@ -15,7 +15,7 @@ namespace {
 
 using client::OwnerProcess;
 using client::ReaderCore;
-using client::ShardConnections;
+using session::ShardConnections;
 
 constexpr Instant kTick = std::chrono::milliseconds(10);
 
@@ -24,7 +24,7 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 // The connections and the core. They run on the caller's thread.
 struct Machinery {
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
-  ShardConnections connections{transport.get()};
+  session::ShardConnections connections{transport.get()};
   std::unique_ptr<ReaderCore> core;
   Outbox out;
 };
@@ -109,10 +109,10 @@ Result<JobProgress> NetworkReader::progress(Deadline deadline) {
 
 Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& options, Deadline deadline) {
   CAPSTAN_RETURN_IF_ERROR(owner_.Check());
-  ReaderCore::Wish wish;
-  if (options.newer_than) wish.newer_than = Step{*options.newer_than};
-  wish.optimizer_state = options.optimizer_state;
-  core().Want(wish);
+  ReaderCore::Request request;
+  if (options.newer_than) request.newer_than = Step{*options.newer_than};
+  request.optimizer_state = options.optimizer_state;
+  core().Ask(request);
   CAPSTAN_RETURN_IF_ERROR(Run([this] { return core().answered(); }, deadline));
   if (!core().reading()) return std::optional<PulledVersion>();
   if (tensors_.empty()) {

@@ -18,7 +18,7 @@ namespace {
 constexpr Instant kAskEvery = std::chrono::milliseconds(500);
 constexpr Instant kAskSoonest = std::chrono::milliseconds(50);
 constexpr Instant kSlowStep = std::chrono::seconds(2);
-constexpr std::uint64_t kAheadMax = 32;  // shards park pulls up to twice as far ahead
+constexpr std::uint64_t kStepsPastMax = 32;  // shards park pulls of versions up to twice as far away
 constexpr Instant kReaderStoodStill = std::chrono::seconds(1);
 
 std::string Seconds(Instant time) {
@@ -68,11 +68,11 @@ void ReaderCore::Refresh() {
   next_question_ = Instant{};
 }
 
-void ReaderCore::Want(const Wish& wish) {
+void ReaderCore::Ask(const Request& request) {
   Refresh();
   pulls_ = true;
-  if (wish_ == wish) return;
-  wish_ = wish;
+  if (request_ == request) return;
+  request_ = request;
   looked_back_ = false;
   reader_.reset();
   reading_.reset();
@@ -86,12 +86,12 @@ void ReaderCore::Leave(Outbox* out) {
 
 // ---- the coordinator -----------------------------------------------------------------------------------------------
 
-// Sends Join until the job and its tensors are known. Then it sends Beat, whose answer is short and which makes the
+// Sends Join until the job and its tensors are known. Then it sends Heartbeat, whose answer is short and which makes the
 // job's end wait for this reader.
 void ReaderCore::AskCoordinator(Instant now, Outbox* out) {
   next_question_ = now + kAskEvery;
   if (catalog_ && !has_last_) {
-    Beat beat;
+    Heartbeat beat;
     beat.nonce = options_.nonce;
     if (view_) beat.step = view_->step;
     out->Send(options_.coordinator, std::move(beat));
@@ -135,7 +135,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   SeeEnd(view);
   view_ = view;
   fresh_ = true;
-  // Sends a Beat, from which on the coordinator counts this reader as a follower.
+  // Sends a Heartbeat, from which on the coordinator counts this reader as a follower.
   if (catalog_ && !knew_tensors) AskCoordinator(now, out);
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
     reader_.reset();
@@ -161,18 +161,18 @@ std::optional<Step> ReaderCore::NextVersion() const {
   const bool done = view_->phase == JobPhase::kDone;
   if ((!done && view_->phase != JobPhase::kRunning) || view_->shards.empty() || !catalog_) return {};
   const Step newest = view_->readable;
-  if (!wish_->newer_than || done || newest > *wish_->newer_than) return newest;
+  if (!request_->newer_than || done || newest > *request_->newer_than) return newest;
   // The version after the one that all shards have: a pull of it waits at the shards.
-  if (versions_.next_can_be_awaited && newest == *wish_->newer_than) return newest.Next();
+  if (versions_.next_can_be_awaited && newest == *request_->newer_than) return newest.Next();
   return {};
 }
 
 bool ReaderCore::AnswerNothingNewer(Outbox* out) {
   if (!pulls_ || answered() || !status_.ok()) return false;
-  if (!last_ || !wish_->newer_than || *last_ > *wish_->newer_than) return false;
+  if (!last_ || !request_->newer_than || *last_ > *request_->newer_than) return false;
   nothing_newer_ = true;
   reader_.reset();
-  wish_.reset();
+  request_.reset();
   Leave(out);
   return true;
 }
@@ -183,10 +183,10 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
   if (AnswerNothingNewer(out)) return;
   // If the current step is slow, request its version instead of waiting for a later one. Only once per call, because
   // reading may take longer than the rest of the step.
-  const bool newer = !wish_->newer_than || view_->readable > *wish_->newer_than;
+  const bool newer = !request_->newer_than || view_->readable > *request_->newer_than;
   const bool slow = reader_ && reader_->version().value > view_->readable.value && now - step_since_ >= kSlowStep;
   const bool look_back = slow && newer && !std::exchange(looked_back_, true);
-  if (look_back) ahead_ = 1;
+  if (look_back) steps_past_ = 1;
   if (reader_ && !look_back) return;
   if (const std::optional<Step> next = NextVersion()) return Begin(*next, now, out);
   // Without global steps no pull can wait for a version: ask the coordinator again soon.
@@ -194,7 +194,7 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
 }
 
 void ReaderCore::Begin(Step step, Instant now, Outbox* out) {
-  const auto arrays = 1 + static_cast<std::uint32_t>(wish_->optimizer_state ? state_names_.size() : 0);
+  const auto arrays = 1 + static_cast<std::uint32_t>(request_->optimizer_state ? state_names_.size() : 0);
   if (!MakeRoom(arrays)) {
     return Fail({Code::kBusy, "there is no memory for " + std::to_string(arrays) + " arrays of " +
                                   std::to_string(catalog_->element_count()) + " numbers"});
@@ -251,8 +251,8 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     const bool last = reads_last_ || (versions_.last_is_marked && reader_->stop());
     reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last, reader_->updates()};
     reader_.reset();
-    wish_.reset();
-    ahead_ = std::max<std::uint64_t>(1, ahead_ / 2);
+    request_.reset();
+    steps_past_ = std::max<std::uint64_t>(1, steps_past_ / 2);
     if (last) {
       last_ = reading_->step;
       Leave(out);
@@ -262,8 +262,8 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     next_question_ = std::min(next_question_, now + kAskSoonest);
   } else if (reader_->passed()) {
     const std::uint64_t step = reader_->passed()->value;
-    Begin(Step{std::min(step + ahead_, std::max(step, steps_))}, now, out);  // the last version can always be read
-    ahead_ = std::min(2 * ahead_, kAheadMax);
+    Begin(Step{std::min(step + steps_past_, std::max(step, steps_))}, now, out);  // the last version can always be read
+    steps_past_ = std::min(2 * steps_past_, kStepsPastMax);
   }
 }
 

@@ -49,10 +49,10 @@ struct ReaderCoreOptions {
 
 class ReaderCore {
  public:
-  struct Wish {
+  struct Request {
     std::optional<Step> newer_than;  // nullopt: any version
     bool optimizer_state = false;
-    bool operator==(const Wish&) const = default;
+    bool operator==(const Request&) const = default;
   };
   // One complete version of the job's weights.
   struct Reading {
@@ -71,9 +71,9 @@ class ReaderCore {
   // Starts a call that asks for the job's progress; fresh() becomes true with the next view.
   void Refresh();
   bool fresh() const { return fresh_; }
-  // Starts a call that asks for a version; answered() becomes true when it is complete or cannot exist. The same wish
+  // Starts a call that asks for a version; answered() becomes true when it is complete or cannot exist. The same request
   // again continues the current reading.
-  void Want(const Wish& wish);
+  void Ask(const Request& request);
   bool answered() const { return reading_.has_value() || nothing_newer_; }
   // Returns the version that was read; valid once answered. nullopt: the job is done and has no newer version.
   const std::optional<Reading>& reading() const { return reading_; }
@@ -124,12 +124,13 @@ class ReaderCore {
   std::vector<WeightsReader::Source> shards_;  // shards with their connections
 
   bool fresh_ = false;
-  bool pulls_ = false;  // the current call asks for wish_
-  std::optional<Wish> wish_;
+  bool pulls_ = false;  // the current call asks for request_
+  std::optional<Request> request_;
   std::unique_ptr<WeightsReader> reader_;
   std::optional<Step> last_;  // the job's last version, once the job is known to be done
   bool has_last_ = false;     // has the last version, or has left
-  std::uint64_t ahead_ = 1;   // steps past the shard's own to request, once a shard has passed the requested version
+  std::uint64_t steps_past_ =
+      1;                      // steps past the shard's own to request, once a shard has passed the requested version
   bool looked_back_ = false;  // this call has requested the present version although it waited for a later one
   Instant step_since_{};      // when a view first reported the current readable version
   bool reads_last_ = false;   // the job was done when this reading began

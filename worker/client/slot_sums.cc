@@ -24,16 +24,16 @@ void SlotSums::BeginSlot(std::uint64_t samples, BufferRef gradient) {
   }
 }
 
-float SlotSums::ScaleOf(const Part& part) { return part.node.IsLeaf() ? static_cast<float>(part.samples) : 1.0F; }
+float SlotSums::ScaleOf(const PartialSum& part) { return part.node.IsLeaf() ? static_cast<float>(part.samples) : 1.0F; }
 
 void SlotSums::MergeTop() {
-  Part right = std::move(parts_.back());
+  PartialSum right = std::move(parts_.back());
   parts_.pop_back();
-  Part& left = parts_.back();
+  PartialSum& left = parts_.back();
   if (left.gradient && right.gradient) {
     additions_.push_back({left.gradient, right.gradient, ScaleOf(left), ScaleOf(right)});
   } else if (left.gradient || right.gradient) {  // the parent is its only non-empty child, scaled as a sum
-    const Part& only = left.gradient ? left : right;
+    const PartialSum& only = left.gradient ? left : right;
     if (ScaleOf(only) != 1.0F) additions_.push_back({only.gradient, BufferRef(), ScaleOf(only), 0.0F});
     if (right.gradient) left.gradient = std::move(right.gradient);
   }

@@ -21,7 +21,7 @@ class SlotSums {
  public:
   // One push. For a leaf: the mean gradient of its samples. For an inner node: the sum over its leaves, each leaf's
   // mean times its samples.
-  struct Part {
+  struct PartialSum {
     Node node;
     std::uint64_t samples = 0;
     BufferRef gradient;  // null when samples is 0
@@ -36,7 +36,7 @@ class SlotSums {
   // Notes that elements [first, first + count) of the current slot are final.
   void RangeReady(std::uint64_t first, std::uint64_t count);
   bool at_last_slot() const { return next_ == slots_.size(); }
-  const std::vector<Part>& parts() const { return parts_; }
+  const std::vector<PartialSum>& parts() const { return parts_; }
 
  private:
   struct Addition {  // target = target * target_scale + source * source_scale
@@ -44,13 +44,13 @@ class SlotSums {
     float target_scale = 1.0F, source_scale = 1.0F;
   };
   void MergeTop();
-  static float ScaleOf(const Part& part);
+  static float ScaleOf(const PartialSum& part);
 
   std::vector<SlotIndex> slots_;
   SlotIndex slot_count_;
   std::vector<Node> cover_;
   std::size_t next_ = 0;
-  std::vector<Part> parts_;
+  std::vector<PartialSum> parts_;
   std::vector<Addition> additions_;  // to do for each final range of the current slot
 };
 

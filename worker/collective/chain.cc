@@ -25,14 +25,14 @@ int DistanceFrom(int root, const Members& members) { return (members.me - root +
 
 }  // namespace
 
-Status RunBroadcast(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
+Status RunBroadcast(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
                     std::span<float> data) {
   const Cut cut = CutOf(data.size(), options);
   const int distance = DistanceFrom(root, members);
   const bool receives = distance > 0, sends = distance + 1 < members.size;
   std::size_t asked = 0;
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) {
-    for (; receives && asked < cut.chunks && asked < chunk + Lanes::kLanes; ++asked) {
+    for (; receives && asked < cut.chunks && asked < chunk + TransferLanes::kLanes; ++asked) {
       const auto to = std::as_writable_bytes(Chunk(data, cut, asked));
       CAPSTAN_RETURN_IF_ERROR(lanes->Receive(asked, members.Neighbour(-1), tag + asked, to));
     }
@@ -44,14 +44,14 @@ Status RunBroadcast(Lanes* lanes, const Members& members, const GroupOptions& op
   return lanes->WaitAllSent();
 }
 
-Status RunReduce(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
+Status RunReduce(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
                  std::span<float> data) {
   const Cut cut = CutOf(data.size(), options);
   const int distance = DistanceFrom(root, members);
   const bool receives = distance + 1 < members.size, sends = distance > 0;
   std::size_t asked = 0;
   for (std::size_t chunk = 0; chunk < cut.chunks; ++chunk) {
-    for (; receives && asked < cut.chunks && asked < chunk + Lanes::kLanes; ++asked) {
+    for (; receives && asked < cut.chunks && asked < chunk + TransferLanes::kLanes; ++asked) {
       const auto to = lanes->IncomingMemory(asked, Chunk(data, cut, asked).size_bytes());
       CAPSTAN_RETURN_IF_ERROR(lanes->Receive(asked, members.Neighbour(1), tag + asked, to));
     }
@@ -72,7 +72,7 @@ Status RunReduce(Lanes* lanes, const Members& members, const GroupOptions& optio
   return lanes->WaitAllSent();
 }
 
-Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::span<const float> mine,
+Status RunGather(TransferLanes* lanes, const Members& members, Tag tag, int root, std::span<const float> mine,
                  std::span<float> all) {
   if (mine.empty()) return {};
   const auto me = static_cast<std::size_t>(members.me);
@@ -87,13 +87,13 @@ Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::s
     const auto to = std::as_writable_bytes(all.subspan(i * mine.size(), mine.size()));
     CAPSTAN_RETURN_IF_ERROR(lanes->Receive(i, static_cast<int>(i), tag + i, to));
   }
-  for (std::size_t lane = 0; lane < Lanes::kLanes; ++lane) CAPSTAN_RETURN_IF_ERROR(lanes->WaitReceived(lane));
+  for (std::size_t lane = 0; lane < TransferLanes::kLanes; ++lane) CAPSTAN_RETURN_IF_ERROR(lanes->WaitReceived(lane));
   return {};
 }
 
 // By the algorithm of Hensgen, Finkel and Manber, 1988: after round k each rank knows, directly or through others, that
 // 2^(k+1) ranks have arrived.
-Status RunBarrier(Lanes* lanes, const Members& members, Tag tag) {
+Status RunBarrier(TransferLanes* lanes, const Members& members, Tag tag) {
   std::size_t round = 0;
   for (int distance = 1; distance < members.size; distance *= 2, ++round) {
     const auto token = lanes->OutgoingMemory(round, 1), came = lanes->IncomingMemory(round, 1);

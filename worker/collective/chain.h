@@ -9,12 +9,12 @@
 
 namespace capstan::collective {
 
-Status RunBroadcast(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
+Status RunBroadcast(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
                     std::span<float> data);
-Status RunReduce(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
+Status RunReduce(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, int root,
                  std::span<float> data);
-Status RunGather(Lanes* lanes, const Members& members, Tag tag, int root, std::span<const float> mine,
+Status RunGather(TransferLanes* lanes, const Members& members, Tag tag, int root, std::span<const float> mine,
                  std::span<float> all);
-Status RunBarrier(Lanes* lanes, const Members& members, Tag tag);
+Status RunBarrier(TransferLanes* lanes, const Members& members, Tag tag);
 
 }  // namespace capstan::collective

@@ -17,7 +17,7 @@ constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator detects 
 constexpr char kItself = '!';  // prefix of a member's text if it failed before its exchange in `form`
 
 // A member's report about itself; one line of text for each field.
-struct Card {
+struct DeviceOffer {
   std::string why_not;  // why it has no device; empty: it has one
   GroupDevice device;
   int failures = 0;
@@ -34,28 +34,28 @@ struct Card {
     }
     return text;
   }
-  static Card Read(const std::string& text) {
+  static DeviceOffer Read(const std::string& text) {
     std::istringstream lines(text);
-    Card card;
+    DeviceOffer offer;
     std::string failures, is_new;
-    for (std::string* line : {&card.why_not, &card.device.id, &card.device.backend, &failures, &is_new}) {
-      if (!std::getline(lines, *line)) card.why_not = "what it says of its device is not understood";
+    for (std::string* line : {&offer.why_not, &offer.device.id, &offer.device.backend, &failures, &is_new}) {
+      if (!std::getline(lines, *line)) offer.why_not = "what it says of its device is not understood";
     }
-    std::getline(lines, card.last_failure);
-    std::from_chars(failures.data(), failures.data() + failures.size(), card.failures);
-    card.is_new_failure = !is_new.empty();
-    return card;
+    std::getline(lines, offer.last_failure);
+    std::from_chars(failures.data(), failures.data() + failures.size(), offer.failures);
+    offer.is_new_failure = !is_new.empty();
+    return offer;
   }
 };
 
-Card CardOf(const Result<GroupDevice>& device, const DeviceTries& tries) {
-  Card card{{}, {}, tries.count(), tries.is_new(), tries.last()};
+DeviceOffer OfferOf(const Result<GroupDevice>& device, const DeviceTries& tries) {
+  DeviceOffer offer{{}, {}, tries.count(), tries.is_new(), tries.last()};
   if (device.ok()) {
-    card.device = *device;
+    offer.device = *device;
   } else {
-    card.why_not = device.status().message();
+    offer.why_not = device.status().message();
   }
-  return card;
+  return offer;
 }
 
 std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
@@ -63,37 +63,37 @@ std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
 }
 
 // Returns why not to try devices again; empty: try. All members agree on the same count.
-std::string AgreeOnTries(const std::vector<Card>& cards, DeviceTries* tries) {
+std::string AgreeOnTries(const std::vector<DeviceOffer>& offers, DeviceTries* tries) {
   std::size_t teller = 0;  // rank that reports the newest failure
   int count = 0;
   bool is_new = false;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    const bool is_newer = cards[rank].is_new_failure && !is_new;
-    if (is_newer || (!is_new && cards[rank].failures > cards[teller].failures)) teller = rank;
-    count = std::max(count, cards[rank].failures);
-    is_new = is_new || cards[rank].is_new_failure;
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    const bool is_newer = offers[rank].is_new_failure && !is_new;
+    if (is_newer || (!is_new && offers[rank].failures > offers[teller].failures)) teller = rank;
+    count = std::max(count, offers[rank].failures);
+    is_new = is_new || offers[rank].is_new_failure;
   }
   count = std::min(count + (is_new ? 1 : 0), DeviceTries::kMax);
-  tries->Agree(count, cards[teller].last_failure);
+  tries->Agree(count, offers[teller].last_failure);
   if (count < DeviceTries::kMax) return "";
   return "their groups ended " + std::to_string(count) +
          " times before a step was done, the last time: " + tries->last();
 }
 
 // Returns why devices cannot be used; empty: all members can.
-std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<Card>& cards) {
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    if (!cards[rank].why_not.empty()) return NameOf(members, rank) + ": " + cards[rank].why_not;
+std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<DeviceOffer>& offers) {
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    if (!offers[rank].why_not.empty()) return NameOf(members, rank) + ": " + offers[rank].why_not;
   }
-  const std::string& backend = cards[0].device.backend;
-  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
-    const GroupDevice& device = cards[rank].device;
+  const std::string& backend = offers[0].device.backend;
+  for (std::size_t rank = 1; rank < offers.size(); ++rank) {
+    const GroupDevice& device = offers[rank].device;
     if (device.backend != backend) {
       return NameOf(members, rank) + " has " + device.backend + ", " + NameOf(members, 0) + " has " + backend +
              ": install the same on all machines";
     }
     for (std::size_t other = 0; other < rank; ++other) {
-      if (cards[other].device.id == device.id) {
+      if (offers[other].device.id == device.id) {
         return NameOf(members, other) + " and " + NameOf(members, rank) +
                " compute on one device, which NCCL refuses: start no more workers on a machine than it has GPUs";
       }
@@ -136,11 +136,11 @@ Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int r
   const auto tell = [&](std::string text) {
     return rendezvous->Exchange(rank, std::move(text), std::chrono::steady_clock::now() + kTellMax);
   };
-  CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, tell(CardOf(device, *tries).Write()));
-  std::vector<Card> cards;
-  for (const std::string& text : texts) cards.push_back(Card::Read(text));
-  const std::string too_often = AgreeOnTries(cards, tries);
-  if (std::string why_not = WhyNot(members, cards); !why_not.empty()) return why_not;
+  CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, tell(OfferOf(device, *tries).Write()));
+  std::vector<DeviceOffer> offers;
+  for (const std::string& text : texts) offers.push_back(DeviceOffer::Read(text));
+  const std::string too_often = AgreeOnTries(offers, tries);
+  if (std::string why_not = WhyNot(members, offers); !why_not.empty()) return why_not;
   if (!too_often.empty()) return too_often;
   CountingRendezvous counting(rendezvous);
   const Status formed = form(&counting);

@@ -60,11 +60,11 @@ class GlooTransfer;
 struct State {
   CallState call;
   std::vector<GlooTransfer*> transfers;
-  std::optional<Verdict> verdict;
+  std::optional<MeshFailure> cause;
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
-  std::array<std::uint64_t, kRanksMax> heard{};  // control messages received, by rank
-  bool closing = false, closed = false;          // whether a thread closes the connections, and has done so
+  std::array<std::uint64_t, kRanksMax> received{};  // control messages received, by rank
+  bool closing = false, closed = false;             // whether a thread closes the connections, and has done so
   Deadline keeper_wakes = kNever;
   std::array<Buffer*, kWays> ears{};  // the buffers in which listeners wait; null when not waiting
   bool stopping = false;
@@ -89,8 +89,8 @@ class GlooMesh : public Mesh {
   }
   void Abort() override { Conclude({Reason::kAborted, SetOf(rank()), {}}); }
   Status failure() override {
-    const std::optional<Verdict> verdict = state_.With([](State& state) { return state.verdict; });
-    return verdict ? StatusOf(*verdict, options_.name_of) : Status();
+    const std::optional<MeshFailure> failure = state_.With([](State& state) { return state.cause; });
+    return failure ? StatusOf(*failure, options_.name_of) : Status();
   }
 
   // Creates a buffer that spans all memory, with addresses as offsets, so that no buffer is allocated per message.
@@ -106,21 +106,21 @@ class GlooMesh : public Mesh {
     state_.With([&](State& state) { std::erase(state.transfers, transfer); });
   }
   bool IsOver() {
-    return state_.With([](State& state) { return state.verdict.has_value(); });
+    return state_.With([](State& state) { return state.cause.has_value(); });
   }
   bool IsOverdue() {
     return state_.With([](State& state) { return state.call.deadline <= Clock::now(); });
   }
   // Sends a probe, which the other rank answers. Returns why the connection is broken; nullopt: the probe was sent.
   std::optional<std::string> Probe(int rank, Way way);
-  std::uint64_t HeardOf(int rank) {
-    return state_.With([&](State& state) { return state.heard[static_cast<std::size_t>(rank)]; });
+  std::uint64_t ReceivedFrom(int rank) {
+    return state_.With([&](State& state) { return state.received[static_cast<std::size_t>(rank)]; });
   }
   // Returns how many unanswered probes mark a rank as silent.
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
   // Ends the mesh after the deadline has passed while waiting for `peer`, or the connection to it broke. Finds the
   // missing ranks and returns the call's status.
-  Status TakeRoll(int peer, Reason reason, std::string why = {});
+  Status FindMissing(int peer, Reason reason, std::string why = {});
   // Returns the failure, after the connections are closed: nothing writes to a caller's memory any more.
   Status Ended() {
     Close();
@@ -129,22 +129,22 @@ class GlooMesh : public Mesh {
 
  private:
   // Control messages to one rank, and the buffers that hold them.
-  struct Outbox {
-    std::array<Control, kSayings> controls{};
-    std::array<std::unique_ptr<Buffer>, kSayings> buffers;
+  struct ControlBuffers {
+    std::array<Control, kKindsSentOnce> controls{};
+    std::array<std::unique_ptr<Buffer>, kKindsSentOnce> buffers;
   };
 
   static RankSet SetOf(int rank) { return RankSet().set(static_cast<std::size_t>(rank)); }
   Status ConnectTo(int peer, const std::string& packed);
-  void Conclude(const Verdict& verdict);
+  void Conclude(const MeshFailure& failure);
   bool Tell(int rank, const Control& control);
   RankSet Ask(std::uint64_t call, const RankSet& but, RankSet* asked);
-  void SayFarewell(const Verdict& verdict);
+  void SendFailure(const MeshFailure& failure);
   void Close();
   void CloseConnections();
   void Listen(Way way);
   bool ListenTo(Way way, const std::vector<int>& speakers);
-  void Hear(int from, Way way, const Control& control);
+  void OnControl(int from, Way way, const Control& control);
   void Echo(int rank, Way way);
   void KeepDeadlines();
   void LookAfterWords();
@@ -154,9 +154,9 @@ class GlooMesh : public Mesh {
   std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
   std::vector<int> others_;
-  // By rank. The listener sends kAnswer; the thread that asks sends kAsk, and the one that closes sends kFarewell.
-  std::vector<Outbox> outboxes_;
-  Control probe_{Say::kProbe}, here_{Say::kHere};
+  // By rank. The listener sends kAnswer; the thread that asks sends kAsk, and the one that closes sends kFailure.
+  std::vector<ControlBuffers> control_buffers_;
+  Control probe_{ControlKind::kProbe}, here_{ControlKind::kHere};
   std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // buffers on probe_ and here_
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
@@ -186,21 +186,21 @@ class GlooTransfer : public Transfer {
   }
 
   Status Wait() override {
-    std::uint64_t heard = 0;
+    std::uint64_t received = 0;
     for (std::uint64_t unanswered = 0;;) {
       try {
         if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
       } catch (const std::exception& failed) {
-        return mesh_->TakeRoll(peer_, Reason::kLost, TextOf(failed));
+        return mesh_->FindMissing(peer_, Reason::kLost, TextOf(failed));
       }
       if (mesh_->IsOver()) return mesh_->Ended();
-      if (mesh_->IsOverdue()) return mesh_->TakeRoll(peer_, Reason::kAbsent);
+      if (mesh_->IsOverdue()) return mesh_->FindMissing(peer_, Reason::kAbsent);
       // Count probes, not time: this process itself may have been stopped.
-      const std::uint64_t now_heard = mesh_->HeardOf(peer_);
-      unanswered = now_heard == std::exchange(heard, now_heard) ? unanswered + 1 : 0;
-      if (unanswered > mesh_->silence()) return mesh_->TakeRoll(peer_, Reason::kSilent);
+      const std::uint64_t now_received = mesh_->ReceivedFrom(peer_);
+      unanswered = now_received == std::exchange(received, now_received) ? unanswered + 1 : 0;
+      if (unanswered > mesh_->silence()) return mesh_->FindMissing(peer_, Reason::kSilent);
       for (const Way way : {way_, kWords}) {
-        if (auto why = mesh_->Probe(peer_, way)) return mesh_->TakeRoll(peer_, Reason::kLost, *std::move(why));
+        if (auto why = mesh_->Probe(peer_, way)) return mesh_->FindMissing(peer_, Reason::kLost, *std::move(why));
       }
     }
   }
@@ -223,7 +223,7 @@ class GlooTransfer : public Transfer {
       begin();
       return {};
     } catch (const std::exception& failed) {
-      return mesh_->TakeRoll(peer_, Reason::kLost, TextOf(failed));
+      return mesh_->FindMissing(peer_, Reason::kLost, TextOf(failed));
     }
   }
 
@@ -269,11 +269,11 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
                    std::to_string(size()) + " ranks; start all workers with one number of ranks");
   }
   for (const int peer : others_) CAPSTAN_RETURN_IF_ERROR(ConnectTo(peer, all[static_cast<std::size_t>(peer)]));
-  outboxes_.resize(static_cast<std::size_t>(size()));
+  control_buffers_.resize(static_cast<std::size_t>(size()));
   for (const int peer : others_) {
-    Outbox& outbox = outboxes_[static_cast<std::size_t>(peer)];
-    for (std::size_t i = 0; i < kSayings; ++i) {
-      outbox.buffers[i] = contexts_[kWords]->createUnboundBuffer(&outbox.controls[i], sizeof(Control));
+    ControlBuffers& buffers_of = control_buffers_[static_cast<std::size_t>(peer)];
+    for (std::size_t i = 0; i < kKindsSentOnce; ++i) {
+      buffers_of.buffers[i] = contexts_[kWords]->createUnboundBuffer(&buffers_of.controls[i], sizeof(Control));
     }
   }
   if (others_.empty()) return {};
@@ -343,7 +343,7 @@ void GlooMesh::KeepDeadlines() {
   for (bool stopping = false; !stopping;) {
     const Deadline wake =
         state_.With([&](State& state) { return state.keeper_wakes = std::min(due(state), Clock::now() + kPulse); });
-    const auto is_over = [](const State& state) { return state.verdict && !state.closing; };
+    const auto is_over = [](const State& state) { return state.cause && !state.closing; };
     state_.AwaitUntil(wake, [&](State& state) { return state.stopping || due(state) < wake || is_over(state); });
     stopping = state_.With([&](State& state) {
       const Deadline now = Clock::now();
@@ -369,20 +369,20 @@ void GlooMesh::LookAfterWords() {
   const std::optional<std::string> why = Probe(other, kWords);
   if (!why) ++next_looked_for_;
   // A rank that has finished its last call may have closed normally; then this call ends before the next probe.
-  if (std::exchange(words_broke_, why.has_value()) && why) (void)TakeRoll(other, Reason::kLost, *why).ok();
+  if (std::exchange(words_broke_, why.has_value()) && why) (void)FindMissing(other, Reason::kLost, *why).ok();
 }
 
 // ------------------------------------------------------------------------------------------------------- the failure
 
-Status GlooMesh::TakeRoll(int peer, Reason reason, std::string why) {
+Status GlooMesh::FindMissing(int peer, Reason reason, std::string why) {
   std::uint64_t call = 0;
   const bool mine = state_.With([&](State& state) {
     call = state.call.number;
     return !std::exchange(state.asking, true);
   });
-  const auto is_over = [](State& state) { return state.verdict.has_value(); };
-  // A rank that closes its connections sends a farewell first.
-  if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.farewell, is_over);
+  const auto is_over = [](State& state) { return state.cause.has_value(); };
+  // A rank that closes its connections sends the failure first.
+  if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.failure_send, is_over);
   if (!mine) state_.AwaitUntil(kNever, is_over);  // the thread that asks will conclude
   if (IsOver()) return Ended();
   RankSet asked;
@@ -394,7 +394,7 @@ Status GlooMesh::TakeRoll(int peer, Reason reason, std::string why) {
       silent.set(i, asked.test(i) && state.answers[i] == Answer::kNone);
       late.set(i, state.answers[i] == Answer::kHasNot);
     }
-    return state.verdict || silent.none();
+    return state.cause || silent.none();
   });
   if (lost.any())
     Conclude({reason == Reason::kSilent ? reason : Reason::kLost, lost | silent, std::move(why)});
@@ -411,27 +411,27 @@ RankSet GlooMesh::Ask(std::uint64_t call, const RankSet& but, RankSet* asked) {
   RankSet lost = but;
   for (const int other : others_) {
     const auto i = static_cast<std::size_t>(other);
-    if (!but.test(i)) (Tell(other, {Say::kAsk, call, {}, {}}) ? asked : &lost)->set(i);
+    if (!but.test(i)) (Tell(other, {ControlKind::kAsk, call, {}, {}}) ? asked : &lost)->set(i);
   }
   return lost;
 }
 
-void GlooMesh::Conclude(const Verdict& verdict) {
+void GlooMesh::Conclude(const MeshFailure& failure) {
   state_.Change([&](State& state) {
-    if (!state.verdict) state.verdict = verdict;
+    if (!state.cause) state.cause = failure;
     InterruptAll(state);
   });
 }
 
 // Called after a verdict. Returns when this or another thread has closed the connections.
 void GlooMesh::Close() {
-  Verdict verdict;
+  MeshFailure failure;
   const bool mine = state_.With([&](State& state) {
-    verdict = *state.verdict;
+    failure = *state.cause;
     return !std::exchange(state.closing, true);
   });
   if (mine) {
-    SayFarewell(verdict);
+    SendFailure(failure);
     CloseConnections();
     state_.Change([](State& state) { state.closed = true; });
   }
@@ -440,20 +440,21 @@ void GlooMesh::Close() {
 
 // Sends a farewell to the other ranks. Ranks that received one send it on, so that a rank that finds its connection to
 // them broken knows the reason.
-void GlooMesh::SayFarewell(const Verdict& verdict) {
-  const auto is_there = [&](int other) { return !verdict.missing.test(static_cast<std::size_t>(other)); };
-  std::vector<int> told;
+void GlooMesh::SendFailure(const MeshFailure& failure) {
+  const auto is_there = [&](int other) { return !failure.missing.test(static_cast<std::size_t>(other)); };
+  std::vector<int> informed;
   for (const int other : others_) {
-    if (Tell(other, FarewellOf(verdict))) told.push_back(other);
+    if (Tell(other, ControlOf(failure))) informed.push_back(other);
   }
-  std::stable_partition(told.begin(), told.end(), is_there);  // missing ranks may never read it
+  std::stable_partition(informed.begin(), informed.end(), is_there);  // missing ranks may never read it
   const Deadline start = Clock::now();
-  for (const int other : told) {
-    const Deadline deadline = start + (is_there(other) ? options_.answer : options_.farewell);
+  for (const int other : informed) {
+    const Deadline deadline = start + (is_there(other) ? options_.answer : options_.failure_send);
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    const Outbox& outbox = outboxes_[static_cast<std::size_t>(other)];
+    const ControlBuffers& buffers_of = control_buffers_[static_cast<std::size_t>(other)];
     try {
-      outbox.buffers[static_cast<std::size_t>(Say::kFarewell)]->waitSend(nullptr, std::max(milliseconds(1), left));
+      buffers_of.buffers[static_cast<std::size_t>(ControlKind::kFailure)]->waitSend(nullptr,
+                                                                                    std::max(milliseconds(1), left));
     } catch (const std::exception&) {
       continue;  // the other side has closed already, or will notice when this side closes
     }
@@ -477,11 +478,11 @@ void GlooMesh::CloseConnections() {
 
 // Sends a control message. False when the connection is broken.
 bool GlooMesh::Tell(int rank, const Control& control) {
-  Outbox& outbox = outboxes_[static_cast<std::size_t>(rank)];
-  const auto place = static_cast<std::size_t>(control.say);
-  outbox.controls[place] = control;
+  ControlBuffers& buffers_of = control_buffers_[static_cast<std::size_t>(rank)];
+  const auto place = static_cast<std::size_t>(control.kind);
+  buffers_of.controls[place] = control;
   try {
-    outbox.buffers[place]->send(rank, kControlTag, 0, sizeof(Control));
+    buffers_of.buffers[place]->send(rank, kControlTag, 0, sizeof(Control));
     return true;
   } catch (const std::exception&) {
     return false;
@@ -519,8 +520,8 @@ void GlooMesh::Listen(Way way) {
 
 // Receives control messages. Returns true when the mesh stops, and false when a connection broke.
 bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
-  Control heard{};
-  const std::unique_ptr<Buffer> ear = contexts_[way]->createUnboundBuffer(&heard, sizeof heard);
+  Control received{};
+  const std::unique_ptr<Buffer> ear = contexts_[way]->createUnboundBuffer(&received, sizeof received);
   bool stopping = state_.With([&](State& state) {
     state.ears[way] = ear.get();
     return state.stopping;
@@ -529,7 +530,7 @@ bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
     for (int from = 0; !stopping;) {
       ear->recv(speakers, kControlTag, 0, sizeof(Control));
       stopping = !ear->waitRecv(&from, kForever);
-      if (!stopping) Hear(from, way, heard);
+      if (!stopping) OnControl(from, way, received);
     }
   } catch (const std::exception&) {
     stopping = false;
@@ -538,24 +539,24 @@ bool GlooMesh::ListenTo(Way way, const std::vector<int>& speakers) {
   return stopping;
 }
 
-void GlooMesh::Hear(int from, Way way, const Control& control) {
+void GlooMesh::OnControl(int from, Way way, const Control& control) {
   const auto sender = static_cast<std::size_t>(from);
-  state_.With([&](State& state) { ++state.heard[sender]; });
-  switch (control.say) {
-    case Say::kAsk: {
+  state_.With([&](State& state) { ++state.received[sender]; });
+  switch (control.kind) {
+    case ControlKind::kAsk: {
       // A rank that waits in an earlier call is present too: another rank delays it.
       const bool is_there =
           state_.With([&](State& state) { return state.call.number >= control.number || state.call.is_under_way; });
-      Tell(from, {Say::kAnswer, is_there, {}, {}});
+      Tell(from, {ControlKind::kAnswer, is_there, {}, {}});
       break;
     }
-    case Say::kAnswer:
+    case ControlKind::kAnswer:
       state_.Change(
           [&](State& state) { state.answers[sender] = control.number != 0 ? Answer::kHasBegun : Answer::kHasNot; });
       break;
-    case Say::kFarewell: Conclude(VerdictOf(control, size())); break;
-    case Say::kProbe: Echo(from, way); break;
-    case Say::kHere: break;
+    case ControlKind::kFailure: Conclude(FailureOf(control, size())); break;
+    case ControlKind::kProbe: Echo(from, way); break;
+    case ControlKind::kHere: break;
   }
 }
 

@@ -22,11 +22,11 @@ struct GlooMeshOptions {
   // A rank that others wait for is probed, and counts as lost when it does not answer for about this long. Nothing else
   // detects a cut link. A stopped process does not answer either.
   std::chrono::milliseconds silence = std::chrono::seconds(10);
-  // How long a rank has to answer a question, or to read a farewell.
+  // How long a rank has to answer a question, or to read a failure.
   std::chrono::milliseconds answer = std::chrono::seconds(1);
-  // How long to wait for a farewell before a broken connection counts as a lost rank, and how long to try to send one
+  // How long to wait for a failure before a broken connection counts as a lost rank, and how long to try to send one
   // to missing ranks.
-  std::chrono::milliseconds farewell{200};
+  std::chrono::milliseconds failure_send{200};
 };
 
 Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous, Deadline deadline);

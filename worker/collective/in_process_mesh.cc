@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "common/base/mailbox.h"
-#include "worker/collective/verdict.h"
+#include "worker/collective/mesh_failure.h"
 
 namespace capstan::collective {
 namespace {
@@ -24,10 +24,10 @@ struct Hub {
   std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank has begun
   // Keyed by from, to, tag, size: the message of the side that came first. Calls that differ in size never match.
   std::map<std::tuple<int, int, Tag, std::size_t>, Message*> waiting;
-  std::optional<Verdict> verdict;
+  std::optional<MeshFailure> cause;
 
-  void End(const Verdict& why) {
-    if (!verdict) verdict = why;
+  void End(const MeshFailure& why) {
+    if (!cause) cause = why;
     waiting.clear();
   }
 };
@@ -54,7 +54,7 @@ class InProcessMesh : public Mesh {
 
   Status Begin(int from, int to, Tag tag, Message* message) {
     return hub_->Change([&](Hub& hub) {
-      if (hub.verdict) return FailureIn(hub);
+      if (hub.cause) return FailureIn(hub);
       message->done = false;
       const auto [place, is_first] = hub.waiting.try_emplace({from, to, tag, message->size}, message);
       if (!is_first) {
@@ -68,10 +68,10 @@ class InProcessMesh : public Mesh {
   }
 
   Status Await(int peer, const Message& message) {
-    hub_->AwaitUntil(deadline_, [&](Hub& hub) { return message.done || hub.verdict; });
+    hub_->AwaitUntil(deadline_, [&](Hub& hub) { return message.done || hub.cause; });
     return hub_->Change([&](Hub& hub) {
       if (message.done) return Status();
-      if (!hub.verdict) hub.End(VerdictOn(hub, peer));
+      if (!hub.cause) hub.End(FailureOn(hub, peer));
       return FailureIn(hub);
     });
   }
@@ -82,14 +82,14 @@ class InProcessMesh : public Mesh {
 
  private:
   // The deadline has passed while waiting for `peer`: ranks that have begun fewer calls are missing.
-  Verdict VerdictOn(const Hub& hub, int peer) const {
+  MeshFailure FailureOn(const Hub& hub, int peer) const {
     const auto calls = [&](int rank) { return hub.calls[static_cast<std::size_t>(rank)]; };
     RankSet absent;
     for (int rank = 0; rank < size_; ++rank) absent.set(static_cast<std::size_t>(rank), calls(rank) < calls(rank_));
     if (absent.any()) return {Reason::kAbsent, absent};
     return {Reason::kStalled, RankSet().set(static_cast<std::size_t>(peer))};
   }
-  Status FailureIn(const Hub& hub) const { return hub.verdict ? StatusOf(*hub.verdict, name_of_) : Status(); }
+  Status FailureIn(const Hub& hub) const { return hub.cause ? StatusOf(*hub.cause, name_of_) : Status(); }
 
   const SharedHub hub_;
   const int rank_;

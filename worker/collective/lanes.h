@@ -1,4 +1,4 @@
-// Lanes: a few messages in flight in each direction, in order.
+// TransferLanes: a few messages in flight in each direction, in order.
 //
 // Kind:   owned by the thread of its group.
 // Limits: kLanes messages each way. Message `item` uses lane `item` modulo kLanes.
@@ -12,11 +12,11 @@
 
 namespace capstan::collective {
 
-class Lanes {
+class TransferLanes {
  public:
   static constexpr std::size_t kLanes = 4;
 
-  explicit Lanes(Mesh* mesh);
+  explicit TransferLanes(Mesh* mesh);
 
   // Begins message `item`. First waits for message `item` - kLanes of the same direction, if it is still in flight.
   Status Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes);

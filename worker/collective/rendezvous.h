@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/base/mailbox.h"
-#include "worker/collective/verdict.h"
+#include "worker/collective/mesh_failure.h"
 
 namespace capstan::collective {
 
@@ -42,7 +42,7 @@ class InProcessRendezvous : public Rendezvous {
     RankSet missing;
     for (int rank = 0; rank < size_; ++rank) missing.set(static_cast<std::size_t>(rank), !come.contains(rank));
     return Timeout("the group was not formed in time; not there: " + NamesOf(missing, name_of_) +
-                   "; see whether they run, and form it anew");
+                   "; see whether they run, and form it again");
   }
 
   const int size_;

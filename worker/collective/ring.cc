@@ -8,11 +8,11 @@ namespace capstan::collective {
 namespace {
 
 // How far sends run ahead of receives: one chunk is in flight while the next one is being added.
-constexpr std::size_t kSendsAhead = 2;
+constexpr std::size_t kSendsInFlight = 2;
 
 class Ring {
  public:
-  Ring(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
+  Ring(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
        std::span<float> data)
       : lanes_(lanes), members_(members), wire_(options.wire), tag_(tag), data_(data) {
     const auto steps = static_cast<std::size_t>(members.size) - 1;
@@ -27,8 +27,8 @@ class Ring {
   Status Run() {
     std::size_t asked = 0, sent = 0;
     for (std::size_t item = 0; item < items_; ++item) {
-      for (; asked < items_ && asked < item + Lanes::kLanes; ++asked) CAPSTAN_RETURN_IF_ERROR(Ask(asked));
-      for (; sent < items_ && sent <= item + kSendsAhead && sent < item + chunks_; ++sent) {
+      for (; asked < items_ && asked < item + TransferLanes::kLanes; ++asked) CAPSTAN_RETURN_IF_ERROR(Ask(asked));
+      for (; sent < items_ && sent <= item + kSendsInFlight && sent < item + chunks_; ++sent) {
         CAPSTAN_RETURN_IF_ERROR(Send(sent));
       }
       CAPSTAN_RETURN_IF_ERROR(lanes_->WaitReceived(item));
@@ -84,7 +84,7 @@ class Ring {
     Decode(wire_, came, chunk.size(), chunk.data());
   }
 
-  Lanes* const lanes_;
+  TransferLanes* const lanes_;
   const Members& members_;
   const Encoding wire_;
   const Tag tag_;
@@ -113,7 +113,7 @@ void AddEncodedTo(std::span<float> y, Encoding encoding, const std::byte* encode
   }
 }
 
-Status RunRing(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
+Status RunRing(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
                std::span<float> data) {
   if (members.size == 1 || data.empty()) return {};
   return Ring(lanes, members, options, tag, halves, data).Run();

@@ -29,7 +29,7 @@ enum class RingHalves { kAllGather, kBoth };
 
 // Messages use fewer than kItemsMax tags, starting at `tag`.
 inline constexpr std::size_t kItemsMax = 1u << 20;
-Status RunRing(Lanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
+Status RunRing(TransferLanes* lanes, const Members& members, const GroupOptions& options, Tag tag, RingHalves halves,
                std::span<float> data);
 
 // Adds x[i] to each y[i].

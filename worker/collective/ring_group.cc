@@ -85,7 +85,7 @@ class RingGroup : public Group {
   const std::shared_ptr<Mesh> mesh_;
   const Members members_;
   const GroupOptions options_;
-  Lanes lanes_;
+  TransferLanes lanes_;
 };
 
 }  // namespace

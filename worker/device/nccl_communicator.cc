@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/collective/verdict.h"
+#include "worker/collective/mesh_failure.h"
 
 namespace capstan::train {
 
@@ -17,7 +17,7 @@ constexpr std::chrono::microseconds kPoll{50};
 constexpr std::chrono::milliseconds kLookUp{20};
 constexpr std::chrono::seconds kFinalizePatience{5};
 constexpr int kNamesMax = 8;  // most ranks named in a message
-constexpr char kNext[] = "; form the group anew under the next generation, with the ranks that are left";
+constexpr char kNext[] = "; form the group again under the next generation, with the ranks that are left";
 
 }  // namespace
 
@@ -71,7 +71,7 @@ Result<NcclCommunicator::Ticket> NcclCommunicator::Submit(std::string what, Dead
   });
   if (is_full) {
     return Status(Code::kBusy, what + " finds " + std::to_string(kCallsMax) +
-                                   " calls on their way, the most that a group has; wait for one of them first");
+                                   " calls in flight, the most that a group has; wait for one of them first");
   }
   const auto begin = [&](Shared& shared) {
     Note(shared, cudaEventRecord(ready_.get(), context_.stream()), "recording an event");

@@ -109,39 +109,39 @@ class NcclGroup final : public DeviceGroup {
 };
 
 // The data that each rank sends to the others. Rank 0 chooses the id.
-struct Card {
+struct NcclOffer {
   std::uint64_t generation = 0;
   std::int64_t version = 0;
   ncclUniqueId id = {};
 };
 
 // Returns the card's bytes. A rank without a card sends an empty text, so that the others do not wait for it.
-std::string BytesOf(const Result<Card>& card) {
-  return card.ok() ? std::string(reinterpret_cast<const char*>(&*card), sizeof(Card)) : std::string();
+std::string BytesOf(const Result<NcclOffer>& offer) {
+  return offer.ok() ? std::string(reinterpret_cast<const char*>(&*offer), sizeof(NcclOffer)) : std::string();
 }
 
-Result<Card> MakeCard(const Nccl& nccl, const DeviceGroupOptions& options) {
-  Card card{.generation = options.generation, .version = nccl.version};
-  if (options.rank != 0) return card;
-  if (const ncclResult_t result = nccl.GetUniqueId(&card.id); result != ncclSuccess) {
+Result<NcclOffer> MakeOffer(const Nccl& nccl, const DeviceGroupOptions& options) {
+  NcclOffer offer{.generation = options.generation, .version = nccl.version};
+  if (options.rank != 0) return offer;
+  if (const ncclResult_t result = nccl.GetUniqueId(&offer.id); result != ncclSuccess) {
     return Unreachable("NCCL gives no id for a group: " + std::string(nccl.GetErrorString(result)) + " (" +
                        nccl.GetLastError(nullptr) + "); see whether its network interface can be used");
   }
-  return card;
+  return offer;
 }
 
 std::string NameOf(const DeviceGroupOptions& options, std::size_t rank) {
   return collective::NamesOf(collective::RankSet().set(rank), options.name_of);
 }
 
-Status CheckCard(const Card& card, const Card& mine, const std::string& name) {
-  if (card.generation != mine.generation) {
-    return {Code::kStale, name + " forms a group of generation " + std::to_string(card.generation) +
+Status CheckOffer(const NcclOffer& offer, const NcclOffer& mine, const std::string& name) {
+  if (offer.generation != mine.generation) {
+    return {Code::kStale, name + " forms a group of generation " + std::to_string(offer.generation) +
                               ", this rank one of " + std::to_string(mine.generation) +
-                              "; form it anew when all have heard of the newer one"};
+                              "; form it again when all have heard of the newer one"};
   }
-  if (card.version != mine.version) {
-    return Unsupported(name + " has NCCL " + kernels::NcclVersionText(static_cast<int>(card.version)) +
+  if (offer.version != mine.version) {
+    return Unsupported(name + " has NCCL " + kernels::NcclVersionText(static_cast<int>(offer.version)) +
                        ", this rank has " + kernels::NcclVersionText(static_cast<int>(mine.version)) +
                        "; install the same on both");
   }
@@ -151,23 +151,23 @@ Status CheckCard(const Card& card, const Card& mine, const std::string& name) {
 // Returns rank 0's id, once all ranks are there and have matching cards.
 Result<ncclUniqueId> Meet(const Nccl& nccl, const DeviceGroupOptions& options, collective::Rendezvous* rendezvous,
                           Deadline deadline) {
-  const Result<Card> mine = MakeCard(nccl, options);
+  const Result<NcclOffer> mine = MakeOffer(nccl, options);
   const Result<std::vector<std::string>> exchanged = rendezvous->Exchange(options.rank, BytesOf(mine), deadline);
   CAPSTAN_RETURN_IF_ERROR(mine.status());
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> cards, exchanged);
-  if (cards.size() != static_cast<std::size_t>(options.size)) {
-    return Invalid("a rendezvous of " + std::to_string(cards.size()) + " ranks for a group of " +
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> offers, exchanged);
+  if (offers.size() != static_cast<std::size_t>(options.size)) {
+    return Invalid("a rendezvous of " + std::to_string(offers.size()) + " ranks for a group of " +
                    std::to_string(options.size));
   }
-  Card first;
-  for (std::size_t rank = cards.size(); rank-- > 0;) {
-    if (cards[rank].size() != sizeof(Card)) {
+  NcclOffer first;
+  for (std::size_t rank = offers.size(); rank-- > 0;) {
+    if (offers[rank].size() != sizeof(NcclOffer)) {
       return Invalid(NameOf(options, rank) +
                      " does not form a group on devices, for which it has a reason of its own; start all from one " +
                      "build, for one job");
     }
-    std::memcpy(&first, cards[rank].data(), sizeof(Card));
-    CAPSTAN_RETURN_IF_ERROR(CheckCard(first, *mine, NameOf(options, rank)));
+    std::memcpy(&first, offers[rank].data(), sizeof(NcclOffer));
+    CAPSTAN_RETURN_IF_ERROR(CheckOffer(first, *mine, NameOf(options, rank)));
   }
   return first.id;
 }

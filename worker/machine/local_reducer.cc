@@ -20,8 +20,8 @@ namespace capstan::train {
 
 namespace {
 
-using client::PushWay;
-using client::Session;
+using session::PushWay;
+using session::Session;
 using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
@@ -58,7 +58,7 @@ class LocalReducer : public client::LocalReduce {
   void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) override;
   void Stop() override;
   void TakeGroup(const Session::LocalGroup& group) override;
-  void LeaveStep(const Session::StepLeft& left) override;
+  void TakeStepDone(const Session::StepDone& left) override;
   PushWay BeginRound(Round round) override;
   void BlockReady(BlockIndex block) override;
   bool Done(client::LocalReduce::Deadline deadline) override;
@@ -118,7 +118,7 @@ class LocalReducer::OfferedAddresses : public collective::Rendezvous {
   OfferedAddresses(LocalReducer* reducer, std::uint64_t epoch) : reducer_(*reducer), epoch_(epoch) {}
 
   Result<std::vector<std::string>> Exchange(int, std::string bytes, Deadline) override {
-    reducer_.send_(client::LocalGroupCommand{epoch_, GroupState::kOffered, std::move(bytes)});
+    reducer_.send_(session::LocalGroupCommand{epoch_, GroupState::kOffered, std::move(bytes)});
     const auto known = [](const GroupMember& member) { return !member.address.empty(); };
     reducer_.shared_.AwaitUntil(Deadline::max(), [&](const Shared& shared) {
       const auto& members = shared.wanted.members;
@@ -166,7 +166,7 @@ void LocalReducer::TakeGroup(const Session::LocalGroup& group) {
   });
 }
 
-void LocalReducer::LeaveStep(const Session::StepLeft& left) {
+void LocalReducer::TakeStepDone(const Session::StepDone& left) {
   const auto job = std::make_shared<Job>();
   job->round.generation = left.generation;
   job->round.step = left.step;
@@ -188,7 +188,7 @@ PushWay LocalReducer::BeginRound(Round round) {
     job->epoch = few && shared.formed == shared.wanted.epoch ? shared.formed : 0;
     if (job->epoch == 0) job->round.parts.clear();
     shared.job = job_ = job;
-    return job->epoch == 0 ? PushWay::kNow : PushWay::kHeld;
+    return job->epoch == 0 ? PushWay::kNow : PushWay::kDeferred;
   });
 }
 
@@ -278,7 +278,7 @@ Status LocalReducer::Form(const Session::LocalGroup& wanted, collective::Group* 
     return true;
   });
   if (!is_formed) return over;
-  send_(client::LocalGroupCommand{wanted.epoch, GroupState::kFormed, {}});
+  send_(session::LocalGroupCommand{wanted.epoch, GroupState::kFormed, {}});
   return {};
 }
 
@@ -298,7 +298,7 @@ void LocalReducer::EndGroup(std::uint64_t epoch, const Status& why) {
   // kUnsupported (the build cannot form a group) and kInvalid (too many workers for a mesh) will not change, so no
   // other group is requested.
   if (why.code() == Code::kUnsupported || why.code() == Code::kInvalid) return;
-  send_(client::LocalGroupCommand{epoch, GroupState::kBroken, why.message()});
+  send_(session::LocalGroupCommand{epoch, GroupState::kBroken, why.message()});
 }
 
 Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
@@ -316,7 +316,7 @@ Status LocalReducer::Serve(std::uint64_t epoch, collective::Group* group) {
       const LocalPlan plan = PlanLocalSums(heads, job->round.slot_count);
       if (!plan.sums.empty()) {
         CAPSTAN_RETURN_IF_ERROR(Reduce(job.get(), plan, epoch, group));
-        Finish(job.get(), PushWay::kHeld);
+        Finish(job.get(), PushWay::kDeferred);
         served = job;
         continue;
       }
@@ -338,7 +338,7 @@ LocalHead LocalReducer::HeadOf(const Job& job, std::uint64_t epoch) {
   const bool given_up = shared_.With([&](const Shared&) { return job.given_up; });
   LocalHead head{job.round.generation, job.round.step, job.epoch == epoch && !given_up, {}};
   if (!head.joins) return head;
-  for (const client::SlotSums::Part& part : job.round.parts) head.parts.push_back({part.node, part.samples});
+  for (const client::SlotSums::PartialSum& part : job.round.parts) head.parts.push_back({part.node, part.samples});
   return head;
 }
 
@@ -360,9 +360,9 @@ Result<std::vector<LocalHead>> LocalReducer::Exchange(const LocalHead& mine, col
 // `way`: what the session does with the round's held pushes.
 void LocalReducer::Finish(Job* job, PushWay way) {
   if (way == PushWay::kNow) {
-    send_(client::ReleaseCommand{job->round.round});
+    send_(session::ReleaseCommand{job->round.round});
   } else {
-    send_(client::SumsMadeCommand{job->round.round});
+    send_(session::SumsMadeCommand{job->round.round});
   }
   shared_.Change([&](Shared&) {
     job->done = true;
@@ -372,7 +372,7 @@ void LocalReducer::Finish(Job* job, PushWay way) {
 
 Status LocalReducer::Reduce(Job* job, const LocalPlan& plan, std::uint64_t epoch, collective::Group* group) {
   LocalStep step{plan, {}, {}, {}};
-  for (const client::SlotSums::Part& part : job->round.parts) {
+  for (const client::SlotSums::PartialSum& part : job->round.parts) {
     step.nodes.push_back(part.node);
     step.parts.push_back(part.gradient ? part.gradient.As<const std::byte>() : nullptr);
   }
@@ -435,7 +435,7 @@ void LocalReducer::PushBlock(const Job& job, const LocalStep& step, BlockIndex i
   const Block& block = catalog_->blocks()[index];
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const LocalPlan::Sum& sum = step.plan.sums[i];
-    client::PushCommand push{job.round.round, sum.node, index, sum.samples, job.round.loss_scale, 0, {}};
+    session::PushCommand push{job.round.round, sum.node, index, sum.samples, job.round.loss_scale, 0, {}};
     if (sum.samples > 0) {
       const Encoding encoding = sum.node.IsLeaf() ? block.EncodingIn(encoding_) : Encoding::kFp32;
       const auto* const bytes = reinterpret_cast<const std::byte*>(step.sums[i] + block.flat_offset);

@@ -10,7 +10,7 @@
 #include "common/wire/messages/view.h"
 #include "worker/session/session_events.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class BarrierWait {
  public:
@@ -24,7 +24,7 @@ class BarrierWait {
 
   struct News {
     std::optional<SessionEvent> event;
-    bool numbered = false;  // the barrier's number is known now: a Beat should report it
+    bool numbered = false;  // the barrier's number is known now: a Heartbeat should report it
   };
   // Takes a view of the coordinator. Call it only while this session waits.
   News Follow(const View& view) {
@@ -51,4 +51,4 @@ class BarrierWait {
   std::string missing_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace capstan::client {
+namespace capstan::session {
 
 WorkPlan::Choice ClockedPlan::Choose(const Situation& situation) {
   if (situation.old_pushes) return {};
@@ -15,10 +15,10 @@ WorkPlan::Choice ClockedPlan::Choose(const Situation& situation) {
       choice.next = Next::kAskCoverage;
       return choice;
     }
-    if (clock->second < steps_ && (!slowest || clock->second < clocks_[*slowest])) slowest = slot;
+    if (clock->second < last_ && (!slowest || clock->second < clocks_[*slowest])) slowest = slot;
   }
   if (!slowest) return choice;
-  step_ = Step{clocks_[*slowest]};
+  step_ = StepOf(clocks_[*slowest]);
   choice.next = Next::kCompute;
   choice.slots = {*slowest};
   return choice;
@@ -31,7 +31,7 @@ void ClockedPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_
 }
 
 bool ClockedPlan::EndSlot(SlotIndex slot) {
-  clocks_[slot] = PushStep().value;
+  clocks_[slot] = SequenceOf(PushStep());
   return true;
 }
 
@@ -40,4 +40,4 @@ bool ClockedPlan::Note(const Weights& weights) {
   return false;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,19 +2,19 @@
 // the slot that has made the fewest.
 //
 // Kind:   owned by the Session; part of its core.
-// Limits: `steps` pushes of each slot; gradients of at most one earlier round in flight.
+// Limits: no pushes after the `last` one of each slot; gradients of at most one earlier round in flight.
 #pragma once
 
 #include <map>
 
 #include "worker/session/work_plan.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class ClockedPlan final : public WorkPlan {
  public:
-  // `steps`: a slot's last sequence number.
-  explicit ClockedPlan(std::uint64_t steps, Step step = {}) : steps_(steps) { step_ = step; }
+  // `last`: the last sequence number of every slot.
+  explicit ClockedPlan(SequenceNumber last, Step step = {}) : last_(last) { step_ = step; }
 
   Choice Choose(const Situation& situation) override;
   void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) override;
@@ -23,7 +23,7 @@ class ClockedPlan final : public WorkPlan {
   Pulled ReconsiderPull(bool) override { return Pulled::kVoid; }
   void RoundOver(const std::vector<SlotIndex>&) override {}
   bool ChoosesAtAcknowledgement() const override { return true; }
-  void EnterGeneration(Step step) override { *this = ClockedPlan(steps_, step); }
+  void EnterGeneration(Step step) override { *this = ClockedPlan(last_, step); }
   bool IsBehind(Step) const override { return false; }
 
   Step PushStep() const override { return step_.Next(); }
@@ -34,15 +34,17 @@ class ClockedPlan final : public WorkPlan {
   bool RefusalsAreFinal() const override { return false; }  // a gap in a slot's sequence is refused, too
 
   PullKind pull_kind() const override { return PullKind::kBlocks; }
-  bool Wants(const Weights& weights) const override { return !weights.tentative && weights.asked.value == step_.value; }
+  bool Wants(const Weights& weights) const override {
+    return !weights.speculative && weights.asked.value == step_.value;
+  }
   std::optional<Step> PassedBy(const Weights&) const override { return std::nullopt; }
   bool Note(const Weights& weights) override;
   bool Note(const Published&) override { return false; }
 
  private:
-  std::uint64_t steps_;
+  SequenceNumber last_;
   // The newest sequence number of each slot that this session has pushed or that all shards have applied.
-  std::map<SlotIndex, std::uint64_t> clocks_;
+  std::map<SlotIndex, SequenceNumber> clocks_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

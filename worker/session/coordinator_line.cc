@@ -1,12 +1,12 @@
 #include "worker/session/coordinator_line.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 Instant CoordinatorLine::Tick(Instant now) {
   // After this process stood still (SIGSTOP, a suspended machine), silence is not the coordinator's fault.
-  if (!heard_ || now - last_tick_ > kStoodStill) heard_ = now;
+  if (!last_message_ || now - last_tick_ > kStoodStill) last_message_ = now;
   last_tick_ = now;
-  return now - *heard_;
+  return now - *last_message_;
 }
 
 bool CoordinatorLine::TakeBeat(Instant now) {
@@ -15,4 +15,4 @@ bool CoordinatorLine::TakeBeat(Instant now) {
   return true;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -8,7 +8,7 @@
 #include "common/base/backoff.h"
 #include "common/base/types.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class CoordinatorLine {
  public:
@@ -19,25 +19,25 @@ class CoordinatorLine {
   // `key` separates the jitter of different sessions.
   explicit CoordinatorLine(std::uint64_t key) : join_retry_(key) {}
 
-  void MessageArrived(Instant now) { heard_ = now; }
+  void MessageArrived(Instant now) { last_message_ = now; }
   // Returns how long the coordinator has been silent.
   Instant Tick(Instant now);
   // Whether the coordinator was silent for kSilence at the last tick.
-  bool silent() const { return heard_ && last_tick_ - *heard_ > kSilence; }
+  bool silent() const { return last_message_ && last_tick_ - *last_message_ > kSilence; }
 
   // Makes the next Join due at once, and lets the waits between Joins start small again.
   void RestartJoin() { join_retry_.Restart(); }
   bool JoinIsDue(Instant now) const { return join_retry_.Due(now); }
   void JoinSent(Instant now) { join_retry_.Sent(now); }
 
-  // Whether the regular Beat is due. If so, the next one is due kBeatEvery later.
+  // Whether the regular Heartbeat is due. If so, the next one is due kBeatEvery later.
   bool TakeBeat(Instant now);
 
  private:
   Backoff join_retry_;
-  std::optional<Instant> heard_;
+  std::optional<Instant> last_message_;
   Instant last_tick_{};
   Instant next_beat_{};
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

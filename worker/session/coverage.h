@@ -13,7 +13,7 @@
 #include "common/data/reduction_tree.h"
 #include "common/wire/messages/staged.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class Coverage {
  public:
@@ -28,8 +28,8 @@ class Coverage {
   // job.
   bool Take(ShardIndex shard, const Staged& staged, std::size_t blocks) {
     answered_[shard] = true;
-    if (!staged.held.empty()) nodes_.resize(blocks);
-    for (const Staged::Entry& entry : staged.held) {
+    if (!staged.nodes.empty()) nodes_.resize(blocks);
+    for (const Staged::Entry& entry : staged.nodes) {
       if (entry.block < nodes_.size()) nodes_[entry.block].push_back(entry.node);
     }
     ends_.insert(ends_.end(), staged.ended.begin(), staged.ended.end());
@@ -42,7 +42,7 @@ class Coverage {
 
   bool HasNode(BlockIndex block, Node node) const {
     return block < nodes_.size() &&
-           std::any_of(nodes_[block].begin(), nodes_[block].end(), [&](Node held) { return held.Contains(node); });
+           std::any_of(nodes_[block].begin(), nodes_[block].end(), [&](Node staged) { return staged.Contains(node); });
   }
   bool HasEnd(SlotIndex slot) const { return std::find(ends_.begin(), ends_.end(), slot) != ends_.end(); }
   // Whether the slot's work is complete on all shards.
@@ -54,14 +54,14 @@ class Coverage {
     return true;
   }
   // Modes without global steps: returns for each slot the newest sequence number applied on all shards.
-  const std::map<SlotIndex, std::uint64_t>& clocks() const { return clocks_; }
+  const std::map<SlotIndex, SequenceNumber>& clocks() const { return clocks_; }
 
  private:
   std::vector<bool> answered_;            // by shard
   std::size_t missing_ = 0;               // shards that have not answered
   std::vector<std::vector<Node>> nodes_;  // by block; empty: no shard had any
   std::vector<SlotIndex> ends_;
-  std::map<SlotIndex, std::uint64_t> clocks_;
+  std::map<SlotIndex, SequenceNumber> clocks_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

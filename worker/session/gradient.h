@@ -9,7 +9,7 @@
 #include "common/data/reduction_tree.h"
 #include "worker/session/push_way.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct Gradient {
   std::uint64_t round = 0;  // the round that computed it
@@ -23,4 +23,4 @@ struct Gradient {
   PushWay way = PushWay::kNow;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,7 +2,7 @@
 
 #include "common/wire/messages/limits.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 bool JobView::IsOlder(const View& view) const {
   if (!view_) return false;
@@ -29,4 +29,4 @@ void JobView::Take(const View& view, bool keep_slots) {
     slots_changed_ = true;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

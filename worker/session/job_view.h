@@ -9,7 +9,7 @@
 
 #include "common/wire/messages/view.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class JobView {
  public:
@@ -41,4 +41,4 @@ class JobView {
   bool slots_changed_ = false;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -3,7 +3,7 @@
 #include "worker/session/clocked_plan.h"
 #include "worker/session/sync_plan.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 namespace {
 
@@ -20,10 +20,11 @@ ModeParts MakeModeParts(Mode mode, std::uint64_t steps) {
       return {std::make_unique<ReplicatedPlan>(), std::make_unique<AllReduceGroup>(), MakeCredit<WindowCredit>};
     case Mode::kAsync:
     case Mode::kBounded:
-      return {std::make_unique<ClockedPlan>(steps), std::make_unique<MachineGroup>(), MakeCredit<CountCredit>};
+      return {std::make_unique<ClockedPlan>(SequenceNumber{steps}), std::make_unique<MachineGroup>(),
+              MakeCredit<CountCredit>};
     case Mode::kSync: break;
   }
   return {std::make_unique<SyncPlan>(), std::make_unique<MachineGroup>(), MakeCredit<WindowCredit>};
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

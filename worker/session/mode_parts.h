@@ -10,7 +10,7 @@
 #include "worker/session/work_plan.h"
 #include "worker/session/worker_group.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct ModeParts {
   std::unique_ptr<WorkPlan> plan;
@@ -21,4 +21,4 @@ struct ModeParts {
 // `steps`: a slot's last sequence number, for modes without global steps.
 ModeParts MakeModeParts(Mode mode, std::uint64_t steps);
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -1,6 +1,6 @@
 #include "worker/session/owed_blocks.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 bool OwedBlocks::Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line) {
   const auto owed = owed_.find(shard);
@@ -27,4 +27,4 @@ void OwedBlocks::Lost(ShardIndex shard, std::uint64_t question, LinePace* line) 
   });
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -12,7 +12,7 @@
 #include "common/base/types.h"
 #include "common/wire/line_pace.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class OwedBlocks {
  public:
@@ -49,4 +49,4 @@ class OwedBlocks {
   std::map<ShardIndex, Owed> owed_;  // shards without owed blocks have no entry
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-namespace capstan::client {
+namespace capstan::session {
 
 void PendingPushes::Add(std::size_t position, PendingPush push) {
   const Place place{position, next_number_++};
   RoundCount& round = rounds_[push.round];
   round.step = push.header.step;
   ++round.count;
-  (push.way == PushWay::kHeld ? held_ : unsent_).insert(place);
+  (push.way == PushWay::kDeferred ? deferred_ : unsent_).insert(place);
   pushes_.emplace(place, std::move(push));
   ++*total_;
 }
@@ -18,7 +18,7 @@ PendingPushes::Pushes::iterator PendingPushes::Erase(Pushes::iterator push) {
   const auto round = rounds_.find(push->second.round);
   if (--round->second.count == 0) rounds_.erase(round);
   unsent_.erase(push->first);
-  held_.erase(push->first);
+  deferred_.erase(push->first);
   --*total_;
   return pushes_.erase(push);
 }
@@ -78,11 +78,11 @@ void PendingPushes::TurnedAway(std::size_t credit, LinePace* line) {
 }
 
 void PendingPushes::Release(std::uint64_t round) {
-  for (auto place = held_.begin(); place != held_.end();) {
+  for (auto place = deferred_.begin(); place != deferred_.end();) {
     const bool meant = pushes_.at(*place).round <= round;
     if (meant) unsent_.insert(*place);
-    place = meant ? held_.erase(place) : std::next(place);
+    place = meant ? deferred_.erase(place) : std::next(place);
   }
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -14,7 +14,7 @@
 #include "common/wire/messages/staged.h"
 #include "worker/session/push_way.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct PendingPush {
   Push header;
@@ -48,9 +48,9 @@ class PendingPushes {
   bool empty() const { return pushes_.empty(); }
   std::size_t size() const { return pushes_.size(); }
   bool any_unsent() const { return !unsent_.empty(); }
-  bool any_held() const { return !held_.empty(); }
-  // Whether pushes are pending that this worker sends itself (not kHeld).
-  bool any_own() const { return pushes_.size() > held_.size(); }
+  bool any_deferred() const { return !deferred_.empty(); }
+  // Whether pushes are pending that this worker sends itself (not kDeferred).
+  bool any_own() const { return pushes_.size() > deferred_.size(); }
 
   // Returns the oldest round with pending pushes.
   std::optional<PendingRound> oldest() const;
@@ -65,7 +65,7 @@ class PendingPushes {
   }
   // Returns the pushes in flight, by step.
   std::map<Step, std::vector<StagedNode>> Unanswered() const;
-  // Turns kHeld pushes of this round and earlier ones into unsent pushes.
+  // Turns kDeferred pushes of this round and earlier ones into unsent pushes.
   void Release(std::uint64_t round);
   // Makes pushes at position `credit` and above unsent again, because the shard turned them away.
   void TurnedAway(std::size_t credit, LinePace* line);
@@ -86,9 +86,9 @@ class PendingPushes {
 
   std::size_t* const total_;
   Pushes pushes_;
-  std::set<Place> unsent_, held_;
+  std::set<Place> unsent_, deferred_;
   std::map<std::uint64_t, RoundCount> rounds_;  // pushes_ per round; a round belongs to one step
   std::uint64_t next_number_ = 0;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -5,7 +5,7 @@
 #include "common/base/hash.h"
 #include "common/wire/messages/pull.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 void PullLine::Begin(Version version, PullKind kind, Instant now, Outbox* out) {
   version_ = version;
@@ -28,14 +28,15 @@ void PullLine::Arrive(std::size_t index, Instant now) {
   pace_.News(now);
 }
 
-void PullLine::Hold(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now, Outbox* out) {
-  if (!pull_.Hold(index, attempt, payload)) return;
+void PullLine::TakeSpeculative(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now,
+                               Outbox* out) {
+  if (!pull_.TakeSpeculative(index, attempt, payload)) return;
   pace_.News(now);
   (void)MoreBlocks(now);
   SendPull(pull_.Asked(), now, out);  // the shard may now send another one
 }
 
-std::vector<ShardPull::Held> PullLine::Publish(const Published& published, Instant now) {
+std::vector<ShardPull::SpeculativeBlock> PullLine::Publish(const Published& published, Instant now) {
   pace_.News(now);
   return pull_.Publish(published.attempt, published.action == StepAction::kApply, now);
 }
@@ -68,11 +69,11 @@ void PullLine::SendPull(const std::vector<std::size_t>& wanted, Instant now, Out
   const SessionContext& context = shard_->context;
   Pull pull{context.generation, shard_->address.incarnation, context.session, version_, {}, 0, context.encoding, {}};
   for (std::size_t index : wanted) pull.blocks.push_back(shard_->blocks[index]);
-  for (std::size_t index : pull_.Ahead()) pull.ahead.push_back(shard_->blocks[index]);
+  for (std::size_t index : pull_.Candidates()) pull.speculative.push_back(shard_->blocks[index]);
   pull.follows = pull_.follows();
   pulled_ = ++shard_->sent;
   pace_.Await(now);
   out->Send(shard_->peer, std::move(pull));
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

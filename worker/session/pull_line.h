@@ -14,7 +14,7 @@
 #include "worker/session/shard_peer.h"
 #include "worker/session/shard_pull.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class PullLine {
  public:
@@ -35,9 +35,9 @@ class PullLine {
   // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
   // Takes a speculative block: keeps it until Publish, and requests more.
-  void Hold(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now, Outbox* out);
+  void TakeSpeculative(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now, Outbox* out);
   // Returns the speculative blocks that are the published version's.
-  std::vector<ShardPull::Held> Publish(const Published& published, Instant now);
+  std::vector<ShardPull::SpeculativeBlock> Publish(const Published& published, Instant now);
   void AskForBlocks(Instant now, Outbox* out);
   // Takes the shard's answer to a question, if the shard has no pull of ours: what was requested before the question is
   // lost.
@@ -60,4 +60,4 @@ class PullLine {
   std::uint64_t pulled_ = 0;  // message number of the newest pull
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace capstan::client {
+namespace capstan::session {
 
 void WindowCredit::Begin(Step step) {
   if (step_ == step && credit_ != 0) return;
@@ -27,4 +27,4 @@ PushCredit::Change CountCredit::Take(const Staged& staged) {
   return Change::kNone;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -9,7 +9,7 @@
 #include "common/base/types.h"
 #include "common/wire/messages/staged.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class PushCredit {
  public:
@@ -56,4 +56,4 @@ class CountCredit final : public PushCredit {
   bool HasRoom(std::size_t in_flight) const override { return in_flight < credit_; }
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

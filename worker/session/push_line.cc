@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace capstan::client {
+namespace capstan::session {
 
 void PushLine::Push(PendingPush push, Instant now, Outbox* out) {
   credit_->Begin(push.header.step);
@@ -29,14 +29,14 @@ void PushLine::SendAllowed(Instant now, Outbox* out) {
 }
 
 void PushLine::Release(std::uint64_t round, Instant now, Outbox* out) {
-  if (!pushes_.any_held()) return;
+  if (!pushes_.any_deferred()) return;
   pushes_.Release(round);
   SendAllowed(now, out);
 }
 
 bool PushLine::Settle(const Staged& staged, Instant now) {
   bool pushes = false, ends = false;
-  for (const Staged::Entry& entry : staged.held) {
+  for (const Staged::Entry& entry : staged.nodes) {
     const std::optional<std::size_t> position = shard_->PositionOf(entry.block);
     if (!position) continue;
     pushes |= pushes_.Settle(*position, staged.step, entry.node, now, &pace_);
@@ -76,4 +76,4 @@ void PushLine::DropThrough(Step passed) {
   std::erase_if(ends_, [&](const PendingEnd& end) { return end.header.step <= passed; });
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -15,7 +15,7 @@
 #include "worker/session/push_credit.h"
 #include "worker/session/shard_peer.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class PushLine {
  public:
@@ -28,7 +28,7 @@ class PushLine {
   void End(EndSlot end, Instant now, Outbox* out);
   // Sends the pushes that the shard's credit and the line allow.
   void SendAllowed(Instant now, Outbox* out);
-  // Sends held pushes of this round and earlier ones.
+  // Sends deferred pushes of this round and earlier ones.
   void Release(std::uint64_t round, Instant now, Outbox* out);
 
   // Drops what the shard has staged. Returns whether that includes a push.
@@ -43,7 +43,7 @@ class PushLine {
   LinePace& pace() { return pace_; }
   const LinePace& pace() const { return pace_; }
   bool any_ends() const { return !ends_.empty(); }
-  bool any_held() const { return pushes_.any_held(); }
+  bool any_deferred() const { return pushes_.any_deferred(); }
   // Whether pushes are pending that this worker sends itself.
   bool any_own() const { return pushes_.any_own(); }
   // Returns the oldest round with pending pushes.
@@ -68,4 +68,4 @@ class PushLine {
   std::vector<PendingEnd> ends_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

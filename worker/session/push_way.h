@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-namespace capstan::client {
+namespace capstan::session {
 
-// kHeld: another worker of this machine will push the gradient as part of a sum. The push stays here in case that
+// kDeferred: another worker of this machine will push the gradient as part of a sum. The push stays here in case that
 // fails.
-enum class PushWay : std::uint8_t { kNow, kHeld };
+enum class PushWay : std::uint8_t { kNow, kDeferred };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -4,17 +4,17 @@
 #include <type_traits>
 #include <utility>
 
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 Session::Session(SessionOptions options) : options_(std::move(options)), coordinator_(options_.nonce) {}
 
@@ -29,15 +29,15 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   }
   ShardLink* link = links_.Find(from);
   if (link == nullptr) return;
-  message.header.VisitAs<Staged, Weights, Assigned, Published, Error>([&](const auto& body) {
+  message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
     // The message is from an older or newer start of the shard: the next view will name the right one.
     if (body.incarnation != link->shard.address.incarnation) return;
-    link->last_heard = now;
+    link->last_message = now;
     if (body.generation != context_.generation) return;  // around a recovery: the next view decides
     if constexpr (std::is_same_v<Body, Weights>) {
       On(link, body, message.payload, now, out);
-    } else if constexpr (std::is_same_v<Body, Assigned>) {
+    } else if constexpr (std::is_same_v<Body, UploadAck>) {
       uploads_.Acknowledge(link, body, now, out);
     } else {
       On(link, body, now, out);
@@ -105,7 +105,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     context_.session = view.session;
     events_.push_back(Joined{view.session});
   }
-  if (view_.HasNewNotice(view)) out->Say(Severity::kWarning, view.notice);
+  if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, view.notice);
   const bool had_slots = !view_.slots().empty();
   // A group keeps its slots for its generation: new slots come only with another generation.
   view_.Take(view, mode_.plan->KeepsSlots() && view.generation == context_.generation);
@@ -120,15 +120,16 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   if (view.phase != JobPhase::kRunning) return;
   if (view.generation > context_.generation) {
-    if (view.shards.empty()) return;  // meant for this worker's earlier session; our next Beat names our generation
+    if (view.shards.empty())
+      return;  // meant for this worker's earlier session; our next Heartbeat names our generation
     EnterGeneration(view, now, out);
     if (ended_) return;
   }
   WorkerGroup::News group = mode_.group->Follow(view, context_.session, context_.generation);
-  // When the machine's group is over, each member sends the pushes that it held for the group.
+  // When the machine's group is over, each member sends the pushes that it deferred for the group.
   if (group.replaced) ReleasePushes(round_.number, now, out);
   if (group.event) events_.push_back(*std::move(group.event));
-  if (view.founder && view.generation == context_.generation) GiveInitialWeights(now, out);
+  if (view.founder && view.generation == context_.generation) UploadInitialWeights(now, out);
   if (ended_) return;
   if (view_.TakeSlotsChanged()) {
     mode_.plan->SlotsChanged();
@@ -172,7 +173,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
 }
 
 // Uploads this worker's initial weights, because the job takes them.
-void Session::GiveInitialWeights(Instant now, Outbox* out) {
+void Session::UploadInitialWeights(Instant now, Outbox* out) {
   if (uploads_.initial_of() == context_.generation) return;
   if (uploads_.has_initial()) return uploads_.BeginInitial(context_, &links_, now, out);
   VoidRound();
@@ -182,13 +183,13 @@ void Session::GiveInitialWeights(Instant now, Outbox* out) {
               "was taken back to its beginning; start this worker again"));
 }
 
-void Session::SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
+void Session::ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
   if (ended_ || left_ || !declaration_ || generation != context_.generation) return;
   mode_.group->Report(state, std::move(text));
-  if (joined()) SendBeat(now, out);  // otherwise the next session's first Beat reports it
+  if (joined()) SendBeat(now, out);  // otherwise the next session's first Heartbeat reports it
 }
 
-void Session::SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out) {
+void Session::ReportMachineGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out) {
   if (ended_ || left_ || !joined() || epoch != mode_.group->epoch()) return;
   mode_.group->Report(state, std::move(text));
   SendBeat(now, out);
@@ -202,7 +203,7 @@ void Session::Leave(const std::string& reason, Outbox* out) {
 // ---- shards --------------------------------------------------------------------------------------------------------
 
 void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out) {
-  if (link->up.Settle(staged, now)) held_.Acknowledged(now);
+  if (link->up.Settle(staged, now)) deferred_.Acknowledged(now);
   if (staged.passed) link->up.DropThrough(staged.step);
   link->up.TakeCredit(staged, now);
   if (staged.answers != 0) {
@@ -239,7 +240,7 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   if (round_.state != RoundState::kPulling || !mode_.plan->Wants(weights)) return;
   const std::optional<std::size_t> index = link->down.IndexOf(weights, payload);
   if (!index) return;
-  if (weights.tentative) return link->down.Hold(*index, weights.attempt, payload, now, out);
+  if (weights.speculative) return link->down.TakeSpeculative(*index, weights.attempt, payload, now, out);
   if (mode_.plan->Note(weights)) return EndAtStop();
   link->down.Arrive(*index, now);
   HandOver(weights.block, weights.version, payload, weights.program_state);
@@ -252,9 +253,9 @@ void Session::On(ShardLink* link, const Published& published, Instant now, Outbo
   uploads_.Published(published.version, &links_);
   if (round_.state != RoundState::kPulling || published.version.value != step().value) return;
   if (mode_.plan->Note(published)) return EndAtStop();
-  for (const ShardPull::Held& held : link->down.Publish(published, now)) {
-    const BlockIndex block = link->shard.blocks[held.index];
-    HandOver(block, published.version, held.payload, block == 0 ? published.program_state : std::string());
+  for (const ShardPull::SpeculativeBlock& arrived : link->down.Publish(published, now)) {
+    const BlockIndex block = link->shard.blocks[arrived.index];
+    HandOver(block, published.version, arrived.payload, block == 0 ? published.program_state : std::string());
   }
   GoOnPulling(link, now, out);
 }
@@ -280,7 +281,7 @@ void Session::BeginRound(Instant now, Outbox* out) {
   if (choice.dropped) {
     for (auto& [shard, link] : links_) out->Send(link.shard.peer, link.shard.QueryOf(*choice.dropped));
   }
-  if (choice.left) events_.push_back(StepLeft{context_.generation, *choice.left});
+  if (choice.done) events_.push_back(StepDone{context_.generation, *choice.done});
   switch (choice.next) {
     case WorkPlan::Next::kNothing: return;
     case WorkPlan::Next::kAskCoverage:
@@ -309,8 +310,9 @@ void Session::AnnounceWork() {
   uploads_.EndInitial(&links_);  // a shard sends weights only after version 0 is on disk
   mode_.plan->WorkAnnounced();
   if (plan.weights_complete()) round_.state = RoundState::kComputing;
-  Work work{context_.generation, step(),       round_.number,          round_.slots,       view_.newest().slot_count,
-            plan.updates(),      plan.terms(), mode_.group->members(), mode_.group->rank()};
+  RoundWork work{context_.generation,       step(),         round_.number, round_.slots,
+                 view_.newest().slot_count, plan.updates(), plan.terms(),  mode_.group->members(),
+                 mode_.group->rank()};
   events_.push_back(WorkReady{std::move(work), plan.loss_scale(), plan.weights_complete()});
 }
 
@@ -382,24 +384,24 @@ void Session::Push(Gradient gradient, Instant now, Outbox* out) {
                  gradient.loss_scale};
   push.payload = std::move(gradient.payload);
   push.round = gradient.round;
-  if (gradient.way == PushWay::kHeld && held_.Hold(gradient.round)) push.way = PushWay::kHeld;
+  if (gradient.way == PushWay::kDeferred && deferred_.Defer(gradient.round)) push.way = PushWay::kDeferred;
   link->up.Push(std::move(push), now, out);
 }
 
 void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
-  if (round_.announced) held_.Release(round);
+  if (round_.announced) deferred_.Release(round);
   for (auto& [shard, link] : links_) link.up.Release(round, now, out);
 }
 
 // Asks shards about held pushes when that is due, or sends the pushes. On a slow link sums take long; as long as each
 // question finds more of them, they are still arriving.
-void Session::CheckHeldPushes(Instant now, Outbox* out) {
-  const bool any = links_.Any([](const ShardLink& link) { return link.up.any_held(); });
-  const HeldPushes::Due due = held_.Tick(any, now);
-  if (due == HeldPushes::Due::kRelease) ReleasePushes(round_.number, now, out);
-  if (due != HeldPushes::Due::kAsk) return;
+void Session::CheckDeferredPushes(Instant now, Outbox* out) {
+  const bool any = links_.Any([](const ShardLink& link) { return link.up.any_deferred(); });
+  const DeferredPushes::Due due = deferred_.Tick(any, now);
+  if (due == DeferredPushes::Due::kRelease) ReleasePushes(round_.number, now, out);
+  if (due != DeferredPushes::Due::kAsk) return;
   for (auto& [shard, link] : links_) {
-    if (link.up.any_held()) out->Send(link.shard.peer, link.shard.QueryOf(link.up.newest_step()));
+    if (link.up.any_deferred()) out->Send(link.shard.peer, link.shard.QueryOf(link.up.newest_step()));
   }
 }
 
@@ -412,8 +414,8 @@ void Session::EndSlot(std::uint64_t round, SlotReport report, std::string progra
               now, out);
 }
 
-void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
-                   Outbox* out) {
+void Session::UploadVersion(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks,
+                            Instant now, Outbox* out) {
   if (round != round_.number || !round_.announced) return;
   uploads_.BeginVersion(Upload(step(), std::move(arrays)), blocks, &links_, now, out);
 }
@@ -422,13 +424,13 @@ void Session::Give(std::uint64_t round, std::vector<Slice> arrays, const std::ve
 
 void Session::SendBeat(Instant now, Outbox* out) {
   const WorkerGroup& group = *mode_.group;
-  // Held pushes do not count: another worker sends them.
+  // Deferred pushes do not count: another worker sends them.
   const bool pushes = links_.Any([](const ShardLink& link) { return link.up.any_ends() || link.up.any_own(); });
   // Whether this worker has done its slots and waits for other workers' gradients, whose sums it pushes.
   const bool awaits_machine =
       group.epoch() != 0 && std::all_of(round_.slots.begin(), round_.slots.end(),
                                         [this](SlotIndex slot) { return mode_.plan->IsDone(slot); });
-  Beat beat;
+  Heartbeat beat;
   beat.session = context_.session;
   beat.nonce = options_.nonce;
   beat.generation = context_.generation;
@@ -443,7 +445,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.group_text = group.text();
   beat.group_epoch = group.epoch();
   for (auto& [shard, link] : links_) {
-    const bool silent = now - link.last_heard > CoordinatorLine::kSilence + 2 * link.usual();
+    const bool silent = now - link.last_message > CoordinatorLine::kSilence + 2 * link.usual();
     if (silent && OwedBy(link).any()) beat.missing.push_back(shard);
   }
   out->Send(options_.coordinator, std::move(beat));
@@ -463,7 +465,7 @@ void Session::Tick(Instant now, Outbox* out) {
     return;
   }
   if (coordinator_.TakeBeat(now)) SendBeat(now, out);
-  CheckHeldPushes(now, out);
+  CheckDeferredPushes(now, out);
   const bool any_ends = links_.Any([](const ShardLink& link) { return link.up.any_ends(); });
   for (auto& [shard, link] : links_) {
     const Owed owed = OwedBy(link);
@@ -500,4 +502,4 @@ std::string Session::WaitingFor() const {
   return who;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -13,7 +13,7 @@
 //         published weights: speculative blocks wait in ShardPull until their version is published.
 //
 // The session routes messages and calls to its parts and decides the order: JobView, CoordinatorLine and BarrierWait for
-// the coordinator; a ShardLink with a PushLine and a PullLine for each shard; Uploads; HeldPushes; and the ModeParts,
+// the coordinator; a ShardLink with a PushLine and a PullLine for each shard; Uploads; DeferredPushes; and the ModeParts,
 // which are the only ones that know the mode.
 #pragma once
 
@@ -32,8 +32,8 @@
 #include "common/wire/line_pace.h"
 #include "worker/session/barrier_wait.h"
 #include "worker/session/coordinator_line.h"
+#include "worker/session/deferred_pushes.h"
 #include "worker/session/gradient.h"
-#include "worker/session/held_pushes.h"
 #include "worker/session/job_view.h"
 #include "worker/session/mode_parts.h"
 #include "worker/session/session_context.h"
@@ -46,7 +46,7 @@ struct Error;
 struct SlotReport;
 }  // namespace capstan
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct SessionOptions {
   std::string name;         // the worker's name, unique in the job
@@ -76,23 +76,23 @@ struct Declaration {
   Encoding encoding = Encoding::kFp32;     // encoding of weights and of leaves, except statistics
   Instant silence_limit = Instant::max();  // longest silence of the coordinator; then the session fails
   std::uint64_t steps = 0;                 // modes without global steps: a slot's last sequence number
-  BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kGiven
+  BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kFromWorker
 };
 
 class Session {
  public:
-  using JobFile = client::JobFile;
-  using Joined = client::Joined;
-  using WorkReady = client::WorkReady;
-  using WeightsArrived = client::WeightsArrived;
-  using WorkVoid = client::WorkVoid;
-  using BarrierWaits = client::BarrierWaits;
-  using BarrierPassed = client::BarrierPassed;
-  using GroupKnown = client::GroupKnown;
-  using LocalGroup = client::LocalGroup;
-  using StepLeft = client::StepLeft;
-  using Finished = client::Finished;
-  using Failed = client::Failed;
+  using JobFile = session::JobFile;
+  using Joined = session::Joined;
+  using WorkReady = session::WorkReady;
+  using WeightsArrived = session::WeightsArrived;
+  using WorkVoid = session::WorkVoid;
+  using BarrierWaits = session::BarrierWaits;
+  using BarrierPassed = session::BarrierPassed;
+  using GroupKnown = session::GroupKnown;
+  using LocalGroup = session::LocalGroup;
+  using StepDone = session::StepDone;
+  using Finished = session::Finished;
+  using Failed = session::Failed;
   using Event = SessionEvent;
 
   explicit Session(SessionOptions options);
@@ -105,23 +105,23 @@ class Session {
   void Declare(Declaration declaration, Instant now, Outbox* out);
   void Ready(Instant now, Outbox* out);
   void Push(Gradient gradient, Instant now, Outbox* out);
-  // Sends the round's held pushes (kHeld), those already here and those still to come.
+  // Sends the round's deferred pushes, those already here and those still to come.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
-  // Notes that the machine's workers have added up the round's held pushes. From now on the shards should acknowledge
+  // Notes that the machine's workers have added up the round's deferred pushes. From now on the shards should acknowledge
   // the sums.
-  void SumsMade(std::uint64_t round, Instant now) { held_.SumsMade(round, now); }
+  void SumsMade(std::uint64_t round, Instant now) { deferred_.SumsMade(round, now); }
   // `program_state`: the state after the step; empty: this slot brings none.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Sets what every later push carries: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
   // allreduce: uploads blocks of the version that the round's step makes to their shards. `arrays` hold the weights and
   // then the optimizer's states, each for the whole catalog. They must not change until the version is published.
-  void Give(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
-            Outbox* out);
-  // Reports this worker's state in forming the generation's group; `text` as in Beat.
-  void SayGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
+  void UploadVersion(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
+                     Outbox* out);
+  // Reports this worker's state in forming the generation's group; `text` as in Heartbeat.
+  void ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
   // Reports the same for the machine's group of that epoch, whose members add up their pushes.
-  void SayLocalGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
+  void ReportMachineGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
   // Waits for all members of the job; ends with BarrierPassed. Rounds go on meanwhile.
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
@@ -160,8 +160,8 @@ class Session {
   void SendBeat(Instant now, Outbox* out);
   void FollowBarrier(const View& view, Instant now, Outbox* out);
   void EnterGeneration(const View& view, Instant now, Outbox* out);
-  void GiveInitialWeights(Instant now, Outbox* out);
-  void CheckHeldPushes(Instant now, Outbox* out);
+  void UploadInitialWeights(Instant now, Outbox* out);
+  void CheckDeferredPushes(Instant now, Outbox* out);
   Owed OwedBy(const ShardLink& link) const;
 
   void BeginRound(Instant now, Outbox* out);
@@ -189,9 +189,9 @@ class Session {
   bool application_ready_ = false;
   ShardLinks links_{context_};
   Uploads uploads_;
-  HeldPushes held_;
+  DeferredPushes deferred_;
   std::vector<HyperParameters> hyper_parameters_;  // empty: the job file owns them
   std::vector<Event> events_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -10,7 +10,7 @@
 #include "common/data/catalog.h"
 #include "common/data/encoding.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct SessionContext {
   Generation generation;           // 0: no generation has begun yet
@@ -24,4 +24,4 @@ struct SessionContext {
   }
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -1,4 +1,4 @@
-// Session's events: what its application has to know. Work: one round of computing.
+// Session's events: what its application has to know. RoundWork: one round of computing.
 //
 // Kind:   values.
 #pragma once
@@ -14,10 +14,10 @@
 #include "common/wire/messages/group.h"
 #include "worker/session/step_terms.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
-// Work for the application: some slots of one step, with the weights that were pulled.
-struct Work {
+// RoundWork for the application: some slots of one step, with the weights that were pulled.
+struct RoundWork {
   Generation generation;
   Step step;                // sync: the global batch; async: how many pushes the slot has made
   std::uint64_t round = 0;  // rises within this session; names the round in calls
@@ -39,9 +39,9 @@ struct Joined {
   SessionId session;
 };
 struct WorkReady {
-  Work work;
+  RoundWork work;
   float loss_scale = 1.0F;
-  bool weights_held = false;  // the application has all of this version's weights already; else they arrive now
+  bool weights_complete = false;  // the application has all of this version's weights already; else they arrive now
 };
 struct WeightsArrived {
   BlockIndex block = 0;
@@ -67,7 +67,7 @@ struct LocalGroup {  // the workers of this machine that may add up their pushes
   std::vector<GroupMember> members;
   int rank = 0;
 };
-struct StepLeft {  // sync: this worker has nothing more to do in the step, or had nothing to do at all
+struct StepDone {  // sync: this worker has nothing more to do in the step, or had nothing to do at all
   Generation generation;
   Step step;
 };
@@ -76,6 +76,6 @@ struct Failed {
   Status status;
 };
 using SessionEvent = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
-                                  GroupKnown, LocalGroup, StepLeft, Finished, Failed>;
+                                  GroupKnown, LocalGroup, StepDone, Finished, Failed>;
 
-}  // namespace capstan::client
+}  // namespace capstan::session

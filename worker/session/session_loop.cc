@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace capstan::client {
+namespace capstan::session {
 
 namespace {
 
@@ -82,26 +82,26 @@ void SessionLoop::Run() {
       NoteStaged();
       HandOverEvents();
     });
-    backlog = CarrySome();
+    backlog = DispatchSome();
     NoteStaged();
     HandOverEvents();
   }
-  while (std::optional<Command> command = commands_.TryPop()) Carry(*command, Now());  // the last command is a Leave
+  while (std::optional<Command> command = commands_.TryPop()) Dispatch(*command, Now());  // the last command is a Leave
   events_.Close();
 }
 
 // Handles a few commands at a time, so that arriving messages do not wait behind a whole gradient. False: none are
 // left.
-bool SessionLoop::CarrySome() {
+bool SessionLoop::DispatchSome() {
   for (int i = 0; i < kCommandsAtOnce; ++i) {
     std::optional<Command> command = commands_.TryPop();
     if (!command) return false;
-    Carry(*command, Now());
+    Dispatch(*command, Now());
   }
   return true;
 }
 
-void SessionLoop::Carry(Command& command, Instant now) {
+void SessionLoop::Dispatch(Command& command, Instant now) {
   Session& session = *session_;
   std::visit(Overloaded{
                  [&](DeclareCommand& declare) { Declare(declare, now); },
@@ -111,14 +111,16 @@ void SessionLoop::Carry(Command& command, Instant now) {
                  [&](EndSlotCommand& end) {
                    session.EndSlot(end.round, std::move(end.report), std::move(end.program_state), now, &out_);
                  },
-                 [&](GiveCommand& give) { session.Give(give.round, std::move(give.arrays), give.blocks, now, &out_); },
+                 [&](UploadCommand& upload) {
+                   session.UploadVersion(upload.round, std::move(upload.arrays), upload.blocks, now, &out_);
+                 },
                  [&](GroupCommand& group) {
-                   session.SayGroup(group.generation, group.state, std::move(group.text), now, &out_);
+                   session.ReportGroup(group.generation, group.state, std::move(group.text), now, &out_);
                  },
                  [&](ReleaseCommand& release) { session.ReleasePushes(release.round, now, &out_); },
                  [&](SumsMadeCommand& made) { session.SumsMade(made.round, now); },
                  [&](LocalGroupCommand& group) {
-                   session.SayLocalGroup(group.epoch, group.state, std::move(group.text), now, &out_);
+                   session.ReportMachineGroup(group.epoch, group.state, std::move(group.text), now, &out_);
                  },
                  [&](BarrierCommand&) { session.Barrier(now, &out_); },
                  [&](LeaveCommand& leave) { session.Leave(leave.reason, &out_); },
@@ -134,7 +136,7 @@ void SessionLoop::Declare(DeclareCommand& command, Instant now) {
                   command.narrow,
                   command.declaration.encoding,
                   std::move(command.on_local_group),
-                  std::move(command.on_step_left)};
+                  std::move(command.on_step_done)};
   session_->Declare(std::move(command.declaration), now, &out_);
 }
 
@@ -163,8 +165,8 @@ void SessionLoop::HandOverEvents() {
             (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
             if (application_.on_local_group) application_.on_local_group(body);
-          } else if constexpr (std::is_same_v<Body, Session::StepLeft>) {
-            if (application_.on_step_left) application_.on_step_left(body);
+          } else if constexpr (std::is_same_v<Body, Session::StepDone>) {
+            if (application_.on_step_done) application_.on_step_done(body);
           } else {
             (void)events_.Push(std::move(body)).ok();
           }
@@ -216,4 +218,4 @@ void SessionLoop::PublishCounters() {
   published_.Publish(now);
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

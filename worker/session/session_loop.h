@@ -25,7 +25,7 @@
 #include "worker/session/session.h"
 #include "worker/session/shard_connections.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 // Commands from the application to the loop.
 struct DeclareCommand {
@@ -36,11 +36,11 @@ struct DeclareCommand {
   std::uint16_t* narrow = nullptr;
   // Called from the loop's thread.
   std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
-  std::function<void(const Session::StepLeft&)> on_step_left = nullptr;
+  std::function<void(const Session::StepDone&)> on_step_done = nullptr;
 };
 struct ReadyCommand {};
 using PushCommand = Gradient;
-// As Session::ReleasePushes, Session::SumsMade and Session::SayLocalGroup.
+// As Session::ReleasePushes, Session::SumsMade and Session::ReportMachineGroup.
 struct ReleaseCommand {
   std::uint64_t round = 0;
 };
@@ -60,8 +60,8 @@ struct EndSlotCommand {
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
 };
-// allreduce; as Session::Give and Session::SayGroup.
-struct GiveCommand {
+// allreduce; as Session::UploadVersion and Session::ReportGroup.
+struct UploadCommand {
   std::uint64_t round = 0;
   std::vector<Slice> arrays;
   std::vector<BlockIndex> blocks;
@@ -76,7 +76,7 @@ struct LeaveCommand {
   std::string reason;
 };
 using Command =
-    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, GiveCommand,
+    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, UploadCommand,
                  GroupCommand, ReleaseCommand, SumsMadeCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
@@ -116,8 +116,8 @@ class SessionLoop {
   SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
               std::unique_ptr<Transport> transport);
   void Run();
-  bool CarrySome();
-  void Carry(Command& command, Instant now);
+  bool DispatchSome();
+  void Dispatch(Command& command, Instant now);
   void Declare(DeclareCommand& command, Instant now);
   void SendOut();
   void HandOverEvents();
@@ -136,7 +136,7 @@ class SessionLoop {
     std::uint16_t* narrow = nullptr;
     Encoding encoding = Encoding::kFp32;
     std::function<void(const Session::LocalGroup&)> on_local_group;
-    std::function<void(const Session::StepLeft&)> on_step_left;
+    std::function<void(const Session::StepDone&)> on_step_done;
   };
   Application application_;
   Outbox out_;
@@ -153,4 +153,4 @@ class SessionLoop {
   std::thread thread_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -8,7 +8,7 @@
 
 #include "common/wire/transport.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class ShardConnections {
  public:
@@ -31,4 +31,4 @@ class ShardConnections {
   std::map<std::string, PeerId> peers_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace capstan::client {
+namespace capstan::session {
 
 void ShardLink::AskWhenDue(LinePace* pace, bool awaited, const Question& question, Instant now, Outbox* out) {
   if (!awaited) return pace->Rest();
@@ -41,7 +41,7 @@ std::optional<ShardLinks::Unconnected> ShardLinks::Begin(const std::vector<Shard
                          options.first_wait, options.make_credit(), &unstaged_)
             .first->second;
     by_peer_.emplace(*peer, &link);
-    link.last_heard = now;
+    link.last_message = now;
   }
   for (BlockIndex block = 0; block < placement_.size(); ++block) {
     links_.at(placement_[block]).shard.blocks.push_back(block);
@@ -78,4 +78,4 @@ std::optional<PendingRound> ShardLinks::OldestPush() const {
   return oldest;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

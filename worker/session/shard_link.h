@@ -17,7 +17,7 @@
 #include "worker/session/push_line.h"
 #include "worker/session/shard_peer.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct ShardLink {
   ShardLink(ShardPeer peer, std::uint64_t key, Instant first_wait, std::unique_ptr<PushCredit> credit,
@@ -46,7 +46,7 @@ struct ShardLink {
   ShardPeer shard;
   PushLine up;
   PullLine down;
-  Instant last_heard{};
+  Instant last_message{};
 };
 
 class ShardLinks {
@@ -100,4 +100,4 @@ class ShardLinks {
   std::size_t unstaged_ = 0;  // pushes of all links that no shard has staged
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

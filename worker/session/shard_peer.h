@@ -12,7 +12,7 @@
 #include "common/wire/messages/shard_address.h"
 #include "worker/session/session_context.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct ShardPeer {
   const SessionContext& context;
@@ -36,4 +36,4 @@ struct ShardPeer {
   CoverageQuery QueryOf(Step step) const { return {context.generation, address.incarnation, context.session, step}; }
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

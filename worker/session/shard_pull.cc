@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace capstan::client {
+namespace capstan::session {
 
 void ShardPull::Begin(std::size_t blocks, PullKind kind) {
   LetGo();
@@ -15,7 +15,7 @@ void ShardPull::Begin(std::size_t blocks, PullKind kind) {
 }
 
 void ShardPull::LetGo() {
-  held_.clear();
+  speculative_.clear();
   for (const auto& [index, sent] : asked_) line_->Dropped(sent);
   asked_.clear();
   line_->Rest();
@@ -37,24 +37,24 @@ std::vector<std::size_t> ShardPull::Asked() const {
   return asked;
 }
 
-std::vector<std::size_t> ShardPull::Ahead() const {
-  std::vector<std::size_t> ahead;
-  if (!follows_) return ahead;
-  for (std::size_t i = 0; i < std::min(state_.size(), kAheadMax); ++i) {
-    if (state_[i] == State::kMissing || state_[i] == State::kAsked) ahead.push_back(i);
+std::vector<std::size_t> ShardPull::Candidates() const {
+  std::vector<std::size_t> candidates;
+  if (!follows_) return candidates;
+  for (std::size_t i = 0; i < std::min(state_.size(), kSpeculativeMax); ++i) {
+    if (state_[i] == State::kMissing || state_[i] == State::kAsked) candidates.push_back(i);
   }
-  return ahead;
+  return candidates;
 }
 
-bool ShardPull::Hold(std::size_t index, std::uint32_t attempt, Slice payload) {
-  if (!follows_ || index >= std::min(state_.size(), kAheadMax) || state_[index] == State::kArrived) return false;
+bool ShardPull::TakeSpeculative(std::size_t index, std::uint32_t attempt, Slice payload) {
+  if (!follows_ || index >= std::min(state_.size(), kSpeculativeMax) || state_[index] == State::kArrived) return false;
   if (attempt < attempt_) return false;
   if (attempt > attempt_) Drop();
   attempt_ = attempt;
-  if (state_[index] == State::kHeld) return false;
+  if (state_[index] == State::kSpeculative) return false;
   NotAsked(index);
-  state_[index] = State::kHeld;
-  held_[index] = std::move(payload);
+  state_[index] = State::kSpeculative;
+  speculative_[index] = std::move(payload);
   return true;
 }
 
@@ -71,30 +71,30 @@ void ShardPull::Arrive(std::size_t index, Instant now) {
     asked_.erase(asked);
   }
   NotAsked(index);
-  if (state_[index] == State::kHeld) held_.erase(index);
+  if (state_[index] == State::kSpeculative) speculative_.erase(index);
   state_[index] = State::kArrived;
   ++arrived_;
 }
 
-std::vector<ShardPull::Held> ShardPull::Publish(std::uint32_t attempt, bool kept, Instant now) {
-  std::vector<Held> published;
+std::vector<ShardPull::SpeculativeBlock> ShardPull::Publish(std::uint32_t attempt, bool applied, Instant now) {
+  std::vector<SpeculativeBlock> published;
   if (!follows_) return published;
   follows_ = false;
   // Until now the requested blocks waited for the version. Their time on the line is measured from here.
   for (auto& [index, sent] : asked_) sent.at = now;
-  if (!kept || attempt != attempt_) Drop();
-  for (auto& [index, payload] : held_) {
+  if (!applied || attempt != attempt_) Drop();
+  for (auto& [index, payload] : speculative_) {
     state_[index] = State::kArrived;
     ++arrived_;
     published.push_back({index, std::move(payload)});
   }
-  held_.clear();
+  speculative_.clear();
   return published;
 }
 
 void ShardPull::Drop() {
-  for (const auto& [index, payload] : held_) Miss(index);
-  held_.clear();
+  for (const auto& [index, payload] : speculative_) Miss(index);
+  speculative_.clear();
 }
 
 void ShardPull::Miss(std::size_t index) {
@@ -102,4 +102,4 @@ void ShardPull::Miss(std::size_t index) {
   next_ = std::min(next_, index);
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -2,7 +2,7 @@
 // version is published.
 //
 // Kind:   a value; part of Session's core. `index` is a block's place among the shard's blocks, in forward order.
-// Limits: only the first kAheadMax blocks may be speculative. They are kept as the received frames.
+// Limits: only the first kSpeculativeMax blocks may be speculative. They are kept as the received frames.
 // Why:    speculative weights are transferred while the step's verdict is still open. The application sees only
 //         published ones.
 #pragma once
@@ -16,7 +16,7 @@
 #include "common/base/types.h"
 #include "common/wire/line_pace.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 // kAnnounced: the shard announces the version with a Published, and until then blocks may arrive as speculative ones.
 // kBare: only the Published is awaited, no blocks.
@@ -24,9 +24,9 @@ enum class PullKind : std::uint8_t { kBlocks, kAnnounced, kBare };
 
 class ShardPull {
  public:
-  static constexpr std::size_t kAheadMax = 16;
+  static constexpr std::size_t kSpeculativeMax = 16;
 
-  struct Held {
+  struct SpeculativeBlock {
     std::size_t index = 0;
     Slice payload;
   };
@@ -45,7 +45,7 @@ class ShardPull {
   // Whether the whole pull may still be parked at the shard, where a new pull replaces it.
   bool waits() const { return follows_ && arrived_ == 0; }
   // Whether this shard owes an answer: requested blocks, or Published for speculative blocks or a pull without blocks.
-  bool awaits() const { return !asked_.empty() || !held_.empty() || (bare_ && follows_); }
+  bool awaits() const { return !asked_.empty() || !speculative_.empty() || (bare_ && follows_); }
 
   // Chooses blocks to request, so that up to `window` requests are in flight; none while more than half of them are.
   // Until a block has arrived the limit is `first_window`. ask(index) registers one request; it returns nullopt when
@@ -71,19 +71,19 @@ class ShardPull {
   // Returns the blocks with a request in flight.
   std::vector<std::size_t> Asked() const;
   // Returns the blocks that the shard may send speculatively and that are not here yet.
-  std::vector<std::size_t> Ahead() const;
+  std::vector<std::size_t> Candidates() const;
   bool arrived(std::size_t index) const { return state_[index] == State::kArrived; }
 
   // Takes a speculative block of an attempt at this version. Blocks of earlier attempts are dropped. False: not needed.
-  bool Hold(std::size_t index, std::uint32_t attempt, Slice payload);
+  bool TakeSpeculative(std::size_t index, std::uint32_t attempt, Slice payload);
   // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
   // Notes that the version is published. Returns the speculative blocks of `attempt`, and counts them as arrived. Those
-  // of other attempts become missing, and so do all if `kept` is false (the step was skipped).
-  std::vector<Held> Publish(std::uint32_t attempt, bool kept, Instant now);
+  // of other attempts become missing, and so do all if `applied` is false (the step was skipped).
+  std::vector<SpeculativeBlock> Publish(std::uint32_t attempt, bool applied, Instant now);
 
  private:
-  enum class State : std::uint8_t { kMissing, kAsked, kHeld, kArrived };
+  enum class State : std::uint8_t { kMissing, kAsked, kSpeculative, kArrived };
   void Drop();
   void Miss(std::size_t index);
   void NotAsked(std::size_t index);
@@ -96,7 +96,7 @@ class ShardPull {
   bool follows_ = false;
   bool bare_ = false;
   std::uint32_t attempt_ = 0;  // the attempt of all blocks in held_
-  std::map<std::size_t, Slice> held_;
+  std::map<std::size_t, Slice> speculative_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -4,17 +4,17 @@
 #include "common/base/types.h"
 #include "common/wire/messages/step_parameters.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 struct StepTerms {
   Version version;  // the version that the round computes with
   // How the version was made: the previous step's outcome and its generation. With kSkip it equals the version before.
   StepAction action = StepAction::kApply;
   Generation made_in;
-  bool held = true;  // the shards have this version
+  bool on_shards = true;  // the shards have this version
   // The learning rate of the step that starts from this version.
   float learning_rate = 0.0F;
-  bool keep = false;  // workers must upload the version that this step makes to the shards
+  bool upload_next = false;  // workers must upload the version that this step makes to the shards
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

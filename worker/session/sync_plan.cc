@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace capstan::client {
+namespace capstan::session {
 
 WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   const std::vector<SlotIndex>& mine = situation.slots;
@@ -11,7 +11,7 @@ WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   if (mine.empty()) return choice;
   if (std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return IsDone(slot); })) {
     // The step is computed: pull the next step's weights.
-    choice.left = step_;
+    choice.done = step_;
     if (!coverage_sure_) choice.dropped = step_;
     before_ = Before{std::move(done_slots_), weights_complete_};
     step_ = step_.Next();
@@ -72,7 +72,7 @@ bool SyncPlan::EndSlot(SlotIndex slot) {
 // Returns the step that the weights' version ended. Speculative weights do not show that the shard has published
 // anything.
 std::optional<Step> SyncPlan::PassedBy(const Weights& weights) const {
-  if (weights.tentative || weights.version.value == 0) return std::nullopt;
+  if (weights.speculative || weights.version.value == 0) return std::nullopt;
   return Step{weights.version.value - 1};
 }
 
@@ -87,8 +87,8 @@ bool SyncPlan::Note(const Published& published) {
   if (published.stop) return true;
   loss_scale_ = published.loss_scale;
   updates_ = published.updates;
-  terms_ = {published.version, published.action,        published.made_in,
-            published.held,    published.learning_rate, published.keep};
+  terms_ = {published.version,   published.action,        published.made_in,
+            published.on_shards, published.learning_rate, published.upload_next};
   return false;
 }
 
@@ -96,8 +96,8 @@ bool SyncPlan::Note(const Published& published) {
 // that it left.
 WorkPlan::Choice ReplicatedPlan::Choose(const Situation& situation) {
   Choice choice = SyncPlan::Choose(situation);
-  choice.left.reset();
+  choice.done.reset();
   return choice;
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

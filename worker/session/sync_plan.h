@@ -6,7 +6,7 @@
 
 #include "worker/session/work_plan.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class SyncPlan : public WorkPlan {
  public:
@@ -60,4 +60,4 @@ class ReplicatedPlan final : public SyncPlan {
   std::optional<Step> PassedBy(const Weights&) const override { return std::nullopt; }
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -4,7 +4,7 @@
 
 #include "common/base/hash.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 void Upload::SendNew(ShardLink* link, Instant now, Outbox* out) {
   ShardPeer& shard = link->shard;
@@ -16,21 +16,21 @@ void Upload::SendNew(ShardLink* link, Instant now, Outbox* out) {
     for (std::uint32_t array = 0; array < arrays_.size(); ++array) {
       const Slice& flat = arrays_[array];
       const Slice part{flat.owner, flat.data + block.flat_offset * sizeof(float), block.count * sizeof(float)};
-      Assign assign{shard.context.generation,
-                    shard.address.incarnation,
-                    shard.context.session,
-                    index,
-                    Hash64(part.bytes()),
-                    step_,
-                    array};
-      out->Send(shard.peer, std::move(assign), part);
+      UploadBlock upload{shard.context.generation,
+                         shard.address.incarnation,
+                         shard.context.session,
+                         index,
+                         Hash64(part.bytes()),
+                         step_,
+                         array};
+      out->Send(shard.peer, std::move(upload), part);
     }
     return pace.Send(++shard.sent, bytes, now);
   });
 }
 
-bool Upload::Acknowledge(ShardLink* link, const Assigned& assigned, Instant now) {
-  return owed_.Acknowledge(link->index(), assigned.blocks, now, &link->up.pace());
+bool Upload::Acknowledge(ShardLink* link, const UploadAck& ack, Instant now) {
+  return owed_.Acknowledge(link->index(), ack.blocks, now, &link->up.pace());
 }
 
 void Upload::Drop(ShardLinks* links) {
@@ -42,7 +42,7 @@ void Uploads::BeginInitial(const SessionContext& context, ShardLinks* links, Ins
   initial_of_ = context.generation;
   initial_ = Upload({}, {WholeBuffer(weights_)});
   for (const Segment& segment : context.catalog->segments()) {
-    if (context.catalog->tensors()[segment.tensor].init.kind != InitKind::kGiven) continue;
+    if (context.catalog->tensors()[segment.tensor].init.kind != InitKind::kFromWorker) continue;
     initial_.Add(links->placement()[segment.block], segment.block);
   }
   for (auto& [shard, link] : *links) initial_.SendNew(&link, now, out);
@@ -65,10 +65,10 @@ void Uploads::Published(Version version, ShardLinks* links) {
   if (version.value > version_.step().value) version_.Drop(links);
 }
 
-void Uploads::Acknowledge(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out) {
-  if (initial_.Acknowledge(link, assigned, now)) initial_.SendNew(link, now, out);
-  if (assigned.step != version_.step()) return;
-  if (version_.Acknowledge(link, assigned, now)) version_.SendNew(link, now, out);
+void Uploads::Acknowledge(ShardLink* link, const UploadAck& ack, Instant now, Outbox* out) {
+  if (initial_.Acknowledge(link, ack, now)) initial_.SendNew(link, now, out);
+  if (ack.step != version_.step()) return;
+  if (version_.Acknowledge(link, ack, now)) version_.SendNew(link, now, out);
 }
 
 void Uploads::SendLost(ShardLink* link, std::uint64_t question, Instant now, Outbox* out) {
@@ -78,4 +78,4 @@ void Uploads::SendLost(ShardLink* link, std::uint64_t question, Instant now, Out
   }
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "common/base/buffer.h"
-#include "common/wire/messages/assign.h"
+#include "common/wire/messages/upload_block.h"
 #include "worker/session/owed_blocks.h"
 #include "worker/session/shard_link.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 // Blocks of one version that shards have not acknowledged.
 class Upload {
@@ -26,7 +26,7 @@ class Upload {
   void Add(ShardIndex shard, BlockIndex block) { owed_.Add(shard, block); }
   void SendNew(ShardLink* link, Instant now, Outbox* out);
   // Returns whether any of these blocks was still owed.
-  bool Acknowledge(ShardLink* link, const Assigned& assigned, Instant now);
+  bool Acknowledge(ShardLink* link, const UploadAck& ack, Instant now);
   // Counts blocks as lost that were sent before message `question` and are not acknowledged. SendNew sends them again.
   void Lost(ShardLink* link, std::uint64_t question) { owed_.Lost(link->index(), question, &link->up.pace()); }
   // Waits for no acknowledgement any more.
@@ -42,7 +42,7 @@ class Upload {
 
 class Uploads {
  public:
-  // Takes all initial weights in the declared order, without gaps; only tensors of kGiven are used. Null: this worker
+  // Takes all initial weights in the declared order, without gaps; only tensors of kFromWorker are used. Null: this worker
   // has none.
   void Bring(BufferRef weights) { weights_ = std::move(weights); }
   bool has_initial() const { return static_cast<bool>(weights_); }
@@ -62,7 +62,7 @@ class Uploads {
   // Enters a new generation: nothing is owed any more. It may use another worker's initial weights.
   void EnterGeneration() { initial_ = version_ = {}; }
 
-  void Acknowledge(ShardLink* link, const Assigned& assigned, Instant now, Outbox* out);
+  void Acknowledge(ShardLink* link, const UploadAck& ack, Instant now, Outbox* out);
   // Takes the shard's answer to a question: blocks that were sent before it and not acknowledged are sent again.
   void SendLost(ShardLink* link, std::uint64_t question, Instant now, Outbox* out);
   bool owes(ShardIndex shard) const { return initial_.owes(shard) || version_.owes(shard); }
@@ -74,4 +74,4 @@ class Uploads {
   Upload initial_, version_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -16,7 +16,7 @@
 #include "worker/session/shard_pull.h"
 #include "worker/session/step_terms.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 inline bool Has(const std::vector<SlotIndex>& slots, SlotIndex slot) {
   return std::find(slots.begin(), slots.end(), slot) != slots.end();
@@ -46,7 +46,7 @@ class WorkPlan {
   struct Choice {
     Next next = Next::kNothing;
     std::vector<SlotIndex> slots;  // kCompute: the round's slots
-    std::optional<Step> left;      // this session has nothing more to do in that step
+    std::optional<Step> done;      // this session has nothing more to do in that step
     // Speculative weights may have been dropped while that step was computed. A shard sends a block only once to a
     // waiting session, unless the session asks for coverage in between. Without such a question the blocks would come
     // only with the retry, a second later.
@@ -110,4 +110,4 @@ class WorkPlan {
   Coverage coverage_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

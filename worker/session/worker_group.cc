@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace capstan::client {
+namespace capstan::session {
 
 bool WorkerGroup::AllOffered(const std::vector<GroupMember>& members) {
   return std::none_of(members.begin(), members.end(), [](const GroupMember& member) { return member.address.empty(); });
@@ -45,4 +45,4 @@ WorkerGroup::News MachineGroup::Follow(const View& view, SessionId session, Gene
   return {std::move(group)};
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -14,7 +14,7 @@
 #include "common/wire/messages/view.h"
 #include "worker/session/session_events.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
 class WorkerGroup {
  public:
@@ -22,18 +22,18 @@ class WorkerGroup {
 
   struct News {
     std::optional<SessionEvent> event;
-    bool replaced = false;  // another group took the place of the one that pushes were held for
+    bool replaced = false;  // another group took the place of the one that pushes were deferred for
   };
   // Takes a view. `generation`: the generation that this session is in.
   virtual News Follow(const View& view, SessionId session, Generation generation) = 0;
   virtual void EnterGeneration() = 0;
-  // Returns the group's number, as a Beat names it; 0: the group is named by its generation, or there is none.
+  // Returns the group's number, as a Heartbeat names it; 0: the group is named by its generation, or there is none.
   virtual std::uint64_t epoch() const = 0;
   // Returns the members that compute a round together, without addresses, and this worker's rank among them.
   virtual const std::vector<GroupMember>& members() const = 0;
   virtual int rank() const = 0;
 
-  // Sets this worker's state in forming the group; `text` as in Beat.
+  // Sets this worker's state in forming the group; `text` as in Heartbeat.
   void Report(GroupState state, std::string text) { report_ = {state, std::move(text)}; }
   GroupState state() const { return report_.state; }
   const std::string& text() const { return report_.text; }
@@ -82,4 +82,4 @@ class MachineGroup final : public WorkerGroup {
   const std::vector<GroupMember> none_;
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -131,7 +131,7 @@ HeldArrays OfClient(const JobConfig& config, const WeightCount& count) {
     held.weights = count.all * BytesPerNumber(encoding) + count.statistics * sizeof(float);
     held.never_written = wide_bytes - count.statistics * sizeof(float);
   }
-  const std::uint64_t window = std::uint64_t{client::PullLine::kWindow} * config.shard_count() * kBlockElements;
+  const std::uint64_t window = std::uint64_t{session::PullLine::kWindow} * config.shard_count() * kBlockElements;
   held.messages = std::min(count.all, window) * BytesPerNumber(encoding);
   return held;
 }

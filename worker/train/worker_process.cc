@@ -69,7 +69,8 @@ struct JobClient {
 Result<JobClient> MakeClient(client::Connection connection, const JobConfig& config, const WorkerOptions& options,
                              const ClientDevices& devices) {
   const bool replicated = WorkersUpdate(config.mode());
-  if (!replicated && !ReducesLocally(config)) return JobClient{client::CreateNetworkClient(std::move(connection))};
+  if (!replicated && !ReducesLocally(config))
+    return JobClient{client::CreateParameterServerClient(std::move(connection))};
   std::string host = options.address;
   if (host.empty()) {
     Result<std::string> own = OwnAddress(options.coordinator);
@@ -91,8 +92,8 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
   local.libraries = options.libraries;
   local.silence = SilenceMax(config);
   local.patience = DevicePatience(config);
-  return JobClient{
-      client::CreateNetworkClient(std::move(connection), CreateLocalReducer(std::move(local)), options.stop_requested)};
+  return JobClient{client::CreateParameterServerClient(std::move(connection), CreateLocalReducer(std::move(local)),
+                                                       options.stop_requested)};
 }
 
 // Returns the device for sums on this machine; nullopt: the job file does not ask for one.

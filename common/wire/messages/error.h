@@ -14,8 +14,8 @@ struct Error {
   Code code = Code::kInvalid;
   Generation generation;
   Incarnation incarnation;
-  Step step;  // the sender's present step
-  Step last;  // for kInvalid because of a gap in sequence numbers: the last number applied
+  Step step;            // the sender's present step
+  SequenceNumber last;  // for kInvalid because of a gap in sequence numbers: the last number applied
   BlockIndex block = 0;
   std::string message;
 };

@@ -20,7 +20,7 @@ struct Fetched {
   BlockIndex block = 0;
   std::uint32_t array = 0;  // 0: weights; then states
   std::uint64_t updates = 0;
-  std::vector<std::uint64_t> last;  // per slot, newest sequence number applied
+  std::vector<SequenceNumber> last;  // per slot, newest sequence number applied
   std::uint64_t payload_hash = 0;
   std::string failure;       // if not empty: why there is no payload
   std::uint32_t arrays = 0;  // number of arrays of the block, or of pieces of the header

@@ -28,7 +28,7 @@ struct Hello {
   std::uint64_t config_hash = 0;
   std::string endpoint;             // the shard's address for workers
   std::vector<SnapshotPart> parts;  // parts of snapshots that this process can serve
-  SnapshotId newest_kept;           // the newest snapshot that a SnapshotsKept has named to this directory
+  SnapshotId newest_retained;       // the newest snapshot that a RetainedSnapshots has named to this directory
   std::string metrics;              // host:port of the process's metrics; empty: none
 };
 

@@ -27,7 +27,7 @@ struct Join {
   std::string metrics;              // host:port of its metrics; empty: none
 };
 
-struct Beat {
+struct Heartbeat {
   SessionId session;
   std::uint64_t nonce = 0;
   Generation generation;

@@ -21,7 +21,7 @@ struct Pull {
   Encoding encoding = Encoding::kFp32;
   // sync: blocks that the shard may send speculatively, before the version is published, a few at a time. Each is sent
   // once; the worker pulls a lost one again after publication.
-  std::vector<BlockIndex> ahead;
+  std::vector<BlockIndex> speculative;
   bool follows = false;  // whether Published is sent, before the blocks, when the version is published
 };
 

@@ -21,8 +21,8 @@ struct PartSource {
   bool operator==(const PartSource&) const = default;
 };
 
-// Starts `generation` on one incarnation of a shard. If `history` equals `generation`, the shard drops everything and
-// serves the version of `snapshot`, or version 0. If `history` is older, the shard continues that timeline from its
+// Starts `generation` on one incarnation of a shard. If `timeline` begins with it, the shard drops everything and
+// serves the version of `snapshot`, or version 0. If `timeline` is older, the shard continues that timeline from its
 // memory; a shard that has lost its memory restores it from `snapshot` and its log.
 struct Reset {
   Term term;
@@ -35,7 +35,7 @@ struct Reset {
   std::vector<TensorSpec> catalog;
   using Source = PartSource;
   std::vector<Source> sources;  // one source for each shard that wrote the snapshot
-  Generation history;           // the generation in which this timeline began
+  TimelineId timeline;
 };
 
 }  // namespace capstan

@@ -27,10 +27,10 @@ struct Pin {
 
 // Lists the snapshots that exist, oldest first. A shard deletes other snapshots: those of older timelines, and those
 // that are not newer than `settled`.
-struct SnapshotsKept {
+struct RetainedSnapshots {
   Term term;
   Generation generation;
-  std::vector<SnapshotId> kept;
+  std::vector<SnapshotId> ids;
   SnapshotId settled;  // this snapshot and older ones are decided: shards stop reporting them
 };
 
@@ -43,10 +43,11 @@ struct Redo {  // prepares `step` again, as attempt `attempt`, from the kept sum
   std::vector<float> trust_ratios;  // one per tensor of the catalog; empty: all are 1
 };
 
-struct Rates {  // for modes without global steps: the parameters that follow from the job's clock, which is `step`
+// For modes without global steps: the slowest slot's clock, and the parameters that follow from it.
+struct ClockUpdate {
   Term term;
   Generation generation;
-  Step step;
+  SequenceNumber clock;
   StepParameters parameters;
 };
 

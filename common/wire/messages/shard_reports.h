@@ -37,9 +37,9 @@ struct Progress {  // modes without global steps: the shard's clocks, and the ol
   ShardIndex shard = 0;
   Incarnation incarnation;
   Generation generation;
-  std::vector<std::uint64_t> clocks;  // per slot: newest push applied to all of this shard's blocks
+  std::vector<SequenceNumber> clocks;  // per slot: newest push applied to all of this shard's blocks
   using Entry = StepReport;
-  std::vector<Entry> reports;  // the oldest reports, repeated until the coordinator's Rates pass them
+  std::vector<Entry> reports;  // the oldest reports, repeated until a ClockUpdate passes them
   // At most this many reports, but always all of one step. If there are fewer, the shard has no others.
   static constexpr std::size_t kReportsMax = 1024;
 };

@@ -29,8 +29,8 @@ struct SlotReport {
   bool operator==(const SlotReport&) const = default;
 };
 
-struct StepReport {
-  Step step;
+struct StepReport {  // modes without global steps: a report, named by its slot's sequence number
+  SequenceNumber sequence;
   SlotReport report;
 };
 

@@ -12,7 +12,7 @@
 namespace capstan {
 
 // Reports that the shard's part of a snapshot is on disk, or could not be written. The shard repeats the report until a
-// SnapshotsKept settles the snapshot.
+// RetainedSnapshots settles the snapshot.
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;

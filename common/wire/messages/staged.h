@@ -23,12 +23,13 @@ struct Staged {
   ShardIndex shard = 0;
   Step step;
   using Entry = StagedNode;
-  std::vector<Entry> held;            // nodes that are staged or already applied
-  std::vector<SlotIndex> ended;       // slots whose EndSlot is here
-  std::vector<std::uint64_t> clocks;  // modes without global steps, in answers to a CoverageQuery: per slot, the newest
-                                      // sequence number applied to all blocks of this shard
-  bool full = false;                  // `held`, `ended` and `clocks` are complete lists
-  bool passed = false;                // the step is over on this shard: nothing is missing
+  std::vector<Entry> nodes;      // nodes that are staged or already applied
+  std::vector<SlotIndex> ended;  // slots whose EndSlot is here
+  std::vector<SequenceNumber>
+      clocks;           // modes without global steps, in answers to a CoverageQuery: per slot, the newest
+                        // sequence number applied to all blocks of this shard
+  bool full = false;    // `nodes`, `ended` and `clocks` are complete lists
+  bool passed = false;  // the step is over on this shard: nothing is missing
   // With global steps: the shard accepts pushes for its first `credit` blocks in push order. Without: a session may
   // have this many unanswered pushes.
   std::uint32_t credit = 0;

@@ -20,9 +20,9 @@ struct StepParameters {
   // version. Empty: none.
   std::string program_state;
   // allreduce: as part of this step, workers upload the version that it makes to the shards.
-  bool keep = false;
+  bool upload_next = false;
   // Whether the shards have the blocks of this step's version; false only in allreduce.
-  bool held = true;
+  bool on_shards = true;
   bool operator==(const StepParameters&) const = default;
 };
 

@@ -28,7 +28,7 @@ struct View {  // information only: it gives a worker no exclusive right to a sl
   JobPhase phase = JobPhase::kGathering;
   SlotIndex slot_count = 0;
   std::vector<SlotIndex> slots;  // this worker's slots
-  // Empty for a worker whose Beat names `generation`: it has the addresses already.
+  // Empty for a worker whose Heartbeat names `generation`: it has the addresses already.
   std::vector<ShardAddress> shards;
   Step step;                        // the coordinator's current step
   std::string message;              // text for the user: why the job failed, or which members a barrier waits for

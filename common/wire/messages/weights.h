@@ -25,7 +25,7 @@ struct Published {
   std::string program_state;  // only from the shard that has block 0
   // allreduce: settings of the step that begins with this version.
   float learning_rate = 0.0F;
-  bool keep = false, held = true;
+  bool upload_next = false, on_shards = true;
   Generation made_in;  // the generation that committed the previous step; 0: this timeline has no committed step
 };
 
@@ -36,7 +36,7 @@ struct Weights {
   Version version;  // sync: the version of all blocks; async: this block's
   Version asked;    // the version that the pull asked for
   std::uint32_t attempt = 0;
-  bool tentative = false;  // speculative: must be discarded unless a later Published confirms `attempt`
+  bool speculative = false;  // speculative: must be discarded unless a later Published confirms `attempt`
   BlockIndex block = 0;
   bool stop = false;  // this is the job's last version
   float loss_scale = 1.0F;

@@ -25,7 +25,7 @@ TEST_CASE("the first request is due at once, the next ones after 100 ms doubling
   CHECK(wait == seconds(5));
 }
 
-TEST_CASE("progress starts the waits anew", "[common][backoff]") {
+TEST_CASE("progress starts the waits again", "[common][backoff]") {
   Backoff backoff;
   for (int i = 0; i < 8; ++i) backoff.Sent(seconds(10));
   REQUIRE(!backoff.Due(seconds(14)));

@@ -54,22 +54,22 @@ TEST_CASE("a hyper-parameter that is negative, not finite or a beta of 1 is name
 }
 
 TEST_CASE("the first field that differs between two sets is found, and every field is in the hash", "[common][hyper]") {
-  const std::vector<HyperParameters> kept{kGood, kGood};
+  const std::vector<HyperParameters> known{kGood, kGood};
   for (const Member& member : kMembers) {
-    std::vector<HyperParameters> other = kept;
-    other[1].*member.value = std::nextafter(kept[1].*member.value, 0.0);
-    const HyperDifference difference = FindDifference(kept, other);
+    std::vector<HyperParameters> other = known;
+    other[1].*member.value = std::nextafter(known[1].*member.value, 0.0);
+    const HyperDifference difference = FindDifference(known, other);
     CHECK(difference.group == 2);
     CHECK(difference.field == member.name);
-    CHECK(difference.kept != difference.other);
-    CHECK(HashOf(kept) != HashOf(other));
+    CHECK(difference.known != difference.other);
+    CHECK(HashOf(known) != HashOf(other));
   }
-  std::vector<HyperParameters> other = kept;
+  std::vector<HyperParameters> other = known;
   other[0].nesterov = false;
-  CHECK(FindDifference(kept, other).field == "nesterov");
-  CHECK(FindDifference(kept, other).kept == "true");
-  CHECK(HashOf(kept) != HashOf(other));
-  CHECK(HashOf(kept) == HashOf({kGood, kGood}));
+  CHECK(FindDifference(known, other).field == "nesterov");
+  CHECK(FindDifference(known, other).known == "true");
+  CHECK(HashOf(known) != HashOf(other));
+  CHECK(HashOf(known) == HashOf({kGood, kGood}));
 }
 
 }  // namespace capstan

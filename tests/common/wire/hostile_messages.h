@@ -69,7 +69,7 @@ class HostileMessagesFrom {
       message.payload = {std::move(buffer), data, size};
     }
     const std::uint64_t hash = Hash64(message.payload.bytes());
-    message.header.template VisitAs<Push, Assign, Weights, Fetched>([&](auto& body) {
+    message.header.template VisitAs<Push, UploadBlock, Weights, Fetched>([&](auto& body) {
       if (Chance(90)) body.payload_hash = hash;
     });
     return message;

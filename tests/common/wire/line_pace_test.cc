@@ -16,7 +16,7 @@ constexpr std::uint64_t kBlock = 1u << 20;
 struct Line {
   explicit Line(std::uint64_t rate, Instant delay = milliseconds(1)) : rate_(rate), delay_(delay) {}
 
-  void Carry(LinePace* pace, int blocks) {
+  void Transfer(LinePace* pace, int blocks) {
     for (; blocks > 0; --blocks) {
       while (pace->HasRoom(kBlock)) {
         free_ = std::max(free_, now) + Instant(static_cast<std::int64_t>(1e9 * kBlock / static_cast<double>(rate_)));
@@ -46,7 +46,7 @@ TEST_CASE("a line has a block or two in its queue, however slow it is", "[common
   for (std::uint64_t rate : {40'000, 250'000, 1'000'000}) {
     LinePace pace;
     Line line(rate);
-    line.Carry(&pace, 50);
+    line.Transfer(&pace, 50);
     INFO(rate << " bytes a second");
     CHECK(line.most == 2);
   }
@@ -55,9 +55,9 @@ TEST_CASE("a line has a block or two in its queue, however slow it is", "[common
 TEST_CASE("a line of 10 MiB a second has less than a second of it in its queue", "[common][line]") {
   LinePace pace;
   Line line(10 * kBlock);
-  line.Carry(&pace, 50);
+  line.Transfer(&pace, 50);
   line.most = 0;
-  line.Carry(&pace, 50);
+  line.Transfer(&pace, 50);
   CHECK(line.most >= 4);
   CHECK(line.most <= 8);
 }
@@ -65,9 +65,9 @@ TEST_CASE("a line of 10 MiB a second has less than a second of it in its queue",
 TEST_CASE("a fast or a long line is filled after some answers", "[common][line]") {
   LinePace fast, far;
   Line at_hand(1000 * kBlock), satellite(50 * kBlock, milliseconds(600));
-  at_hand.Carry(&fast, 20);
+  at_hand.Transfer(&fast, 20);
   CHECK(fast.window() >= 16 * kBlock);
-  satellite.Carry(&far, 200);
+  satellite.Transfer(&far, 200);
   CHECK(far.window() >= 30 * kBlock);
 }
 
@@ -75,7 +75,7 @@ TEST_CASE("an answer that comes at the line's own pace is not overdue", "[common
   for (std::uint64_t rate : {40'000, 250'000, 1'000'000, 100'000'000}) {
     LinePace pace(1, {seconds(60), seconds(600)});
     Line line(rate);
-    line.Carry(&pace, 50);
+    line.Transfer(&pace, 50);
     INFO(rate << " bytes a second");
     CHECK(line.overdue == 0);
     const Instant last = line.now;
@@ -119,11 +119,11 @@ TEST_CASE("what is dropped makes room and is not measured", "[common][line]") {
 TEST_CASE("after a pause of the other side the window comes back", "[common][line]") {
   LinePace pace;
   Line line(1000 * kBlock);
-  line.Carry(&pace, 40);
+  line.Transfer(&pace, 40);
   line.now += seconds(30);
-  line.Carry(&pace, 1);
+  line.Transfer(&pace, 1);
   CHECK(pace.window() < 16 * kBlock);
-  line.Carry(&pace, 200);
+  line.Transfer(&pace, 200);
   CHECK(pace.window() >= 16 * kBlock);
 }
 

@@ -17,8 +17,8 @@ namespace {
 constexpr std::uint32_t kElementsPerBlock = 2;
 
 // A reader of two shards, with a tensor of many small blocks. The test answers its pulls.
-struct ReaderBench {
-  explicit ReaderBench(std::uint32_t arrays = 1) {
+struct ReaderHarness {
+  explicit ReaderHarness(std::uint32_t arrays = 1) {
     catalog = std::make_unique<Catalog>(std::move(Catalog::Create({{"w", {100}, {}}}, kElementsPerBlock)).value());
     const std::vector<WeightsReader::Source> sources = {{PeerId{1}, {0, Incarnation{10}, "a"}},
                                                         {PeerId{2}, {1, Incarnation{20}, "b"}}};
@@ -77,188 +77,190 @@ struct ReaderBench {
 };
 
 TEST_CASE("every block is asked for in windows and written once", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  while (!bench.reader->done()) {
-    const auto pulls = bench.TakePulls();
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  while (!harness.reader->done()) {
+    const auto pulls = harness.TakePulls();
     REQUIRE_FALSE(pulls.empty());
     for (const auto& [peer, pull] : pulls) {
       CHECK(pull.version == Version{9});
       CHECK(pull.generation == Generation{3});
       CHECK(pull.blocks.size() <= WeightsReader::kWindow);
       for (BlockIndex block : pull.blocks) {
-        CHECK(bench.reader->Handle(peer, bench.Answer(peer, block), bench.now, &bench.out));
-        CHECK(bench.reader->Handle(peer, bench.Answer(peer, block), bench.now, &bench.out));  // a repeated one
+        CHECK(harness.reader->Handle(peer, harness.Answer(peer, block), harness.now, &harness.out));
+        CHECK(harness.reader->Handle(peer, harness.Answer(peer, block), harness.now, &harness.out));  // a repeated one
       }
     }
   }
-  CHECK(bench.written.size() == bench.catalog->blocks().size());
-  CHECK(bench.reader->status().ok());
+  CHECK(harness.written.size() == harness.catalog->blocks().size());
+  CHECK(harness.reader->status().ok());
 }
 
 TEST_CASE("blocks that were lost are asked for again", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  const auto first = bench.TakePulls();
-  bench.reader->Tick(bench.now, &bench.out);
-  CHECK(bench.TakePulls().empty());  // not at once
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  const auto first = harness.TakePulls();
+  harness.reader->Tick(harness.now, &harness.out);
+  CHECK(harness.TakePulls().empty());  // not at once
   for (BlockIndex block : first[0].second.blocks) {
     if (block != first[0].second.blocks[0]) {
-      bench.reader->Handle(first[0].first, bench.Answer(first[0].first, block), bench.now, &bench.out);
+      harness.reader->Handle(first[0].first, harness.Answer(first[0].first, block), harness.now, &harness.out);
     }
   }
-  bench.TakePulls();  // what the line has room for again
-  bench.now += std::chrono::seconds(10);
-  bench.reader->Tick(bench.now, &bench.out);
-  CHECK(bench.TakePulls().empty());
-  CHECK(bench.questions.size() == 2);
-  bench.AnswerQuestions();
-  const auto again = bench.TakePulls();
+  harness.TakePulls();  // what the line has room for again
+  harness.now += std::chrono::seconds(10);
+  harness.reader->Tick(harness.now, &harness.out);
+  CHECK(harness.TakePulls().empty());
+  CHECK(harness.questions.size() == 2);
+  harness.AnswerQuestions();
+  const auto again = harness.TakePulls();
   REQUIRE(again.size() == 2);
   CHECK(again[0].second.blocks.front() == first[0].second.blocks.front());
 }
 
 TEST_CASE("weights of another life or generation, or from anybody else, are passed over", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  const auto [peer, pull] = bench.TakePulls().front();
-  Message old_life = bench.Answer(peer, pull.blocks[0]);
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  const auto [peer, pull] = harness.TakePulls().front();
+  Message old_life = harness.Answer(peer, pull.blocks[0]);
   old_life.header.Get<Weights>().incarnation = Incarnation{9};
-  CHECK(bench.reader->Handle(peer, old_life, bench.now, &bench.out));
-  CHECK_FALSE(bench.reader->Handle(PeerId{77}, bench.Answer(peer, pull.blocks[0]), bench.now, &bench.out));
-  CHECK(bench.written.empty());
+  CHECK(harness.reader->Handle(peer, old_life, harness.now, &harness.out));
+  CHECK_FALSE(harness.reader->Handle(PeerId{77}, harness.Answer(peer, pull.blocks[0]), harness.now, &harness.out));
+  CHECK(harness.written.empty());
 }
 
 TEST_CASE("shards that bring a block every 120 ms are asked for none of them twice", "[weights]") {
-  ReaderBench bench;
+  ReaderHarness harness;
   std::map<BlockIndex, int> asked;
   std::map<PeerId, std::vector<BlockIndex>> lines;
-  for (int i = 0; i < 400 && !bench.reader->done(); ++i) {
-    bench.now += std::chrono::milliseconds(10);
-    bench.reader->Tick(bench.now, &bench.out);
-    for (const auto& [peer, pull] : bench.TakePulls()) {
+  for (int i = 0; i < 400 && !harness.reader->done(); ++i) {
+    harness.now += std::chrono::milliseconds(10);
+    harness.reader->Tick(harness.now, &harness.out);
+    for (const auto& [peer, pull] : harness.TakePulls()) {
       for (BlockIndex block : pull.blocks) {
         if (++asked[block] == 1) lines[peer].push_back(block);
       }
     }
     for (auto& [peer, line] : lines) {
       if (i % 12 != 0 || line.empty()) continue;
-      bench.reader->Handle(peer, bench.Answer(peer, line.front()), bench.now, &bench.out);
+      harness.reader->Handle(peer, harness.Answer(peer, line.front()), harness.now, &harness.out);
       line.erase(line.begin());
     }
   }
-  CHECK(bench.reader->done());
+  CHECK(harness.reader->done());
   for (const auto& [block, times] : asked) CHECK((times == 1));
 }
 
 TEST_CASE("a pull that waits at its shard is not sent again", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  bench.TakePulls();
-  bench.now += std::chrono::seconds(10);
-  bench.reader->Tick(bench.now, &bench.out);
-  bench.TakePulls();
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  harness.TakePulls();
+  harness.now += std::chrono::seconds(10);
+  harness.reader->Tick(harness.now, &harness.out);
+  harness.TakePulls();
   Staged answer;
   answer.generation = Generation{3};
   answer.incarnation = Incarnation{10};
-  answer.answers = bench.questions.at(0).second.question;
+  answer.answers = harness.questions.at(0).second.question;
   answer.pull_waits = true;
-  bench.reader->Handle(PeerId{1}, {answer, {}}, bench.now, &bench.out);
-  CHECK(bench.TakePulls().empty());
+  harness.reader->Handle(PeerId{1}, {answer, {}}, harness.now, &harness.out);
+  CHECK(harness.TakePulls().empty());
 }
 
 TEST_CASE("a block whose bytes do not match its hash is asked for again, some times; then the reading ends",
           "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
   const PeerId peer{1};
   for (unsigned i = 0; i <= WeightsReader::kDamagedMax; ++i) {
-    CHECK(bench.reader->status().ok());
-    for (const auto& [to, pull] : bench.TakePulls()) {
+    CHECK(harness.reader->status().ok());
+    for (const auto& [to, pull] : harness.TakePulls()) {
       for (BlockIndex block : pull.blocks) {
-        if (to == peer && block != 0) bench.reader->Handle(peer, bench.Answer(peer, block), bench.now, &bench.out);
+        if (to == peer && block != 0)
+          harness.reader->Handle(peer, harness.Answer(peer, block), harness.now, &harness.out);
       }
     }
-    Message bad = bench.Answer(peer, 0);
+    Message bad = harness.Answer(peer, 0);
     bad.header.Get<Weights>().payload_hash ^= 1;
-    bench.reader->Handle(peer, bad, bench.now, &bench.out);
+    harness.reader->Handle(peer, bad, harness.now, &harness.out);
   }
-  CHECK(bench.reader->status().code() == Code::kCorrupt);
-  CHECK(bench.reader->status().message().find("a: block 0") == 0);
+  CHECK(harness.reader->status().code() == Code::kCorrupt);
+  CHECK(harness.reader->status().message().find("a: block 0") == 0);
 }
 
 TEST_CASE("a damaged block, then the good one: the reading is done", "[weights]") {
-  ReaderBench bench;
+  ReaderHarness harness;
   bool damaged = false;
-  for (int i = 0; i < 100 && !bench.reader->done(); ++i) {
-    bench.reader->Tick(bench.now, &bench.out);
-    for (const auto& [peer, pull] : bench.TakePulls()) {
+  for (int i = 0; i < 100 && !harness.reader->done(); ++i) {
+    harness.reader->Tick(harness.now, &harness.out);
+    for (const auto& [peer, pull] : harness.TakePulls()) {
       for (BlockIndex block : pull.blocks) {
-        Message answer = bench.Answer(peer, block);
+        Message answer = harness.Answer(peer, block);
         if (block == 0 && !std::exchange(damaged, true)) answer.header.Get<Weights>().payload_hash ^= 1;
-        bench.reader->Handle(peer, answer, bench.now, &bench.out);
+        harness.reader->Handle(peer, answer, harness.now, &harness.out);
       }
     }
   }
-  CHECK(bench.reader->done());
+  CHECK(harness.reader->done());
 }
 
 TEST_CASE("a file that cannot be written ends the reading", "[weights]") {
-  ReaderBench bench;
-  bench.on_block = Unreachable("the disk is full");
-  bench.reader->Tick(bench.now, &bench.out);
-  const auto [peer, pull] = bench.TakePulls().front();
-  bench.reader->Handle(peer, bench.Answer(peer, pull.blocks[0]), bench.now, &bench.out);
-  CHECK(bench.reader->status().message() == "the disk is full");
+  ReaderHarness harness;
+  harness.on_block = Unreachable("the disk is full");
+  harness.reader->Tick(harness.now, &harness.out);
+  const auto [peer, pull] = harness.TakePulls().front();
+  harness.reader->Handle(peer, harness.Answer(peer, pull.blocks[0]), harness.now, &harness.out);
+  CHECK(harness.reader->status().message() == "the disk is full");
 }
 
 TEST_CASE("of each shard one array comes after the other", "[weights]") {
-  ReaderBench bench(3);
-  bench.reader->Tick(bench.now, &bench.out);
-  while (!bench.reader->done()) {
-    const auto pulls = bench.TakePulls();
+  ReaderHarness harness(3);
+  harness.reader->Tick(harness.now, &harness.out);
+  while (!harness.reader->done()) {
+    const auto pulls = harness.TakePulls();
     REQUIRE_FALSE(pulls.empty());
     for (const auto& [peer, pull] : pulls) {
       for (BlockIndex block : pull.blocks) {
-        bench.reader->Handle(peer, bench.Answer(peer, block, (pull.array + 1) % 3), bench.now, &bench.out);  // unasked
-        bench.reader->Handle(peer, bench.Answer(peer, block, pull.array), bench.now, &bench.out);
+        harness.reader->Handle(peer, harness.Answer(peer, block, (pull.array + 1) % 3), harness.now,
+                               &harness.out);  // unasked
+        harness.reader->Handle(peer, harness.Answer(peer, block, pull.array), harness.now, &harness.out);
       }
     }
   }
-  CHECK(bench.written.size() == 3 * bench.catalog->blocks().size());
-  CHECK(bench.reader->WaitingFor().empty());
+  CHECK(harness.written.size() == 3 * harness.catalog->blocks().size());
+  CHECK(harness.reader->WaitingFor().empty());
 }
 
 TEST_CASE("an answer to a question about another version is passed over", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  const auto [peer, pull] = bench.TakePulls().front();
-  Message late = bench.Answer(peer, pull.blocks[0]);
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  const auto [peer, pull] = harness.TakePulls().front();
+  Message late = harness.Answer(peer, pull.blocks[0]);
   late.header.Get<Weights>().asked = Version{8};
-  CHECK(bench.reader->Handle(peer, late, bench.now, &bench.out));
-  CHECK(bench.written.empty());
+  CHECK(harness.reader->Handle(peer, late, harness.now, &harness.out));
+  CHECK(harness.written.empty());
 }
 
 TEST_CASE("what a shard refuses says whether the version can still be had", "[weights]") {
-  ReaderBench bench;
-  bench.reader->Tick(bench.now, &bench.out);
-  bench.TakePulls();
+  ReaderHarness harness;
+  harness.reader->Tick(harness.now, &harness.out);
+  harness.TakePulls();
   const auto refuse = [&](Code code, std::uint64_t generation, std::uint64_t step) {
     const Error error{code, Generation{generation}, Incarnation{10}, Step{step}, {}, 0, "because"};
-    bench.reader->Handle(PeerId{1}, {error, {}}, bench.now, &bench.out);
+    harness.reader->Handle(PeerId{1}, {error, {}}, harness.now, &harness.out);
   };
   refuse(Code::kBusy, 3, 8);  // not as far yet
-  bench.reader->Tick(bench.now + std::chrono::milliseconds(20), &bench.out);
-  CHECK(bench.TakePulls().size() == 1);  // sooner than for lost blocks
-  refuse(Code::kStale, 3, 4);            // of an older question
-  CHECK_FALSE(bench.reader->passed());
+  harness.reader->Tick(harness.now + std::chrono::milliseconds(20), &harness.out);
+  CHECK(harness.TakePulls().size() == 1);  // sooner than for lost blocks
+  refuse(Code::kStale, 3, 4);              // of an older question
+  CHECK_FALSE(harness.reader->passed());
   refuse(Code::kStale, 3, 12);
-  CHECK(bench.reader->passed() == Step{12});
-  CHECK_FALSE(bench.reader->outdated());
+  CHECK(harness.reader->passed() == Step{12});
+  CHECK_FALSE(harness.reader->outdated());
   refuse(Code::kBusy, 4, 0);
-  CHECK(bench.reader->outdated());
-  CHECK(bench.reader->status().ok());
-  CHECK(bench.reader->WaitingFor().find("shard 0 at a (0 of 25 blocks of version 9 are here), shard 1") == 0);
+  CHECK(harness.reader->outdated());
+  CHECK(harness.reader->status().ok());
+  CHECK(harness.reader->WaitingFor().find("shard 0 at a (0 of 25 blocks of version 9 are here), shard 1") == 0);
 }
 
 }  // namespace

@@ -306,7 +306,7 @@ TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and come
     CHECK(bytes.size() <= bytes_max);
     const Result<Header> decoded = DecodeHeader(bytes);
     REQUIRE(decoded.ok());
-    CHECK(decoded->As<Staged>()->held == staged.held);
+    CHECK(decoded->As<Staged>()->nodes == staged.nodes);
     CHECK(decoded->As<Staged>()->ended == staged.ended);
   };
   Staged staged;
@@ -314,27 +314,27 @@ TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and come
   staged.ended = {3};
   for (std::uint32_t i = 0; i < kBlocks; ++i) {
     const BlockIndex block = 7 + i * kShards;
-    staged.held.push_back({block, {0, 4}});
-    if (i > kBlocks / 2) staged.held.push_back({block, {4, 5}});
+    staged.nodes.push_back({block, {0, 4}});
+    if (i > kBlocks / 2) staged.nodes.push_back({block, {4, 5}});
   }
-  ArrangeToFit(&staged.held);
-  CHECK(staged.held.size() == kBlocks + kBlocks / 2 - 1);
+  ArrangeToFit(&staged.nodes);
+  CHECK(staged.nodes.size() == kBlocks + kBlocks / 2 - 1);
   round_trip(staged, 1000);
   // The nodes have no order, so their runs are short: as many as fit are named, and the others will be pushed again.
-  staged.held.clear();
-  for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.held.push_back({i * i, {i % 7, i % 7 + 1}});
-  const std::vector<StagedNode> all = staged.held;
-  ArrangeToFit(&staged.held);
-  CHECK(staged.held.size() < all.size());
-  CHECK(RunsOf(staged.held).size() <= kStagedRunsMax);
+  staged.nodes.clear();
+  for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.nodes.push_back({i * i, {i % 7, i % 7 + 1}});
+  const std::vector<StagedNode> all = staged.nodes;
+  ArrangeToFit(&staged.nodes);
+  CHECK(staged.nodes.size() < all.size());
+  CHECK(RunsOf(staged.nodes).size() <= kStagedRunsMax);
   round_trip(staged, TransportOptions().frame_bytes_max);
   std::vector<std::byte> bytes;
-  staged.held = all;
+  staged.nodes = all;
   CHECK(EncodeHeader(staged, &bytes).code() == Code::kInvalid);
-  staged.held.clear();
-  for (std::uint32_t i = 0; i <= kStagedNodesMax; ++i) staged.held.push_back({i, {0, 1}});
+  staged.nodes.clear();
+  for (std::uint32_t i = 0; i <= kStagedNodesMax; ++i) staged.nodes.push_back({i, {0, 1}});
   CHECK(EncodeHeader(staged, &bytes).code() == Code::kInvalid);
-  staged.held.pop_back();
+  staged.nodes.pop_back();
   round_trip(staged, 1000);
 }
 

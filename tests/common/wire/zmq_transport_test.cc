@@ -381,7 +381,7 @@ TEST_CASE("a connection that ended over another protocol is made again", "[commo
   });
 }
 
-TEST_CASE("who calls and is not answered connects anew, under its own name", "[common][transport]") {
+TEST_CASE("who calls and is not answered connects again, under its own name", "[common][transport]") {
   const std::unique_ptr<Transport> server = CreateZmqTransport({});
   const std::string endpoint = *server->Bind("tcp://127.0.0.1:0");
   TransportOptions impatient;

@@ -211,8 +211,8 @@ void CheckBackward(Device& device, const Shape& s, const Backward& asked) {
   CHECK(Agree<T>("linear: dbias", RelativeDistance(ours.bias, wide.bias), tolerance));
 }
 
-TEMPLATE_TEST_CASE("the way back through a linear layer on a device is that of double, whatever is fused", "[cuda]",
-                   float, Bf16, Half) {
+TEMPLATE_TEST_CASE("the backward pass through a linear layer on a device is that of double, whatever is fused",
+                   "[cuda]", float, Bf16, Half) {
   Device device;
   StartProducts(device);
   for (const Shape& s : kShapes) {

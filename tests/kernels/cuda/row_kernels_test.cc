@@ -114,8 +114,8 @@ BiasGradients<T> BiasOnDevice(Shape s, Activation activation, const BiasGradient
   return {dy.Read(), bias.Read()};
 }
 
-TEMPLATE_TEST_CASE("the way back through bias and activation on a device is that of double, rounded", "[cuda]", float,
-                   Bf16, Half) {
+TEMPLATE_TEST_CASE("the backward pass through bias and activation on a device is that of double, rounded", "[cuda]",
+                   float, Bf16, Half) {
   using T = TestType;
   CpuContext cpu(1);
   for (const Shape s : std::vector<Shape>{

@@ -14,10 +14,10 @@ using Bytes = std::vector<std::byte>;
 
 // Returns the orders to one shard as bytes, without the term, which differs between coordinators.
 template <class... Orders>
-std::vector<Bytes> OrdersTo(const CoordinatorBench& bench, ShardIndex shard) {
+std::vector<Bytes> OrdersTo(const CoordinatorHarness& harness, ShardIndex shard) {
   std::vector<Bytes> orders;
-  for (const Envelope& envelope : bench.out().envelopes) {
-    if (envelope.to != bench.shards[shard].peer) continue;
+  for (const Envelope& envelope : harness.out().envelopes) {
+    if (envelope.to != harness.shards[shard].peer) continue;
     Header header = envelope.message.header;
     const auto add = [&](auto& order) {
       order.term = {};
@@ -30,50 +30,51 @@ std::vector<Bytes> OrdersTo(const CoordinatorBench& bench, ShardIndex shard) {
 
 // Brings the job into the middle of a step: one shard has prepared it and the other has not, or one shard has the
 // newest clock.
-void BeginStep(CoordinatorBench* bench, Mode mode) {
-  const std::uint64_t step = bench->coordinator->step().value;
+void BeginStep(CoordinatorHarness* harness, Mode mode) {
+  const std::uint64_t step = harness->coordinator->step().value;
   if (!HasGlobalSteps(mode)) {
-    Progress progress{0, bench->shards[0].hello.incarnation, bench->coordinator->generation(), {step + 3, step}, {}};
-    bench->Send(bench->shards[0].peer, progress);
+    Progress progress{0, harness->shards[0].hello.incarnation, harness->coordinator->generation(), {}, {}};
+    progress.clocks = {SequenceNumber{step + 3}, SequenceNumber{step}};
+    harness->Send(harness->shards[0].peer, progress);
     return;
   }
-  for (ShardIndex shard : {0U, 1U}) bench->Prepares(shard, step, 9.0);  // clipped: each shard is told to redo it
-  bench->Prepares(0, step, 9.0, 1);
+  for (ShardIndex shard : {0U, 1U}) harness->Prepares(shard, step, 9.0);  // clipped: each shard is told to redo it
+  harness->Prepares(0, step, 9.0, 1);
 }
 
-void DoSteps(CoordinatorBench* bench, Mode mode, std::uint64_t count) {
+void DoSteps(CoordinatorHarness* harness, Mode mode, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t step = bench->coordinator->step().value;
+    const std::uint64_t step = harness->coordinator->step().value;
     if (!HasGlobalSteps(mode)) {
-      Clocks(bench, step + 1);
+      Clocks(harness, step + 1);
       continue;
     }
-    for (ShardIndex shard : {0U, 1U}) bench->Prepares(shard, step, 0.25);
+    for (ShardIndex shard : {0U, 1U}) harness->Prepares(shard, step, 0.25);
     Commit commit;
-    for (const Envelope& envelope : bench->out().envelopes) {
+    for (const Envelope& envelope : harness->out().envelopes) {
       if (const Commit* sent = envelope.message.header.As<Commit>()) commit = *sent;
     }
     REQUIRE(commit.step == Step{step});
-    for (ShardIndex shard : {0U, 1U}) bench->Commits(shard, commit);
+    for (ShardIndex shard : {0U, 1U}) harness->Commits(shard, commit);
   }
 }
 
 // Returns the orders of the new generation to each shard, after the loss of shard 0.
-std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorBench* bench, Mode mode) {
-  bench->Tick(seconds(1));
-  for (ShardIndex shard : {0U, 1U}) bench->AnswerReset(shard);
-  INFO(bench->coordinator->failure().message());
-  REQUIRE(bench->coordinator->state() == Coordinator::State::kRunning);
-  DoSteps(bench, mode, 1);
-  const std::uint64_t version = bench->coordinator->step().value;
-  bench->Keeps(0, version);
-  bench->Tick(seconds(20));
-  bench->Keeps(1, version);
-  BeginStep(bench, mode);
-  bench->Tick(seconds(1));
+std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorHarness* harness, Mode mode) {
+  harness->Tick(seconds(1));
+  for (ShardIndex shard : {0U, 1U}) harness->AnswerReset(shard);
+  INFO(harness->coordinator->failure().message());
+  REQUIRE(harness->coordinator->state() == Coordinator::State::kRunning);
+  DoSteps(harness, mode, 1);
+  const std::uint64_t version = harness->coordinator->step().value;
+  harness->Keeps(0, version);
+  harness->Tick(seconds(20));
+  harness->Keeps(1, version);
+  BeginStep(harness, mode);
+  harness->Tick(seconds(1));
   std::vector<std::vector<Bytes>> orders;
   for (ShardIndex shard : {0U, 1U}) {
-    orders.push_back(OrdersTo<Reset, Redo, Commit, Pin, Rates, SnapshotsKept>(*bench, shard));
+    orders.push_back(OrdersTo<Reset, Redo, Commit, Pin, ClockUpdate, RetainedSnapshots>(*harness, shard));
   }
   return orders;
 }
@@ -81,7 +82,7 @@ std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorBench* bench, M
 TEST_CASE("a coordinator that begins a generation gives the orders of one that has just started", "[server][reset]") {
   const Mode mode = GENERATE(Mode::kSync, Mode::kAsync, Mode::kBounded);
   CAPTURE(static_cast<int>(mode));
-  CoordinatorBench used = Bench(2, mode, {1, 0, 2});
+  CoordinatorHarness used = Harness(2, mode, {1, 0, 2});
   used.config.optimizer.lr = 0.25;  // as the shards of the bench report it with a snapshot
   if (HasGlobalSteps(mode)) used.config.optimizer.clip_norm = 1.0;
   used.Run();
@@ -96,7 +97,7 @@ TEST_CASE("a coordinator that begins a generation gives the orders of one that h
   BeginStep(&used, mode);
   used.Tick(seconds(1));
 
-  CoordinatorBench fresh = Bench(2, mode, {1, 0, 2});
+  CoordinatorHarness fresh = Harness(2, mode, {1, 0, 2});
   fresh.config = used.config;
   fresh.log = used.log;
   fresh.now = used.now;
@@ -104,10 +105,10 @@ TEST_CASE("a coordinator that begins a generation gives the orders of one that h
   fresh.Live();
   for (const char* name : {"w0", "w1"}) fresh.Joins(name);
   fresh.shards[1].hello.term = fresh.coordinator->term();
-  fresh.SayHello(1);
-  for (CoordinatorBench* bench : {&used, &fresh}) {
-    bench->Forget();
-    bench->RestartShard(0, {Part(snapshot, 0)});
+  fresh.SendHello(1);
+  for (CoordinatorHarness* harness : {&used, &fresh}) {
+    harness->Forget();
+    harness->RestartShard(0, {Part(snapshot, 0)});
   }
   REQUIRE(used.coordinator->generation() == fresh.coordinator->generation());
   const auto expected = OrdersOfNewGeneration(&fresh, mode);

@@ -9,9 +9,9 @@ namespace capstan::server {
 namespace {
 
 // The final weights of a job whose only server does not answer.
-class FinalBench {
+class FinalHarness {
  public:
-  FinalBench() {
+  FinalHarness() {
     View view;
     view.generation = Generation{1};
     view.step = Step{5};
@@ -45,22 +45,23 @@ class FinalBench {
 };
 
 TEST_CASE("the final weights are waited for as long as limits.stall says, and people hear of it", "[server][loops]") {
-  FinalBench bench;
-  CHECK(bench.Pass(99) == std::vector<std::string>{"waiting 30 s for 1 block of the final weights",
-                                                   "waiting 60 s for 1 block of the final weights",
-                                                   "waiting 90 s for 1 block of the final weights"});
-  CHECK(!bench.outcome());
-  bench.Pass(2);
-  REQUIRE(bench.outcome());
-  CHECK(bench.outcome()->message() == "no server has sent anything for 100 s: 1 block of the final weights is missing");
+  FinalHarness harness;
+  CHECK(harness.Pass(99) == std::vector<std::string>{"waiting 30 s for 1 block of the final weights",
+                                                     "waiting 60 s for 1 block of the final weights",
+                                                     "waiting 90 s for 1 block of the final weights"});
+  CHECK(!harness.outcome());
+  harness.Pass(2);
+  REQUIRE(harness.outcome());
+  CHECK(harness.outcome()->message() ==
+        "no server has sent anything for 100 s: 1 block of the final weights is missing");
 }
 
 TEST_CASE("a pause of the coordinator is no silence of those that have the final weights", "[server][loops]") {
-  FinalBench bench;
-  bench.Pass(20);
-  bench.StandStill(1000);
-  CHECK(bench.Pass(5).empty());
-  CHECK(!bench.outcome());
+  FinalHarness harness;
+  harness.Pass(20);
+  harness.StandStill(1000);
+  CHECK(harness.Pass(5).empty());
+  CHECK(!harness.outcome());
 }
 
 }  // namespace

@@ -66,10 +66,10 @@ class WholeJob {
     now_ += std::chrono::milliseconds(100);
     Outbox out;
     coordinator->Tick(now_, &out);
-    Carry(kCoordinatorPeer, &out);
+    Deliver(kCoordinatorPeer, &out);
     for (ShardIndex i = 0; i < kTwoShards; ++i) {
       shards[i]->Tick(now_, &out);
-      Carry(PeerOf(i), &out);
+      Deliver(PeerOf(i), &out);
     }
     Work();
   }
@@ -101,7 +101,7 @@ class WholeJob {
     options.connect = [](const std::string&) { return PeerId{}; };
     return options;
   }
-  void Carry(PeerId from, Outbox* out) {
+  void Deliver(PeerId from, Outbox* out) {
     for (Envelope& envelope : out->envelopes) queue_.push_back({from, envelope.to, std::move(envelope.message)});
     out->Clear();
     TakeAll();
@@ -118,8 +118,8 @@ class WholeJob {
     if (letter.to == kCoordinatorPeer) {
       coordinator->Handle(letter.from, letter.message, now_, &out);
     } else if (letter.to == kWorkerPeer) {
-      const auto* heard = letter.message.header.As<View>();
-      if (heard != nullptr && letter.from == kCoordinatorPeer) view = *heard;
+      const auto* received = letter.message.header.As<View>();
+      if (received != nullptr && letter.from == kCoordinatorPeer) view = *received;
     } else if (letter.to == PeerOf(0) || letter.to == PeerOf(1)) {
       TakeAsShard(letter, static_cast<ShardIndex>(letter.to.value - PeerOf(0).value), &out);
     }
@@ -129,24 +129,24 @@ class WholeJob {
     Shard& shard = *shards[index];
     shard.Handle(letter.from, letter.message, now_, out);
     for (std::vector<DiskWork> work = shard.TakeDiskWork(); !work.empty(); work = shard.TakeDiskWork()) {
-      for (DiskWork& piece : work) shard.Handle(CarryOut(std::move(piece), &disks_[index]), now_, out);
+      for (DiskWork& piece : work) shard.Handle(Execute(std::move(piece), &disks_[index]), now_, out);
     }
     shard.Flush(now_, out);
   }
 
-  void Say(PeerId to, Header header, Slice payload = {}) {
+  void Send(PeerId to, Header header, Slice payload = {}) {
     Deliver(kWorkerPeer, to, {std::move(header), std::move(payload)});
   }
   // Acts as the worker: joins if it is unknown; otherwise pushes gradients of 1 for its slots, repeatedly until the
   // step is over.
   void Work() {
     if (view.session.value == 0) {
-      return Say(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
+      return Send(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
     }
-    Beat beat;
+    Heartbeat beat;
     beat.session = view.session;
     beat.nonce = kNonce;
-    Say(kCoordinatorPeer, beat);
+    Send(kCoordinatorPeer, beat);
     if (view.phase != JobPhase::kRunning || view.shards.size() != kTwoShards) return;
     const View of = view;  // another view may come meanwhile
     for (SlotIndex slot : of.slots) Compute(of, slot);
@@ -167,13 +167,13 @@ class WholeJob {
       push.samples = 1;
       push.payload_hash = Hash64(payload.bytes());
       push.loss_scale = 1.0F;
-      Say(PeerOf(shard), push, payload);
+      Send(PeerOf(shard), push, payload);
     }
     SlotReport report;
     report.slot = slot;
     report.samples = 1;
     const ShardIndex home = slot % kTwoShards;
-    Say(PeerOf(home), EndSlot{of.generation, of.shards[home].incarnation, of.session, of.step, report, {}});
+    Send(PeerOf(home), EndSlot{of.generation, of.shards[home].incarnation, of.session, of.step, report, {}});
   }
 
   static constexpr std::uint64_t kNonce = 0x5DEECE66D1234567;  // cannot be guessed

@@ -4,7 +4,7 @@
 
 #include "common/config/job_config.h"
 #include "tests/catch.h"
-#include "tests/server/coordinator/coordinator_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
 
 namespace capstan::server {
 namespace {
@@ -20,7 +20,7 @@ class StoppableLog : public MemoryCoordinatorLog {
 
 TEST_CASE("a journal believes no snapshot and no running generation that its log does not have", "[server][log]") {
   CoordinatorOptions options;
-  options.config = CoordinatorBench().config;
+  options.config = CoordinatorHarness().config;
   options.job_file = PrintJobConfig(options.config);
   options.job = JobId{1, 2};
   StoppableLog log;

@@ -8,7 +8,7 @@
 #include "common/wire/messages/view.h"
 #include "server/coordinator/slot_assignment.h"
 #include "tests/catch.h"
-#include "tests/server/coordinator/coordinator_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
 
 namespace capstan::server {
 namespace {
@@ -24,9 +24,9 @@ TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][local
   CHECK(DealInOrderOf({0, 1, 2}, 2) == std::vector<Slots>{{0}, {1}, {}});
 }
 
-class LocalBench : public CoordinatorBench {
+class LocalHarness : public CoordinatorHarness {
  public:
-  explicit LocalBench(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorBench(1, 2) {
+  explicit LocalHarness(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorHarness(1, 2) {
     config.allreduce.local_reduce = local_reduce;
     config.job.slots = config.job.global_batch = 4;
     config.job.steps = 20;
@@ -44,8 +44,8 @@ class LocalBench : public CoordinatorBench {
     joins.push_back(join);
     return join;
   }
-  void Say(const Join& join, std::uint64_t epoch, GroupState state, const std::string& text) {
-    Beat beat = MakeBeat(join);
+  void Report(const Join& join, std::uint64_t epoch, GroupState state, const std::string& text) {
+    Heartbeat beat = MakeHeartbeat(join);
     beat.generation = coordinator->generation();
     beat.group = state;
     beat.group_text = text;
@@ -53,7 +53,7 @@ class LocalBench : public CoordinatorBench {
     Send(PeerOf(join), beat);
   }
   View View1(std::size_t worker) {
-    Send(PeerOf(joins[worker]), MakeBeat(joins[worker]));
+    Send(PeerOf(joins[worker]), MakeHeartbeat(joins[worker]));
     return ViewOf(joins[worker]);
   }
 
@@ -61,9 +61,9 @@ class LocalBench : public CoordinatorBench {
 };
 
 TEST_CASE("a machine's workers hear of each other, in the order of their slots", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "n", "m"});
-  const View first = bench.View1(0), other = bench.View1(1), second = bench.View1(2);
+  LocalHarness harness;
+  harness.RunWith({"m", "n", "m"});
+  const View first = harness.View1(0), other = harness.View1(1), second = harness.View1(2);
   CHECK(first.slots == Slots{0, 1});
   CHECK(second.slots == Slots{2});
   CHECK(other.slots == Slots{3});
@@ -77,73 +77,73 @@ TEST_CASE("a machine's workers hear of each other, in the order of their slots",
 }
 
 TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", "[server][local]") {
-  LocalBench bench(LocalReduce::kNone);
-  bench.RunWith({"m", "n", "m"});
-  CHECK(bench.View1(0).group.empty());
-  CHECK(bench.View1(1).slots == Slots{2});
+  LocalHarness harness(LocalReduce::kNone);
+  harness.RunWith({"m", "n", "m"});
+  CHECK(harness.View1(0).group.empty());
+  CHECK(harness.View1(1).slots == Slots{2});
 }
 
 TEST_CASE("no worker of mode sync can begin another generation by what it says of a group", "[server][local]") {
-  LocalBench bench(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
-  bench.RunWith({"m", "m"});
+  LocalHarness harness(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
+  harness.RunWith({"m", "m"});
   for (GroupState state : {GroupState::kBroken, GroupState::kLost}) {
-    bench.Say(bench.joins[0], bench.View1(0).group_epoch, state, "trouble");
-    bench.Pass(seconds(3), bench.joins);
-    CHECK(bench.coordinator->state() == Coordinator::State::kRunning);
-    CHECK(bench.coordinator->generation() == Generation{1});
+    harness.Report(harness.joins[0], harness.View1(0).group_epoch, state, "trouble");
+    harness.Pass(seconds(3), harness.joins);
+    CHECK(harness.coordinator->state() == Coordinator::State::kRunning);
+    CHECK(harness.coordinator->generation() == Generation{1});
   }
 }
 
 TEST_CASE("addresses are told when all of the group have offered theirs", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "m"});
-  const std::uint64_t epoch = bench.View1(0).group_epoch;
-  bench.Say(bench.joins[0], epoch, GroupState::kOffered, "here");
-  CHECK(bench.ViewOf(bench.joins[0]).group.at(0).address.empty());
-  bench.Say(bench.joins[1], epoch - 1, GroupState::kOffered, "old");  // of a group that is over
-  CHECK(bench.ViewOf(bench.joins[1]).group.at(0).address.empty());
-  bench.Say(bench.joins[1], epoch, GroupState::kOffered, "there");
-  const View view = bench.ViewOf(bench.joins[0]);
+  LocalHarness harness;
+  harness.RunWith({"m", "m"});
+  const std::uint64_t epoch = harness.View1(0).group_epoch;
+  harness.Report(harness.joins[0], epoch, GroupState::kOffered, "here");
+  CHECK(harness.ViewOf(harness.joins[0]).group.at(0).address.empty());
+  harness.Report(harness.joins[1], epoch - 1, GroupState::kOffered, "old");  // of a group that is over
+  CHECK(harness.ViewOf(harness.joins[1]).group.at(0).address.empty());
+  harness.Report(harness.joins[1], epoch, GroupState::kOffered, "there");
+  const View view = harness.ViewOf(harness.joins[0]);
   CHECK(view.group.at(0).address == "here");
   CHECK(view.group.at(1).address == "there");
 }
 
 TEST_CASE("another worker, another slot or trouble makes another group", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "m"});
-  const std::uint64_t first = bench.View1(0).group_epoch;
-  bench.Pass(seconds(2), bench.joins);
-  CHECK(bench.View1(0).group_epoch == first);
-  bench.JoinsOn("n");  // takes slots
-  const std::uint64_t second = bench.View1(0).group_epoch;
+  LocalHarness harness;
+  harness.RunWith({"m", "m"});
+  const std::uint64_t first = harness.View1(0).group_epoch;
+  harness.Pass(seconds(2), harness.joins);
+  CHECK(harness.View1(0).group_epoch == first);
+  harness.JoinsOn("n");  // takes slots
+  const std::uint64_t second = harness.View1(0).group_epoch;
   CHECK(second > first);
-  bench.Say(bench.joins[1], first, GroupState::kBroken, "late news");
-  bench.Pass(seconds(2), bench.joins);
-  CHECK(bench.View1(0).group_epoch == second);
-  bench.Say(bench.joins[1], second, GroupState::kBroken, "lost a neighbour");
-  bench.Tick();
-  const std::uint64_t third = bench.View1(0).group_epoch;
+  harness.Report(harness.joins[1], first, GroupState::kBroken, "late news");
+  harness.Pass(seconds(2), harness.joins);
+  CHECK(harness.View1(0).group_epoch == second);
+  harness.Report(harness.joins[1], second, GroupState::kBroken, "lost a neighbour");
+  harness.Tick();
+  const std::uint64_t third = harness.View1(0).group_epoch;
   CHECK(third > second);
-  bench.Say(bench.joins[1], third, GroupState::kBroken, "again");
-  bench.Tick();
-  CHECK(bench.View1(0).group_epoch == third);  // not at once
-  bench.Tick(2 * LocalGroups::kLasts);
-  const std::uint64_t fourth = bench.View1(0).group_epoch;
+  harness.Report(harness.joins[1], third, GroupState::kBroken, "again");
+  harness.Tick();
+  CHECK(harness.View1(0).group_epoch == third);  // not at once
+  harness.Tick(2 * LocalGroups::kLasts);
+  const std::uint64_t fourth = harness.View1(0).group_epoch;
   CHECK(fourth > third);
-  bench.Send(bench.PeerOf(bench.joins[1]), bench.MakeLeave(bench.joins[1]));
-  CHECK(bench.View1(0).group.empty());
+  harness.Send(harness.PeerOf(harness.joins[1]), harness.MakeLeave(harness.joins[1]));
+  CHECK(harness.View1(0).group.empty());
 }
 
 TEST_CASE("where no group of a machine lives for long, another one is tried more and more seldom", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "m"});
-  const auto epoch = [&] { return bench.View1(0).group_epoch; };
-  const auto break_it = [&] { bench.Say(bench.joins[1], epoch(), GroupState::kBroken, "cannot reach"); };
+  LocalHarness harness;
+  harness.RunWith({"m", "m"});
+  const auto epoch = [&] { return harness.View1(0).group_epoch; };
+  const auto break_it = [&] { harness.Report(harness.joins[1], epoch(), GroupState::kBroken, "cannot reach"); };
   const auto wait_for_another = [&] {
     const std::uint64_t before = epoch();
     Instant waited{};
     for (break_it(); epoch() == before && waited < 2 * LocalGroups::kLastsMax; waited += seconds(1)) {
-      bench.Pass(seconds(1), bench.joins);
+      harness.Pass(seconds(1), harness.joins);
     }
     return waited;
   };
@@ -152,26 +152,26 @@ TEST_CASE("where no group of a machine lives for long, another one is tried more
   CHECK(std::is_sorted(waits.begin(), waits.end()));
   CHECK(waits.front() <= seconds(2));
   CHECK(waits.back() == LocalGroups::kLastsMax);
-  bench.Pass(LocalGroups::kLastsMax, bench.joins);  // a long life
+  harness.Pass(LocalGroups::kLastsMax, harness.joins);  // a long life
   CHECK(wait_for_another() <= seconds(2));
   CHECK(wait_for_another() <= seconds(2));
 }
 
 TEST_CASE("a machine's workers do not wait for one that hangs, until it has done a step", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "m", "m"});
+  LocalHarness harness;
+  harness.RunWith({"m", "m", "m"});
   std::array<View, 3> views;
   const auto pass = [&](int count, std::uint64_t step, bool hangs) {
     for (int i = 0; i < count; ++i) {
       for (std::size_t worker = 0; worker < 3; ++worker) {
-        Beat beat = bench.MakeBeat(bench.joins[worker]);
-        beat.generation = bench.coordinator->generation();
+        Heartbeat beat = harness.MakeHeartbeat(harness.joins[worker]);
+        beat.generation = harness.coordinator->generation();
         beat.computing = worker == 1 && hangs;
         beat.step = Step{beat.computing ? 0 : step};
-        bench.Send(bench.PeerOf(bench.joins[worker]), beat);
-        views[worker] = bench.ViewOf(bench.joins[worker]);
+        harness.Send(harness.PeerOf(harness.joins[worker]), beat);
+        views[worker] = harness.ViewOf(harness.joins[worker]);
       }
-      bench.Tick(seconds(1));
+      harness.Tick(seconds(1));
     }
   };
   const auto names = [&](std::size_t worker) {
@@ -189,8 +189,8 @@ TEST_CASE("a machine's workers do not wait for one that hangs, until it has done
   CHECK(names(0) == Names{"w0", "w2"});
   CHECK(names(1).empty());
   CHECK(views[0].slots.size() + views[2].slots.size() == 4);  // one of them does its slots as well
-  bench.DoStep(0);
-  REQUIRE(bench.coordinator->state() == Coordinator::State::kRunning);
+  harness.DoStep(0);
+  REQUIRE(harness.coordinator->state() == Coordinator::State::kRunning);
   pass(100, 2, true);  // four times what the last step took, since it was heard of
   CHECK(views[0].group_epoch == second);
   CHECK(views[0].slots.size() + views[2].slots.size() == 4);
@@ -200,12 +200,12 @@ TEST_CASE("a machine's workers do not wait for one that hangs, until it has done
 }
 
 TEST_CASE("another coordinator's groups are newer", "[server][local]") {
-  LocalBench bench;
-  bench.RunWith({"m", "m"});
-  const std::uint64_t first = bench.View1(0).group_epoch;
-  bench.joins.clear();
-  bench.RunWith({"m", "m"});
-  CHECK(bench.View1(0).group_epoch > first);
+  LocalHarness harness;
+  harness.RunWith({"m", "m"});
+  const std::uint64_t first = harness.View1(0).group_epoch;
+  harness.joins.clear();
+  harness.RunWith({"m", "m"});
+  CHECK(harness.View1(0).group_epoch > first);
 }
 
 }  // namespace

@@ -27,34 +27,34 @@ TEST_CASE("a worker keeps what it has as far as its share goes", "[server][slots
 
 TEST_CASE("any deal is complete, disjoint, fair and sorted, and moves no more than it must", "[server][slots]") {
   RandomStream random(8);
-  std::vector<Slots> held;
+  std::vector<Slots> owned;
   for (int round = 0; round < 2000; ++round) {
     const auto slot_count = static_cast<SlotIndex>(1 + random.Below(12));
-    if (random.Below(3) == 0) held.clear();
-    held.resize(1 + random.Below(6));
-    const std::vector<Slots> before = held;
-    held = AssignSlots(held, slot_count);
-    REQUIRE(held.size() == before.size());
+    if (random.Below(3) == 0) owned.clear();
+    owned.resize(1 + random.Below(6));
+    const std::vector<Slots> before = owned;
+    owned = AssignSlots(owned, slot_count);
+    REQUIRE(owned.size() == before.size());
     std::set<SlotIndex> seen;
-    for (std::size_t i = 0; i < held.size(); ++i) {
-      REQUIRE(std::is_sorted(held[i].begin(), held[i].end()));
-      REQUIRE(held[i].size() == slot_count / held.size() + (i < slot_count % held.size() ? 1 : 0));
-      for (SlotIndex slot : held[i]) REQUIRE(seen.insert(slot).second);
+    for (std::size_t i = 0; i < owned.size(); ++i) {
+      REQUIRE(std::is_sorted(owned[i].begin(), owned[i].end()));
+      REQUIRE(owned[i].size() == slot_count / owned.size() + (i < slot_count % owned.size() ? 1 : 0));
+      for (SlotIndex slot : owned[i]) REQUIRE(seen.insert(slot).second);
       std::size_t had = 0, kept = 0;
       for (SlotIndex slot : before[i]) had += slot < slot_count ? 1 : 0;
-      for (SlotIndex slot : held[i]) kept += std::count(before[i].begin(), before[i].end(), slot) != 0 ? 1 : 0;
-      REQUIRE(kept == std::min(had, held[i].size()));
+      for (SlotIndex slot : owned[i]) kept += std::count(before[i].begin(), before[i].end(), slot) != 0 ? 1 : 0;
+      REQUIRE(kept == std::min(had, owned[i].size()));
     }
     REQUIRE(seen.size() == slot_count);
     REQUIRE(*seen.rbegin() == slot_count - 1);
   }
 }
 
-Worker Named(const std::string& name, std::uint64_t session, Instant heard = {}) {
+Worker Named(const std::string& name, std::uint64_t session, Instant last_message = {}) {
   Worker worker;
   worker.name = name;
   worker.session = SessionId{session};
-  worker.last_heard = heard;
+  worker.last_message = last_message;
   return worker;
 }
 

@@ -5,9 +5,9 @@
 namespace capstan::server {
 namespace {
 
-class WatchBench {
+class WatchHarness {
  public:
-  explicit WatchBench(double join, double stall)
+  explicit WatchHarness(double join, double stall)
       : watch_({.address = "10.0.0.5:29600", .join_seconds = join, .stall_seconds = stall}, now_) {}
 
   // Looks ten times a second, as a loop does. Returns the lines, and the failure's message if the watch gave up.
@@ -21,7 +21,7 @@ class WatchBench {
     }
     return lines;
   }
-  void Hear() { watch_.Heard(now_); }
+  void TakeMessage() { watch_.NoteMessage(now_); }
   void StandStill(int seconds) { now_ += std::chrono::seconds(seconds); }
 
  private:
@@ -31,37 +31,38 @@ class WatchBench {
 
 TEST_CASE("a process that waits for its coordinator says so every 5 s, with what to do, until it gives up",
           "[server][loops]") {
-  WatchBench bench(12, 600);
-  CHECK(bench.Pass(20) == std::vector<std::string>{"waiting 5 s for the coordinator at 10.0.0.5:29600; start it with: "
-                                                   "capstan-server JOB.toml --coordinator; giving up "
-                                                   "after 12 s",
-                                                   "waiting 10 s for the coordinator at 10.0.0.5:29600; start it with: "
-                                                   "capstan-server JOB.toml --coordinator; giving up "
-                                                   "after 12 s",
-                                                   "the coordinator at 10.0.0.5:29600 did not answer within 12 s; "
-                                                   "start it (capstan-server JOB.toml --coordinator) or "
-                                                   "check cluster.coordinator"});
+  WatchHarness harness(12, 600);
+  CHECK(harness.Pass(20) ==
+        std::vector<std::string>{"waiting 5 s for the coordinator at 10.0.0.5:29600; start it with: "
+                                 "capstan-server JOB.toml --coordinator; giving up "
+                                 "after 12 s",
+                                 "waiting 10 s for the coordinator at 10.0.0.5:29600; start it with: "
+                                 "capstan-server JOB.toml --coordinator; giving up "
+                                 "after 12 s",
+                                 "the coordinator at 10.0.0.5:29600 did not answer within 12 s; "
+                                 "start it (capstan-server JOB.toml --coordinator) or "
+                                 "check cluster.coordinator"});
 }
 
 TEST_CASE("a coordinator that falls silent is waited for, and welcome when it answers", "[server][loops]") {
-  WatchBench bench(12, 8);
-  bench.Hear();
-  CHECK(bench.Pass(4).empty());
-  bench.Hear();
-  CHECK(bench.Pass(6) ==
+  WatchHarness harness(12, 8);
+  harness.TakeMessage();
+  CHECK(harness.Pass(4).empty());
+  harness.TakeMessage();
+  CHECK(harness.Pass(6) ==
         std::vector<std::string>{
             "waiting 5 s for the coordinator at 10.0.0.5:29600, which has answered before; if it ended, "
             "start it again with the command that it had; giving up after 8 s"});
-  bench.Hear();
-  CHECK(bench.Pass(4) == std::vector<std::string>{"the coordinator at 10.0.0.5:29600 answers"});
-  CHECK(bench.Pass(10).back() == "the coordinator at 10.0.0.5:29600 has been silent for 8 s; see why it ended");
+  harness.TakeMessage();
+  CHECK(harness.Pass(4) == std::vector<std::string>{"the coordinator at 10.0.0.5:29600 answers"});
+  CHECK(harness.Pass(10).back() == "the coordinator at 10.0.0.5:29600 has been silent for 8 s; see why it ended");
 }
 
 TEST_CASE("after standing still itself a process blames nobody", "[server][loops]") {
-  WatchBench bench(12, 8);
-  bench.Hear();
-  bench.StandStill(100);
-  CHECK(bench.Pass(4).empty());
+  WatchHarness harness(12, 8);
+  harness.TakeMessage();
+  harness.StandStill(100);
+  CHECK(harness.Pass(4).empty());
 }
 
 }  // namespace

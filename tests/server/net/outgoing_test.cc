@@ -23,7 +23,7 @@ class OneAnswer : public Transport {
   int sends = 0;
 };
 
-struct Bench {
+struct Harness {
   std::vector<Envelope> Pings(int count) {
     Outbox out;
     for (int i = 0; i < count; ++i) out.Send(PeerId{1}, Ping{});
@@ -41,42 +41,42 @@ struct Bench {
 };
 
 TEST_CASE("a message that can never be sent is told to people once and does not wait") {
-  Bench bench;
-  bench.transport.answer = Invalid("a message of 9 + 0 bytes; each part may have 8");
-  CHECK(bench.Send(2) == 0);
-  CHECK(bench.Send(1) == 0);
-  CHECK(!bench.outgoing.waiting());
-  REQUIRE(bench.notices.size() == 1);
-  CHECK(bench.notices[0].severity == Severity::kError);
-  CHECK(bench.notices[0].text.find("9 + 0 bytes") != std::string::npos);
+  Harness harness;
+  harness.transport.answer = Invalid("a message of 9 + 0 bytes; each part may have 8");
+  CHECK(harness.Send(2) == 0);
+  CHECK(harness.Send(1) == 0);
+  CHECK(!harness.outgoing.waiting());
+  REQUIRE(harness.notices.size() == 1);
+  CHECK(harness.notices[0].severity == Severity::kError);
+  CHECK(harness.notices[0].text.find("9 + 0 bytes") != std::string::npos);
 }
 
 TEST_CASE("what waited for room and then cannot be sent is told as well") {
-  Bench bench;
-  bench.transport.answer = Status(Code::kBusy, "full");
-  CHECK(bench.Send(1) == 1);
-  CHECK(bench.outgoing.waiting());
-  CHECK(bench.notices.empty());
-  bench.transport.answer = Invalid("too long");
-  bench.outgoing.Retry();
-  CHECK(!bench.outgoing.waiting());
-  CHECK(bench.notices.size() == 1);
+  Harness harness;
+  harness.transport.answer = Status(Code::kBusy, "full");
+  CHECK(harness.Send(1) == 1);
+  CHECK(harness.outgoing.waiting());
+  CHECK(harness.notices.empty());
+  harness.transport.answer = Invalid("too long");
+  harness.outgoing.Retry();
+  CHECK(!harness.outgoing.waiting());
+  CHECK(harness.notices.size() == 1);
 }
 
 TEST_CASE("an absent peer is a normal event and nothing that waits overtakes") {
-  Bench bench;
-  bench.transport.answer = Unreachable("gone");
-  CHECK(bench.Send(3) == 0);
-  CHECK(bench.notices.empty());
-  bench.transport.answer = Status(Code::kBusy, "full");
-  CHECK(bench.Send(1) == 1);
-  const int sends = bench.transport.sends;
-  bench.transport.answer = {};
-  CHECK(bench.Send(1) == 1);
-  CHECK(bench.transport.sends == sends);  // behind the first, which Retry sends
-  bench.outgoing.Retry();
-  CHECK(bench.transport.sends == sends + 2);
-  CHECK(!bench.outgoing.waiting());
+  Harness harness;
+  harness.transport.answer = Unreachable("gone");
+  CHECK(harness.Send(3) == 0);
+  CHECK(harness.notices.empty());
+  harness.transport.answer = Status(Code::kBusy, "full");
+  CHECK(harness.Send(1) == 1);
+  const int sends = harness.transport.sends;
+  harness.transport.answer = {};
+  CHECK(harness.Send(1) == 1);
+  CHECK(harness.transport.sends == sends);  // behind the first, which Retry sends
+  harness.outgoing.Retry();
+  CHECK(harness.transport.sends == sends + 2);
+  CHECK(!harness.outgoing.waiting());
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<float> Make(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t first, std::size_t count) {
   std::vector<float> out(count, 42.0F);
-  InitialWeights(seed, tensor, first, out);
+  FillInitialWeights(seed, tensor, first, out);
   return out;
 }
 

@@ -11,12 +11,12 @@ PushRecord MakePush(BlockIndex block, SlotIndex slot, std::uint64_t sequence) {
   PushRecord push;
   push.block = block;
   push.slot = slot;
-  push.sequence = sequence;
+  push.sequence = {sequence};
   return push;
 }
 
 EndRecord MakeEnd(SlotIndex slot, std::uint64_t sequence) {
-  EndRecord end{Step{sequence}, {}};
+  EndRecord end{SequenceNumber{sequence}, {}};
   end.report.slot = slot;
   return end;
 }
@@ -41,18 +41,18 @@ TEST_CASE("one append is under way at a time and takes all that has gathered", "
   CHECK(queue.BeginAppend() == nullptr);
 }
 
-TEST_CASE("what is on its way is known by block, slot and sequence number until it is durable", "[server][log]") {
+TEST_CASE("what is in flight is known by block, slot and sequence number until it is durable", "[server][log]") {
   LogQueue queue(1 << 20, 100);
   queue.Add(kA, MakePush(3, 1, 5));
   (void)queue.BeginAppend();
   queue.Add(kA, MakePush(3, 1, 6));
   queue.Add(kA, MakeEnd(1, 5));
-  CHECK(queue.NewestPush(3, 1) == 6);
-  CHECK(queue.NewestEnd(1) == 5);
+  CHECK(queue.NewestPush(3, 1) == SequenceNumber{6});
+  CHECK(queue.NewestEnd(1) == SequenceNumber{5});
   CHECK(!queue.NewestPush(3, 0));
   CHECK(!queue.NewestEnd(0));
   (void)queue.FinishAppend();
-  CHECK(queue.NewestPush(3, 1) == 6);
+  CHECK(queue.NewestPush(3, 1) == SequenceNumber{6});
   (void)queue.BeginAppend();
   (void)queue.FinishAppend();
   CHECK(!queue.NewestPush(3, 1));

@@ -5,13 +5,13 @@
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/weights.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
 
-ShardBenchOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors = {4}) {
-  ShardBenchOptions options;
+ShardHarnessOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors = {4}) {
+  ShardHarnessOptions options;
   options.mode = Mode::kAsync;
   options.slots = slots;
   options.tensors = std::move(tensors);
@@ -20,251 +20,251 @@ ShardBenchOptions Durable(SlotIndex slots = 2, std::vector<std::int64_t> tensors
 }
 
 // Makes a Reset that continues the timeline.
-Reset GoOn(const ShardBench& bench, std::uint64_t generation, std::uint64_t history = 1) {
-  Reset reset = bench.MakeReset(generation);
-  reset.history = Generation{history};
+Reset GoOn(const ShardHarness& harness, std::uint64_t generation, std::uint64_t timeline = 1) {
+  Reset reset = harness.MakeReset(generation);
+  reset.timeline = TimelineId{timeline};
   return reset;
 }
 
-std::uint64_t ReplayOf(ShardBench* bench, Reset reset) {
-  bench->FromCoordinator(std::move(reset));
-  bench->generation = bench->shard->generation();
-  CHECK(bench->Take<ResetDone>(kCoordinator).size() == 1);
-  return bench->metrics->log_replayed.value();
+std::uint64_t ReplayOf(ShardHarness* harness, Reset reset) {
+  harness->FromCoordinator(std::move(reset));
+  harness->generation = harness->shard->generation();
+  CHECK(harness->Take<ResetDone>(kCoordinator).size() == 1);
+  return harness->metrics->log_replayed.value();
 }
 
 TEST_CASE("durable: a push is applied and acknowledged when it is in the log, not before", "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().HoldLog();
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.FromWorker(bench.MakeEnd(1, 0));
-  CHECK(bench.Take<Staged>().empty());
-  CHECK(bench.WeightOf(0) == 0.0F);
-  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{0, 0});
-  bench.LetLogGo();
-  CHECK(bench.WeightOf(0) == -1.0F);
-  const std::vector<Staged> staged = bench.Take<Staged>();
+  ShardHarness harness(Durable());
+  harness.Start().HoldLog();
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.FromWorker(harness.MakeEnd(1, 0));
+  CHECK(harness.Take<Staged>().empty());
+  CHECK(harness.WeightOf(0) == 0.0F);
+  CHECK(harness.Coverage(0).clocks == std::vector<SequenceNumber>{{0}, {0}});
+  harness.LetLogGo();
+  CHECK(harness.WeightOf(0) == -1.0F);
+  const std::vector<Staged> staged = harness.Take<Staged>();
   REQUIRE(staged.size() == 2);
-  CHECK(staged[0].held == std::vector<Staged::Entry>{{0, kLeaf0}});
+  CHECK(staged[0].nodes == std::vector<Staged::Entry>{{0, kLeaf0}});
   CHECK(staged[1].ended == std::vector<SlotIndex>{0});
-  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{1, 0});
-  CHECK(bench.metrics->log_records.value() == 2);
-  CHECK(bench.metrics->log_append_seconds.count() == 2);
+  CHECK(harness.Coverage(0).clocks == std::vector<SequenceNumber>{{1}, {0}});
+  CHECK(harness.metrics->log_records.value() == 2);
+  CHECK(harness.metrics->log_append_seconds.count() == 2);
 }
 
 TEST_CASE("durable: what comes during an append goes into the next one, together", "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().HoldLog();
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
-  bench.Stage(1, 0, kLeaf1, 1, 1.0F);
-  REQUIRE(bench.waiting_log_work.size() == 1);
-  CHECK(std::get<AppendLog>(bench.waiting_log_work[0]).records->size() == 1);
-  bench.LetLogGo();
-  CHECK(bench.WeightOf(0) == -3.0F);
-  CHECK(bench.shard->journal()->applied_records() == 3);
-  CHECK(bench.metrics->log_append_seconds.count() == 2);
+  ShardHarness harness(Durable());
+  harness.Start().HoldLog();
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.Stage(2, 0, kLeaf0, 1, 1.0F);
+  harness.Stage(1, 0, kLeaf1, 1, 1.0F);
+  REQUIRE(harness.waiting_log_work.size() == 1);
+  CHECK(std::get<AppendLog>(harness.waiting_log_work[0]).records->size() == 1);
+  harness.LetLogGo();
+  CHECK(harness.WeightOf(0) == -3.0F);
+  CHECK(harness.shard->journal()->applied_records() == 3);
+  CHECK(harness.metrics->log_append_seconds.count() == 2);
 }
 
 TEST_CASE("durable: a push that is being logged is ignored when it comes again; gaps count behind it",
           "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().HoldLog();
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.Stage(1, 0, kLeaf0, 1, 7.0F, kOther);
-  CHECK(bench.Silent());
-  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
-  const std::vector<Error> errors = bench.Take<Error>();
+  ShardHarness harness(Durable());
+  harness.Start().HoldLog();
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.Stage(1, 0, kLeaf0, 1, 7.0F, kOther);
+  CHECK(harness.Silent());
+  harness.Stage(3, 0, kLeaf0, 1, 1.0F);
+  const std::vector<Error> errors = harness.Take<Error>();
   REQUIRE(errors.size() == 1);
-  CHECK(errors[0].last == Step{1});
-  bench.LetLogGo();
-  CHECK(bench.WeightOf(0) == -1.0F);
-  CHECK(bench.Take<Staged>(kOther).empty());
-  bench.Stage(1, 0, kLeaf0, 1, 7.0F, kOther);
-  CHECK(bench.Take<Staged>(kOther).at(0).held == std::vector<Staged::Entry>{{0, kLeaf0}});
-  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(errors[0].last == SequenceNumber{1});
+  harness.LetLogGo();
+  CHECK(harness.WeightOf(0) == -1.0F);
+  CHECK(harness.Take<Staged>(kOther).empty());
+  harness.Stage(1, 0, kLeaf0, 1, 7.0F, kOther);
+  CHECK(harness.Take<Staged>(kOther).at(0).nodes == std::vector<Staged::Entry>{{0, kLeaf0}});
+  CHECK(harness.WeightOf(0) == -1.0F);
 }
 
 TEST_CASE("durable: a push is applied with the parameters of its arrival", "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().HoldLog();
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
+  ShardHarness harness(Durable());
+  harness.Start().HoldLog();
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
   StepParameters parameters;
   parameters.learning_rate = 0.5F;
-  bench.FromCoordinator(Rates{Term{1}, Generation{1}, Step{1}, parameters});
-  bench.LetLogGo();
-  CHECK(bench.WeightOf(0) == -1.0F);
-  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.WeightOf(0) == -1.5F);
+  harness.FromCoordinator(ClockUpdate{Term{1}, Generation{1}, SequenceNumber{1}, parameters});
+  harness.LetLogGo();
+  CHECK(harness.WeightOf(0) == -1.0F);
+  harness.Stage(2, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.WeightOf(0) == -1.5F);
 }
 
 TEST_CASE("durable: an append that fails is said, and nothing of it is applied or acknowledged", "[server][durable]") {
   MemoryPushLog log;
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log = &log;
-  ShardBench bench(options);
-  bench.Start();
+  ShardHarness harness(options);
+  harness.Start();
   log.FailWrites(Unreachable("the disk is full"));
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Take<Staged>().empty());
-  CHECK(bench.Take<Error>().at(0).code == Code::kBusy);  // its sender is told the reason
-  CHECK(bench.Silent());
-  CHECK(bench.WeightOf(0) == 0.0F);
-  REQUIRE(!bench.notices().empty());
-  CHECK(bench.notices().back().severity == Severity::kError);
-  CHECK(bench.notices().back().text.find("shard 0 cannot write to its log: the disk is full") == 0);
-  CHECK(bench.metrics->log_failures.value() == 1);
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Take<Staged>().empty());
+  CHECK(harness.Take<Error>().at(0).code == Code::kBusy);  // its sender is told the reason
+  CHECK(harness.Silent());
+  CHECK(harness.WeightOf(0) == 0.0F);
+  REQUIRE(!harness.notices().empty());
+  CHECK(harness.notices().back().severity == Severity::kError);
+  CHECK(harness.notices().back().text.find("shard 0 cannot write to its log: the disk is full") == 0);
+  CHECK(harness.metrics->log_failures.value() == 1);
   log.FailWrites({});
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.WeightOf(0) == -1.0F);
-  CHECK(bench.Take<Staged>().size() == 1);
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.WeightOf(0) == -1.0F);
+  CHECK(harness.Take<Staged>().size() == 1);
 }
 
 TEST_CASE("durable: a log that is behind turns pushes away for now", "[server][durable]") {
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log_records_max = 2;
-  ShardBench bench(options);
-  bench.Start().HoldLog();
-  for (std::uint64_t k : {1U, 2U, 3U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Silent());
-  bench.Stage(4, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Refused(Code::kBusy));
-  bench.LetLogGo();
-  bench.Stage(4, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.WeightOf(0) == -4.0F);
+  ShardHarness harness(options);
+  harness.Start().HoldLog();
+  for (std::uint64_t k : {1U, 2U, 3U}) harness.Stage(k, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Silent());
+  harness.Stage(4, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Refused(Code::kBusy));
+  harness.LetLogGo();
+  harness.Stage(4, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.WeightOf(0) == -4.0F);
 }
 
-TEST_CASE("durable: a shard that lives keeps all it has in the next generation of its history", "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.HoldLog();
-  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
-  bench.Forget();
-  bench.FromCoordinator(GoOn(bench, 2));
-  CHECK(bench.Take<ResetDone>(kCoordinator).at(0).generation == Generation{2});
-  CHECK(bench.shard->history() == Generation{1});
-  CHECK(bench.WeightOf(0) == -1.0F);
-  CHECK(bench.metrics->log_replayed.value() == 0);
-  bench.LetLogGo();  // a push of the earlier generation is as good; no worker waits for its acknowledgement
-  CHECK(bench.WeightOf(0) == -2.0F);
-  CHECK(bench.Take<Staged>().empty());
-  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Refused(Code::kStale));
-  bench.generation = Generation{2};
-  bench.Stage(3, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.WeightOf(0) == -3.0F);
+TEST_CASE("durable: a shard that lives keeps all it has in the next generation of its timeline", "[server][durable]") {
+  ShardHarness harness(Durable());
+  harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.HoldLog();
+  harness.Stage(2, 0, kLeaf0, 1, 1.0F);
+  harness.Forget();
+  harness.FromCoordinator(GoOn(harness, 2));
+  CHECK(harness.Take<ResetDone>(kCoordinator).at(0).generation == Generation{2});
+  CHECK(harness.shard->timeline() == TimelineId{1});
+  CHECK(harness.WeightOf(0) == -1.0F);
+  CHECK(harness.metrics->log_replayed.value() == 0);
+  harness.LetLogGo();  // a push of the earlier generation is as good; no worker waits for its acknowledgement
+  CHECK(harness.WeightOf(0) == -2.0F);
+  CHECK(harness.Take<Staged>().empty());
+  harness.Stage(3, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Refused(Code::kStale));
+  harness.generation = Generation{2};
+  harness.Stage(3, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.WeightOf(0) == -3.0F);
 }
 
 TEST_CASE("durable: it says so when its new generation is on disk, however often it is asked", "[server][durable]") {
-  ShardBench bench(Durable());
-  bench.Start().HoldDisk();
-  bench.FromCoordinator(GoOn(bench, 2));
-  bench.FromCoordinator(GoOn(bench, 2));
-  CHECK(bench.Take<ResetDone>(kCoordinator).empty());
-  bench.LetDiskGo();
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-  bench.FromCoordinator(GoOn(bench, 2));
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
+  ShardHarness harness(Durable());
+  harness.Start().HoldDisk();
+  harness.FromCoordinator(GoOn(harness, 2));
+  harness.FromCoordinator(GoOn(harness, 2));
+  CHECK(harness.Take<ResetDone>(kCoordinator).empty());
+  harness.LetDiskGo();
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+  harness.FromCoordinator(GoOn(harness, 2));
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
 }
 
 TEST_CASE("durable: a lost shard finds every logged push again, with the same bits", "[server][durable]") {
   MemoryPushLog log;
-  ShardBenchOptions options = Durable(2, {4, 4});
+  ShardHarnessOptions options = Durable(2, {4, 4});
   options.optimizer = OptimizerKind::kAdamW;
   options.log = &log;
   std::uint64_t digest = 0;
   {
-    ShardBench bench(options);
-    bench.Start();
+    ShardHarness harness(options);
+    harness.Start();
     for (std::uint64_t k = 1; k <= 4; ++k) {
       for (BlockIndex block : {0U, 1U}) {
-        bench.Stage(k, block, kLeaf0, 1, 0.5F);
-        bench.Stage(k, block, kLeaf1, k % 2, 2.0F);
+        harness.Stage(k, block, kLeaf0, 1, 0.5F);
+        harness.Stage(k, block, kLeaf1, k % 2, 2.0F);
       }
-      bench.FromWorker(bench.MakeEnd(k, 0));
+      harness.FromWorker(harness.MakeEnd(k, 0));
     }
-    digest = bench.shard->store().Digest();
+    digest = harness.shard->store().Digest();
   }
-  ShardBench bench(options);
-  CHECK(ReplayOf(&bench, GoOn(bench, 2)) == 20);
-  CHECK(bench.shard->store().Digest() == digest);
-  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{4, 0});  // slot 1 has not ended
-  bench.Tick(std::chrono::milliseconds(20));
-  CHECK(bench.Take<Progress>(kCoordinator).at(0).reports.size() == 4);
-  bench.Stage(5, 0, kLeaf0, 1, 0.5F);
-  CHECK(bench.shard->journal()->applied_records() == 21);
+  ShardHarness harness(options);
+  CHECK(ReplayOf(&harness, GoOn(harness, 2)) == 20);
+  CHECK(harness.shard->store().Digest() == digest);
+  CHECK(harness.Coverage(0).clocks == std::vector<SequenceNumber>{{4}, {0}});  // slot 1 has not ended
+  harness.Tick(std::chrono::milliseconds(20));
+  CHECK(harness.Take<Progress>(kCoordinator).at(0).reports.size() == 4);
+  harness.Stage(5, 0, kLeaf0, 1, 0.5F);
+  CHECK(harness.shard->journal()->applied_records() == 21);
 }
 
 TEST_CASE("durable: a snapshot stands for the log in front of it", "[server][durable]") {
   MemoryPushLog log;
   MemorySnapshotStore disk;
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log = &log;
   std::vector<SnapshotPart> parts;
   const SnapshotId id{Generation{1}, Version{0}};
   {
-    ShardBench bench(options);
-    bench.Start();
-    for (std::uint64_t k : {1U, 2U, 3U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
-    bench.FromCoordinator(bench.MakePin(0));
-    bench.Stage(4, 0, kLeaf0, 1, 1.0F);
+    ShardHarness harness(options);
+    harness.Start();
+    for (std::uint64_t k : {1U, 2U, 3U}) harness.Stage(k, 0, kLeaf0, 1, 1.0F);
+    harness.FromCoordinator(harness.MakePin(0));
+    harness.Stage(4, 0, kLeaf0, 1, 1.0F);
     CHECK(log.size() == 4);  // the snapshot may never exist
-    bench.FromCoordinator(bench.MakeKept({id}, id));
+    harness.FromCoordinator(harness.MakeRetained({id}, id));
     CHECK(log.size() == 1);
-    parts = bench.disk.List();
-    disk.AddPartsOf(bench.disk);
+    parts = harness.disk.List();
+    disk.AddPartsOf(harness.disk);
   }
   options.found = &disk;
-  ShardBench bench(options);
-  Reset reset = bench.MakeResetTo(2, parts);
-  reset.history = Generation{1};
-  CHECK(ReplayOf(&bench, reset) == 1);
-  CHECK(bench.WeightOf(0) == -4.0F);
+  ShardHarness harness(options);
+  Reset reset = harness.MakeResetTo(2, parts);
+  reset.timeline = TimelineId{1};
+  CHECK(ReplayOf(&harness, reset) == 1);
+  CHECK(harness.WeightOf(0) == -4.0F);
 }
 
 TEST_CASE("durable: records that a snapshot holds already are passed over", "[server][durable]") {
   MemoryPushLog log;
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log = &log;
-  ShardBench(options).Start();
+  ShardHarness(options).Start();
   std::vector<PushLogRecord> records;
   const float ones[4] = {1, 1, 1, 1};
   for (std::uint64_t sequence : {1U, 1U, 2U}) {
     PushRecord push;
-    push.sequence = sequence;
+    push.sequence = {sequence};
     push.samples = 1;
     push.learning_rate = 1.0F;
     push.payload = {BufferRef(), reinterpret_cast<const std::byte*>(ones), sizeof ones};
     records.push_back(push);
   }
-  REQUIRE(log.Append(Generation{1}, 1, records).ok());
-  ShardBench bench(options);
-  CHECK(ReplayOf(&bench, GoOn(bench, 2)) == 3);
-  CHECK(bench.WeightOf(0) == -2.0F);
-  CHECK(bench.shard->engine().updates(0) == 2);
+  REQUIRE(log.Append(TimelineId{1}, 1, records).ok());
+  ShardHarness harness(options);
+  CHECK(ReplayOf(&harness, GoOn(harness, 2)) == 3);
+  CHECK(harness.WeightOf(0) == -2.0F);
+  CHECK(harness.shard->engine().updates(0) == 2);
 }
 
 TEST_CASE("durable: a log that cannot go on is a bad Reset, and the next generation is served", "[server][durable]") {
   MemoryPushLog log;
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log = &log;
   {
-    ShardBench bench(options);
-    bench.Start();
-    for (std::uint64_t k : {1U, 2U, 3U}) bench.Stage(k, 0, kLeaf0, 1, 1.0F);
+    ShardHarness harness(options);
+    harness.Start();
+    for (std::uint64_t k : {1U, 2U, 3U}) harness.Stage(k, 0, kLeaf0, 1, 1.0F);
   }
   std::string reason;
   const auto after = [&](auto damage) {
     damage();
-    ShardBench bench(options);
-    bench.FromCoordinator(GoOn(bench, 2));
-    const std::vector<ResetBad> bad = bench.Take<ResetBad>(kCoordinator);
+    ShardHarness harness(options);
+    harness.FromCoordinator(GoOn(harness, 2));
+    const std::vector<ResetBad> bad = harness.Take<ResetBad>(kCoordinator);
     REQUIRE(bad.size() == 1);
     reason = bad[0].reason;
-    CHECK(!bench.shard->serving());
-    bench.FromCoordinator(bench.MakeReset(3));
-    CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-    CHECK(bench.WeightOf(0) == 0.0F);
+    CHECK(!harness.shard->serving());
+    harness.FromCoordinator(harness.MakeReset(3));
+    CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+    CHECK(harness.WeightOf(0) == 0.0F);
     CHECK(log.size() == 0);
   };
   SECTION("a record is missing") {
@@ -275,73 +275,73 @@ TEST_CASE("durable: a log that cannot go on is a bad Reset, and the next generat
     after([&] { log = MemoryPushLog(); });
     CHECK(reason == "there is no log here");
   }
-  SECTION("it is of another history") {
-    after([&] { REQUIRE(log.Begin({Generation{9}, 1}).ok()); });
-    CHECK(reason.find("history that began with generation 9") != std::string::npos);
+  SECTION("it is of another timeline") {
+    after([&] { REQUIRE(log.Begin({TimelineId{9}, 1}).ok()); });
+    CHECK(reason.find("timeline that began with generation 9") != std::string::npos);
   }
   SECTION("it is of another number of shards") {
-    after([&] { REQUIRE(log.Begin({Generation{1}, 3}).ok()); });
+    after([&] { REQUIRE(log.Begin({TimelineId{1}, 3}).ok()); });
     CHECK(reason.find("one of 3 shards, the job has 1") != std::string::npos);
   }
   SECTION("a push follows none") {
     PushRecord push;
-    push.sequence = 9;
-    after([&] { REQUIRE(log.Append(Generation{1}, 4, {push}).ok()); });
+    push.sequence = {9};
+    after([&] { REQUIRE(log.Append(TimelineId{1}, 4, {push}).ok()); });
     CHECK(reason.find("sequence number 9 after 3") != std::string::npos);
   }
   SECTION("a push does not belong here") {
     PushRecord push;
     push.block = 77;
-    after([&] { REQUIRE(log.Append(Generation{1}, 4, {push}).ok()); });
+    after([&] { REQUIRE(log.Append(TimelineId{1}, 4, {push}).ok()); });
     CHECK(reason.find("block 77") != std::string::npos);
   }
 }
 
-TEST_CASE("durable: a history that begins has an empty log; while it cannot begin, nothing is served",
+TEST_CASE("durable: a timeline that begins has an empty log; while it cannot begin, nothing is served",
           "[server][durable]") {
   MemoryPushLog log;
-  ShardBenchOptions options = Durable();
+  ShardHarnessOptions options = Durable();
   options.log = &log;
-  ShardBench bench(options);
-  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  ShardHarness harness(options);
+  harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
   log.FailWrites(Unreachable("the disk is full"));
-  bench.FromCoordinator(bench.MakeReset(2));
-  CHECK(bench.Take<ResetDone>(kCoordinator).empty());
-  CHECK(!bench.shard->serving());
-  CHECK(bench.notices().back().text.find("cannot begin its log: the disk is full; it tries again") !=
+  harness.FromCoordinator(harness.MakeReset(2));
+  CHECK(harness.Take<ResetDone>(kCoordinator).empty());
+  CHECK(!harness.shard->serving());
+  CHECK(harness.notices().back().text.find("cannot begin its log: the disk is full; it tries again") !=
         std::string::npos);
   log.FailWrites({});
-  bench.Tick(std::chrono::seconds(10));
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-  CHECK(bench.shard->history() == Generation{2});
+  harness.Tick(std::chrono::seconds(10));
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+  CHECK(harness.shard->timeline() == TimelineId{2});
   CHECK(log.size() == 0);
-  CHECK(bench.WeightOf(0) == 0.0F);
+  CHECK(harness.WeightOf(0) == 0.0F);
 }
 
-TEST_CASE("received: a history that goes on is refused by a shard that keeps no log", "[server][durable]") {
-  ShardBenchOptions options = Durable();
+TEST_CASE("received: a timeline that goes on is refused by a shard that keeps no log", "[server][durable]") {
+  ShardHarnessOptions options = Durable();
   options.acknowledge = Acknowledge::kReceived;
-  ShardBench bench(options);
-  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.FromCoordinator(GoOn(bench, 2));
-  CHECK(bench.Take<ResetBad>(kCoordinator).size() == 1);
-  CHECK(bench.WeightOf(0) == -1.0F);
+  ShardHarness harness(options);
+  harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.FromCoordinator(GoOn(harness, 2));
+  CHECK(harness.Take<ResetBad>(kCoordinator).size() == 1);
+  CHECK(harness.WeightOf(0) == -1.0F);
 }
 
 TEST_CASE("durable, bounded: a pull waits for what is on disk", "[server][durable]") {
-  ShardBenchOptions options = Durable(2);
+  ShardHarnessOptions options = Durable(2);
   options.mode = Mode::kBounded;
-  ShardBench bench(options);
-  bench.Start().FromWorker(bench.MakePull(1, {0}));
-  CHECK(bench.Silent());
-  bench.HoldLog();
+  ShardHarness harness(options);
+  harness.Start().FromWorker(harness.MakePull(1, {0}));
+  CHECK(harness.Silent());
+  harness.HoldLog();
   for (Node leaf : {kLeaf0, kLeaf1}) {
-    bench.Stage(1, 0, leaf, 1, 1.0F);
-    bench.FromWorker(bench.MakeEnd(1, leaf.begin), {}, kOther);
+    harness.Stage(1, 0, leaf, 1, 1.0F);
+    harness.FromWorker(harness.MakeEnd(1, leaf.begin), {}, kOther);
   }
-  CHECK(bench.Take<Weights>(kWorker).empty());
-  bench.LetLogGo();
-  CHECK(bench.Take<Weights>(kWorker).size() == 1);
+  CHECK(harness.Take<Weights>(kWorker).empty());
+  harness.LetLogGo();
+  CHECK(harness.Take<Weights>(kWorker).size() == 1);
 }
 
 }  // namespace

@@ -7,20 +7,20 @@
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/weights.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
 
 // Makes the options of a job whose blocks 0 and 2 are weights, and whose block 1 is a statistic.
-ShardBenchOptions SixteenBits(Encoding encoding, SlotIndex slots) {
+ShardHarnessOptions SixteenBits(Encoding encoding, SlotIndex slots) {
   return {.slots = slots, .tensors = {4, 4, 2}, .encoding = encoding, .statistics = {1}};
 }
 
-class NarrowBench : public ShardBench {
+class NarrowHarness : public ShardHarness {
  public:
-  explicit NarrowBench(Encoding encoding, SlotIndex slots = 2)
-      : ShardBench(SixteenBits(encoding, slots)), encoding_(encoding) {
+  explicit NarrowHarness(Encoding encoding, SlotIndex slots = 2)
+      : ShardHarness(SixteenBits(encoding, slots)), encoding_(encoding) {
     Start();
   }
 
@@ -63,76 +63,76 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
           "[server][shard][encoding]") {
   for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
     CAPTURE(NameOf(encoding));
-    NarrowBench bench(encoding);
+    NarrowHarness harness(encoding);
     for (BlockIndex block = 0; block < 3; ++block) {
-      bench.StageAs(bench.EncodingOf(block), block, {0, 1}, 1, -1.0F);
-      bench.StageAs(bench.EncodingOf(block), block, {1, 2}, 2, -4.0F);
+      harness.StageAs(harness.EncodingOf(block), block, {0, 1}, 1, -1.0F);
+      harness.StageAs(harness.EncodingOf(block), block, {1, 2}, 2, -4.0F);
     }
-    bench.FromWorker(bench.MakeEnd(0, 0, 1));
-    bench.FromWorker(bench.MakeEnd(0, 1, 2));
-    REQUIRE(bench.shard->engine().prepared());
-    bench.Commits(0);
+    harness.FromWorker(harness.MakeEnd(0, 0, 1));
+    harness.FromWorker(harness.MakeEnd(0, 1, 2));
+    REQUIRE(harness.shard->engine().prepared());
+    harness.Commits(0);
     // The weights descend with rate 1 by the mean (-1 - 2 * 4) / 3; the statistic moves by a tenth.
-    CHECK(bench.WeightOf(0) == 3.0F);
-    CHECK(bench.WeightOf(1) == -3.0F * kStatisticMomentum);
+    CHECK(harness.WeightOf(0) == 3.0F);
+    CHECK(harness.WeightOf(1) == -3.0F * kStatisticMomentum);
     Encoding arrived{};
-    CHECK(bench.PullAs(encoding, 1, 0, &arrived) == std::vector<float>(4, 3.0F));
+    CHECK(harness.PullAs(encoding, 1, 0, &arrived) == std::vector<float>(4, 3.0F));
     CHECK(arrived == encoding);
-    CHECK(bench.PullAs(encoding, 1, 1, &arrived) == std::vector<float>(4, -3.0F * kStatisticMomentum));
+    CHECK(harness.PullAs(encoding, 1, 1, &arrived) == std::vector<float>(4, -3.0F * kStatisticMomentum));
     CHECK(arrived == Encoding::kFp32);
-    CHECK(bench.PullAs(Encoding::kFp32, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
+    CHECK(harness.PullAs(Encoding::kFp32, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
     CHECK(arrived == Encoding::kFp32);
-    CHECK(bench.PullAs(encoding, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
+    CHECK(harness.PullAs(encoding, 1, 2, &arrived) == std::vector<float>(2, 3.0F));
     CHECK(arrived == encoding);
   }
 }
 
 TEST_CASE("sums above leaves come as fp32, beside leaves of 16 bits", "[server][shard][encoding]") {
-  NarrowBench bench(Encoding::kBf16, 3);
+  NarrowHarness harness(Encoding::kBf16, 3);
   for (BlockIndex block = 0; block < 3; ++block) {
-    bench.StageAs(Encoding::kFp32, block, {0, 2}, 3, -9.0F);
-    bench.StageAs(bench.EncodingOf(block), block, {2, 3}, 1, -4.0F);
+    harness.StageAs(Encoding::kFp32, block, {0, 2}, 3, -9.0F);
+    harness.StageAs(harness.EncodingOf(block), block, {2, 3}, 1, -4.0F);
   }
-  for (const SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(0, slot, slot == 0 ? 2 : 1));
-  bench.Commits(0);
-  CHECK(bench.WeightOf(0) == 13.0F / 4);  // gradient descent with rate 1 by the mean
-  CHECK(bench.WeightOf(2) == 13.0F / 4);
+  for (const SlotIndex slot : {0U, 1U, 2U}) harness.FromWorker(harness.MakeEnd(0, slot, slot == 0 ? 2 : 1));
+  harness.Commits(0);
+  CHECK(harness.WeightOf(0) == 13.0F / 4);  // gradient descent with rate 1 by the mean
+  CHECK(harness.WeightOf(2) == 13.0F / 4);
 }
 
 TEST_CASE("what is pulled after a Redo is what the Redo made", "[server][shard][encoding]") {
-  NarrowBench bench(Encoding::kBf16);
+  NarrowHarness harness(Encoding::kBf16);
   for (BlockIndex block = 0; block < 3; ++block) {
-    for (const SlotIndex slot : {0U, 1U}) bench.StageAs(bench.EncodingOf(block), block, {slot, slot + 1}, 1, -4.0F);
+    for (const SlotIndex slot : {0U, 1U}) harness.StageAs(harness.EncodingOf(block), block, {slot, slot + 1}, 1, -4.0F);
   }
-  for (const SlotIndex slot : {0U, 1U}) bench.FromWorker(bench.MakeEnd(0, slot, 1));
-  bench.FromCoordinator(bench.MakeRedo(0, 1, 0.5F));
-  bench.Commits(0, 1);
+  for (const SlotIndex slot : {0U, 1U}) harness.FromWorker(harness.MakeEnd(0, slot, 1));
+  harness.FromCoordinator(harness.MakeRedo(0, 1, 0.5F));
+  harness.Commits(0, 1);
   Encoding arrived{};
-  CHECK(bench.PullAs(Encoding::kBf16, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
-  CHECK(bench.PullAs(Encoding::kFp32, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
-  CHECK(bench.PullAs(Encoding::kFp32, 1, 1, &arrived) == std::vector<float>(4, -4.0F * kStatisticMomentum));
+  CHECK(harness.PullAs(Encoding::kBf16, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
+  CHECK(harness.PullAs(Encoding::kFp32, 1, 0, &arrived) == std::vector<float>(4, 2.0F));
+  CHECK(harness.PullAs(Encoding::kFp32, 1, 1, &arrived) == std::vector<float>(4, -4.0F * kStatisticMomentum));
 }
 
 TEST_CASE("numbers of another width than the job's are invalid, and a statistic's are fp32",
           "[server][shard][encoding]") {
-  NarrowBench bench(Encoding::kBf16);
-  bench.StageAs(Encoding::kFp32, 0, {0, 1}, 1, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));
-  bench.StageAs(Encoding::kFp16, 0, {0, 1}, 1, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));
-  bench.StageAs(Encoding::kBf16, 0, {0, 2}, 1, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));
-  bench.StageAs(Encoding::kBf16, 1, {0, 1}, 1, 1.0F);
-  CHECK(bench.Refused(Code::kInvalid));
-  Pull pull = bench.MakePull(0, {0});
+  NarrowHarness harness(Encoding::kBf16);
+  harness.StageAs(Encoding::kFp32, 0, {0, 1}, 1, 1.0F);
+  CHECK(harness.Refused(Code::kInvalid));
+  harness.StageAs(Encoding::kFp16, 0, {0, 1}, 1, 1.0F);
+  CHECK(harness.Refused(Code::kInvalid));
+  harness.StageAs(Encoding::kBf16, 0, {0, 2}, 1, 1.0F);
+  CHECK(harness.Refused(Code::kInvalid));
+  harness.StageAs(Encoding::kBf16, 1, {0, 1}, 1, 1.0F);
+  CHECK(harness.Refused(Code::kInvalid));
+  Pull pull = harness.MakePull(0, {0});
   pull.encoding = Encoding::kFp16;
-  bench.FromWorker(pull);
-  CHECK(bench.Refused(Code::kInvalid));
+  harness.FromWorker(pull);
+  CHECK(harness.Refused(Code::kInvalid));
 }
 
 TEST_CASE("a push says its loss scale: in async each its own, in sync the step's and no other",
           "[server][shard][encoding]") {
-  ShardBench async({.mode = Mode::kAsync, .slots = 2, .tensors = {4}});
+  ShardHarness async({.mode = Mode::kAsync, .slots = 2, .tensors = {4}});
   async.Start();
   std::uint64_t sequence = 0;
   for (const float scale : {1.0F, 1024.0F, 0.5F}) {
@@ -144,7 +144,7 @@ TEST_CASE("a push says its loss scale: in async each its own, in sync the step's
     CHECK(async.WeightOf(0) == before - 2.0F);
   }
   // Statistics are no gradients, so the loss scale does not apply to them.
-  ShardBench observed({.mode = Mode::kAsync, .slots = 1, .tensors = {4}, .statistics = {0}});
+  ShardHarness observed({.mode = Mode::kAsync, .slots = 1, .tensors = {4}, .statistics = {0}});
   observed.Start();
   Slice mean = observed.Values(4, 3.0F);
   Push observation = observed.MakePush(1, 0, {0, 1}, 1, mean);
@@ -160,7 +160,7 @@ TEST_CASE("a push says its loss scale: in async each its own, in sync the step's
     async.FromWorker(push, std::move(payload));
     CHECK(async.Refused(Code::kInvalid));
   }
-  ShardBench sync({.slots = 2, .tensors = {4}});
+  ShardHarness sync({.slots = 2, .tensors = {4}});
   sync.Start();
   Slice payload = sync.Values(4, 2.0F);
   Push push = sync.MakePush(0, 0, {0, 1}, 1, payload);

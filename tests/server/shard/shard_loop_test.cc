@@ -14,9 +14,9 @@ namespace {
 using std::chrono::seconds;
 
 // A shard on its own thread, and a socket that acts as its coordinator.
-class LoopBench {
+class LoopHarness {
  public:
-  LoopBench() {
+  LoopHarness() {
     ShardLoopOptions options;
     options.shard.incarnation = Incarnation{7};
     options.listen = "127.0.0.1:0";
@@ -27,7 +27,7 @@ class LoopBench {
 
   void Ping() { Send(capstan::Ping{Term{1}, {}}); }
   void Tell(Header header) { Send(std::move(header)); }
-  void Refuse(Incarnation life) { Send(Error{Code::kRefused, {}, life, {}, {}, 0, "two of one index"}); }
+  void Refuse(Incarnation incarnation) { Send(Error{Code::kRefused, {}, incarnation, {}, {}, 0, "two of one index"}); }
   Hello NextHello() {
     std::optional<Hello> hello;
     const auto deadline = std::chrono::steady_clock::now() + seconds(60);
@@ -55,40 +55,42 @@ class LoopBench {
 };
 
 TEST_CASE("a refusal ends the life of a shard that it is said to, and no later one", "[server][loops]") {
-  LoopBench bench;
-  const Incarnation life = bench.NextHello().incarnation;
-  bench.Refuse(Incarnation{life.value - 1});
-  bench.Ping();
-  CHECK(bench.NextHello().term == Term{1});  // it has read both
-  CHECK(!bench.loop->ended());
-  bench.Refuse(life);
-  REQUIRE(bench.WaitForEnd());
-  CHECK(bench.loop->outcome().code() == Code::kRefused);
-  CHECK(bench.loop->outcome().message() == "the coordinator refuses this shard: two of one index");
+  LoopHarness harness;
+  const Incarnation incarnation = harness.NextHello().incarnation;
+  harness.Refuse(Incarnation{incarnation.value - 1});
+  harness.Ping();
+  CHECK(harness.NextHello().term == Term{1});  // it has read both
+  CHECK(!harness.loop->ended());
+  harness.Refuse(incarnation);
+  REQUIRE(harness.WaitForEnd());
+  CHECK(harness.loop->outcome().code() == Code::kRefused);
+  CHECK(harness.loop->outcome().message() == "the coordinator refuses this shard: two of one index");
 }
 
 TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
-  LoopBench bench;
+  LoopHarness harness;
   const std::unique_ptr<Transport> holder = CreateZmqTransport({});
   Reset reset;
   reset.term = Term{1};
-  reset.generation = reset.history = Generation{2};
-  reset.incarnation = bench.NextHello().incarnation;
+  reset.generation = Generation{2};
+  reset.timeline = TimelineFrom(reset.generation);
+  reset.incarnation = harness.NextHello().incarnation;
   reset.job = JobId{1, 2};
   reset.slot_count = 1;
   reset.catalog = {{"t", {4}, {InitKind::kZeros, 0.0F}, true}};
   Reset to_snapshot = reset;
   to_snapshot.snapshot = {Generation{1}, Version{1}};
   to_snapshot.sources = {{5, holder->Bind("tcp://127.0.0.1:0").value()}};
-  bench.Tell(to_snapshot);
+  harness.Tell(to_snapshot);
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   std::optional<PeerId> reader;
   while (!reader && std::chrono::steady_clock::now() < deadline) {
     holder->Poll(seconds(1), [&](PeerId from, const Message&) { reader = from; });
   }
   REQUIRE(reader.has_value());
-  reset.generation = reset.history = Generation{3};  // all go back to version 0, which needs no source
-  bench.Tell(reset);
+  reset.generation = Generation{3};
+  reset.timeline = TimelineFrom(reset.generation);  // all go back to version 0, which needs no source
+  harness.Tell(reset);
   Status status;
   while (status.code() != Code::kUnreachable && std::chrono::steady_clock::now() < deadline) {
     status = holder->Send(*reader, {capstan::Ping{}, {}});

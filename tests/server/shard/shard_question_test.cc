@@ -6,15 +6,15 @@
 #include "common/wire/messages/weights.h"
 #include "server/shard/shard_memory.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
 
-Staged Ask(ShardBench* bench, std::uint64_t step, std::vector<StagedNode> nodes, std::uint64_t question = 9) {
-  bench->Forget();
-  bench->FromWorker(CoverageQuery{bench->generation, Incarnation{7}, SessionId{1}, Step{step}, question, nodes});
-  const std::vector<Staged> answers = bench->Take<Staged>();
+Staged Ask(ShardHarness* harness, std::uint64_t step, std::vector<StagedNode> nodes, std::uint64_t question = 9) {
+  harness->Forget();
+  harness->FromWorker(CoverageQuery{harness->generation, Incarnation{7}, SessionId{1}, Step{step}, question, nodes});
+  const std::vector<Staged> answers = harness->Take<Staged>();
   REQUIRE(answers.size() == 1);
   CHECK(answers[0].answers == question);
   CHECK(!answers[0].full);
@@ -22,76 +22,76 @@ Staged Ask(ShardBench* bench, std::uint64_t step, std::vector<StagedNode> nodes,
 }
 
 TEST_CASE("an answer names what is held and what is missing of the nodes asked for", "[server][question]") {
-  ShardBench bench({.slots = 2, .tensors = {4, 4}});
-  bench.Start().Stage(0, 1, kLeaf0, 1, 1.0F);
-  Staged answer = Ask(&bench, 0, {{1, kLeaf0}, {1, kLeaf1}, {0, kLeaf0}});
-  CHECK(answer.held == std::vector<StagedNode>{{1, kLeaf0}});
+  ShardHarness harness({.slots = 2, .tensors = {4, 4}});
+  harness.Start().Stage(0, 1, kLeaf0, 1, 1.0F);
+  Staged answer = Ask(&harness, 0, {{1, kLeaf0}, {1, kLeaf1}, {0, kLeaf0}});
+  CHECK(answer.nodes == std::vector<StagedNode>{{1, kLeaf0}});
   CHECK(answer.missing == std::vector<StagedNode>{{1, kLeaf1}, {0, kLeaf0}});
   CHECK(answer.present == Step{0});
-  bench.CompleteStep(0, 1.0F);  // prepared: everything is still there
-  answer = Ask(&bench, 0, {{1, kLeaf1}, {0, {0, 2}}});
+  harness.CompleteStep(0, 1.0F);  // prepared: everything is still there
+  answer = Ask(&harness, 0, {{1, kLeaf1}, {0, {0, 2}}});
   CHECK(answer.missing == std::vector<StagedNode>{{0, {0, 2}}});  // the root's children are added by the update
-  bench.Commits(0);
-  answer = Ask(&bench, 0, {{1, kLeaf1}});
+  harness.Commits(0);
+  answer = Ask(&harness, 0, {{1, kLeaf1}});
   CHECK(answer.passed);
   CHECK(answer.missing.empty());
   CHECK(answer.present == Step{1});
-  answer = Ask(&bench, 4, {{1, kLeaf1}, {77, kLeaf1}, {0, {7, 8}}});  // ahead of this shard; not its blocks and nodes
+  answer = Ask(&harness, 4, {{1, kLeaf1}, {77, kLeaf1}, {0, {7, 8}}});  // ahead of this shard; not its blocks and nodes
   CHECK(answer.missing == std::vector<StagedNode>{{1, kLeaf1}});
 }
 
 TEST_CASE("an answer says whether a pull of the same peer waits", "[server][question]") {
-  ShardBench bench({.slots = 1, .tensors = {4}});
-  bench.Start();
-  CHECK(!Ask(&bench, 0, {}).pull_waits);
-  bench.FromWorker(bench.MakePull(1, {0}));
-  bench.FromWorker(bench.MakePull(1, {0}), {}, kOther);
-  CHECK(Ask(&bench, 1, {}).pull_waits);
-  bench.CompleteStep(0, 1.0F);
-  bench.Commits(0);
-  CHECK(bench.Take<Weights>().size() == 1);
-  CHECK(!Ask(&bench, 1, {}).pull_waits);
+  ShardHarness harness({.slots = 1, .tensors = {4}});
+  harness.Start();
+  CHECK(!Ask(&harness, 0, {}).pull_waits);
+  harness.FromWorker(harness.MakePull(1, {0}));
+  harness.FromWorker(harness.MakePull(1, {0}), {}, kOther);
+  CHECK(Ask(&harness, 1, {}).pull_waits);
+  harness.CompleteStep(0, 1.0F);
+  harness.Commits(0);
+  CHECK(harness.Take<Weights>().size() == 1);
+  CHECK(!Ask(&harness, 1, {}).pull_waits);
 }
 
 TEST_CASE("a pull of another version takes the place of one that waits", "[server][question]") {
-  ShardBench bench({.slots = 1, .tensors = {4}});
-  bench.Start();
-  bench.CompleteStep(0, 1.0F);
-  bench.Commits(0);
-  bench.FromWorker(bench.MakePull(2, {0}));
-  CHECK(Ask(&bench, 1, {}).pull_waits);
-  bench.FromWorker(bench.MakePull(1, {0}));  // back in step 1; its answer is lost
-  CHECK(!Ask(&bench, 1, {}).pull_waits);
+  ShardHarness harness({.slots = 1, .tensors = {4}});
+  harness.Start();
+  harness.CompleteStep(0, 1.0F);
+  harness.Commits(0);
+  harness.FromWorker(harness.MakePull(2, {0}));
+  CHECK(Ask(&harness, 1, {}).pull_waits);
+  harness.FromWorker(harness.MakePull(1, {0}));  // back in step 1; its answer is lost
+  CHECK(!Ask(&harness, 1, {}).pull_waits);
 }
 
 TEST_CASE("a question does not end what is sent ahead, and one for all that is held does", "[server][question]") {
-  ShardBench bench({.slots = 1, .tensors = {4, 4}});
-  bench.Start();
-  Pull pull = bench.MakePull(1, {0, 1});
-  pull.ahead = {0, 1};
+  ShardHarness harness({.slots = 1, .tensors = {4, 4}});
+  harness.Start();
+  Pull pull = harness.MakePull(1, {0, 1});
+  pull.speculative = {0, 1};
   pull.follows = true;
-  bench.FromWorker(pull);
-  Ask(&bench, 1, {});
-  bench.Stage(0, 1, kLeaf0, 1, 1.0F);
-  CHECK(bench.Take<Weights>().size() == 1);
-  bench.Coverage(0);
-  bench.Stage(0, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Take<Weights>().empty());
+  harness.FromWorker(pull);
+  Ask(&harness, 1, {});
+  harness.Stage(0, 1, kLeaf0, 1, 1.0F);
+  CHECK(harness.Take<Weights>().size() == 1);
+  harness.Coverage(0);
+  harness.Stage(0, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Take<Weights>().empty());
 }
 
-TEST_CASE("without global steps a push is missing until it is applied; one on its way to the log is neither",
+TEST_CASE("without global steps a push is missing until it is applied; one in flight to the log is neither",
           "[server][question][async]") {
-  ShardBench bench({.mode = Mode::kAsync, .slots = 2, .tensors = {4, 4}, .acknowledge = Acknowledge::kDurable});
-  bench.Start();
-  CHECK(Ask(&bench, 1, {{0, kLeaf1}}).missing.size() == 1);
-  bench.HoldLog();
-  bench.Stage(1, 0, kLeaf1, 1, 1.0F);
-  Staged answer = Ask(&bench, 1, {{0, kLeaf1}, {1, kLeaf1}});
-  CHECK(answer.held.empty());
+  ShardHarness harness({.mode = Mode::kAsync, .slots = 2, .tensors = {4, 4}, .acknowledge = Acknowledge::kDurable});
+  harness.Start();
+  CHECK(Ask(&harness, 1, {{0, kLeaf1}}).missing.size() == 1);
+  harness.HoldLog();
+  harness.Stage(1, 0, kLeaf1, 1, 1.0F);
+  Staged answer = Ask(&harness, 1, {{0, kLeaf1}, {1, kLeaf1}});
+  CHECK(answer.nodes.empty());
   CHECK(answer.missing == std::vector<StagedNode>{{1, kLeaf1}});
-  bench.LetLogGo();
-  answer = Ask(&bench, 1, {{0, kLeaf1}, {1, kLeaf1}});
-  CHECK(answer.held == std::vector<StagedNode>{{0, kLeaf1}});
+  harness.LetLogGo();
+  answer = Ask(&harness, 1, {{0, kLeaf1}, {1, kLeaf1}});
+  CHECK(answer.nodes == std::vector<StagedNode>{{0, kLeaf1}});
 }
 
 TEST_CASE("without global steps the credit bounds what all workers have under way, and is in the account of memory",
@@ -106,9 +106,9 @@ TEST_CASE("without global steps the credit bounds what all workers have under wa
   CHECK(CountShardMemory(options, 0, 4096).window == std::uint64_t{4096} << 20);
   options.mode = Mode::kSync;
   CHECK(CountShardMemory(options, 0, 64).window == std::uint64_t{16} << 20);
-  ShardBench bench({.mode = Mode::kAsync, .slots = 512, .tensors = {4}});
-  bench.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
-  CHECK(bench.Take<Staged>().at(0).credit == 2);
+  ShardHarness harness({.mode = Mode::kAsync, .slots = 512, .tensors = {4}});
+  harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.Take<Staged>().at(0).credit == 2);
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 // A Reset leaves nothing of the timeline before. In each mode, a shard that was in the middle of a job answers after
 // the Reset as a shard that has just started.
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/wire_codec.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
@@ -16,64 +16,65 @@ namespace {
 constexpr BlockIndex kBlocks = 3;
 
 // Returns everything that the shard has sent since the last call, as bytes.
-std::vector<std::vector<std::byte>> TakeBytes(ShardBench* bench) {
+std::vector<std::vector<std::byte>> TakeBytes(ShardHarness* harness) {
   std::vector<std::vector<std::byte>> sent;
-  for (const Envelope& envelope : bench->out().envelopes) {
+  for (const Envelope& envelope : harness->out().envelopes) {
     REQUIRE(EncodeHeader(envelope.message.header, &sent.emplace_back()).ok());
     const std::span<const std::byte> payload = envelope.message.payload.bytes();
     sent.back().insert(sent.back().end(), payload.begin(), payload.end());
     sent.back().push_back(static_cast<std::byte>(envelope.to.value));
   }
-  bench->Forget();
+  harness->Forget();
   return sent;
 }
 
 // Does a step of a job with all kinds of messages. `ends`: whether every block gets its pushes of every slot.
-void Work(ShardBench* bench, std::uint64_t step, float value, bool ends) {
-  Pull waiting = bench->MakePull(step + 1, {0, 1, 2});
+void Work(ShardHarness* harness, std::uint64_t step, float value, bool ends) {
+  Pull waiting = harness->MakePull(step + 1, {0, 1, 2});
   waiting.follows = true;
-  waiting.ahead = {2, 1};
-  bench->FromWorker(waiting, {}, kOther);
+  waiting.speculative = {2, 1};
+  harness->FromWorker(waiting, {}, kOther);
   for (BlockIndex left = ends ? kBlocks : kBlocks - 1; left > 0; --left) {
     const BlockIndex block = left - 1;
-    bench->Stage(step, block, kLeaf0, 1, value);
-    bench->Stage(step, block, kLeaf1, 3, 2 * value, kOther);
-    const Slice array = bench->Values(bench->SizeOf(block), value);
-    bench->FromWorker(
-        Assign{bench->generation, Incarnation{7}, SessionId{1}, block, Hash64(array.bytes()), Step{step}, 0}, array);
+    harness->Stage(step, block, kLeaf0, 1, value);
+    harness->Stage(step, block, kLeaf1, 3, 2 * value, kOther);
+    const Slice array = harness->Values(harness->SizeOf(block), value);
+    harness->FromWorker(
+        UploadBlock{harness->generation, Incarnation{7}, SessionId{1}, block, Hash64(array.bytes()), Step{step}, 0},
+        array);
   }
   for (const std::uint64_t of : {step, step + 1}) {
-    EndSlot end = bench->MakeEnd(of, 0);
+    EndSlot end = harness->MakeEnd(of, 0);
     end.program_state = "state " + std::to_string(of);
-    bench->FromWorker(end);
-    if (ends) bench->FromWorker(bench->MakeEnd(of, 1), {}, kOther);
+    harness->FromWorker(end);
+    if (ends) harness->FromWorker(harness->MakeEnd(of, 1), {}, kOther);
   }
-  bench->FromWorker(CoverageQuery{bench->generation, Incarnation{7}, SessionId{1}, Step{step}});
-  CoverageQuery question{bench->generation, Incarnation{7}, SessionId{1}, Step{step}};
+  harness->FromWorker(CoverageQuery{harness->generation, Incarnation{7}, SessionId{1}, Step{step}});
+  CoverageQuery question{harness->generation, Incarnation{7}, SessionId{1}, Step{step}};
   question.question = 5;
   question.nodes = {{0, kLeaf0}, {2, kLeaf1}};
-  bench->FromWorker(question, {}, kOther);
-  bench->Tick(std::chrono::seconds(10));
-  bench->FromCoordinator(bench->MakeRedo(step, 1, 0.5F));
-  if (ends) bench->Commits(step, 1);
+  harness->FromWorker(question, {}, kOther);
+  harness->Tick(std::chrono::seconds(10));
+  harness->FromCoordinator(harness->MakeRedo(step, 1, 0.5F));
+  if (ends) harness->Commits(step, 1);
   StepParameters parameters;
   parameters.updates = step;
   parameters.learning_rate = 0.5F;
-  bench->FromCoordinator(Rates{Term{1}, bench->generation, Step{step}, parameters});
-  bench->FromWorker(bench->MakePull(step + 1, {0, 1, 2}));
-  bench->Tick(std::chrono::seconds(10));
+  harness->FromCoordinator(ClockUpdate{Term{1}, harness->generation, SequenceNumber{step}, parameters});
+  harness->FromWorker(harness->MakePull(step + 1, {0, 1, 2}));
+  harness->Tick(std::chrono::seconds(10));
 }
 
-std::vector<std::vector<std::byte>> AnswersAfterReset(ShardBench* bench, std::uint64_t first) {
-  bench->generation = Generation{5};
-  bench->Forget();
-  Reset reset = bench->MakeReset(5);
-  reset.parameters.keep = true;
-  bench->FromCoordinator(reset);
-  Work(bench, first, 1.0F, true);
-  Work(bench, first + 1, 2.0F, false);
-  bench->FromCoordinator(bench->MakePin(bench->shard->version().value));
-  return TakeBytes(bench);
+std::vector<std::vector<std::byte>> AnswersAfterReset(ShardHarness* harness, std::uint64_t first) {
+  harness->generation = Generation{5};
+  harness->Forget();
+  Reset reset = harness->MakeReset(5);
+  reset.parameters.upload_next = true;
+  harness->FromCoordinator(reset);
+  Work(harness, first, 1.0F, true);
+  Work(harness, first + 1, 2.0F, false);
+  harness->FromCoordinator(harness->MakePin(harness->shard->version().value));
+  return TakeBytes(harness);
 }
 
 TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one", "[server][reset]") {
@@ -81,11 +82,11 @@ TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one",
   const bool logs = !HasGlobalSteps(mode) && GENERATE(false, true);
   CAPTURE(static_cast<int>(mode), logs);
   const std::uint64_t first = HasGlobalSteps(mode) ? 0 : 1;  // sequence numbers begin with 1
-  const ShardBenchOptions options{.mode = mode,
-                                  .slots = 2,
-                                  .window_blocks = 3,
-                                  .acknowledge = logs ? Acknowledge::kDurable : Acknowledge::kReceived};
-  ShardBench used(options), fresh(options);
+  const ShardHarnessOptions options{.mode = mode,
+                                    .slots = 2,
+                                    .window_blocks = 3,
+                                    .acknowledge = logs ? Acknowledge::kDurable : Acknowledge::kReceived};
+  ShardHarness used(options), fresh(options);
   used.Start();
   Work(&used, first, 7.0F, true);
   Work(&used, first + 1, 8.0F, false);
@@ -100,15 +101,15 @@ TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one",
 TEST_CASE("a Reset that arrives right behind a push leaves nothing to acknowledge", "[server][reset]") {
   const Mode mode = GENERATE(Mode::kSync, Mode::kAsync);
   CAPTURE(static_cast<int>(mode));
-  ShardBench bench({.mode = mode, .slots = 2, .window_blocks = 3});
-  bench.Start();
-  bench.Forget();
-  const Slice payload = bench.Values(bench.SizeOf(0), 1.0F);
-  const Push push = bench.MakePush(HasGlobalSteps(mode) ? 0 : 1, 0, kLeaf0, 1, payload);
+  ShardHarness harness({.mode = mode, .slots = 2, .window_blocks = 3});
+  harness.Start();
+  harness.Forget();
+  const Slice payload = harness.Values(harness.SizeOf(0), 1.0F);
+  const Push push = harness.MakePush(HasGlobalSteps(mode) ? 0 : 1, 0, kLeaf0, 1, payload);
   Outbox out;
-  bench.shard->Handle(kWorker, {push, payload}, bench.now, &out);
-  bench.shard->Handle(kCoordinator, {bench.MakeReset(5), {}}, bench.now, &out);
-  bench.shard->Flush(bench.now, &out);
+  harness.shard->Handle(kWorker, {push, payload}, harness.now, &out);
+  harness.shard->Handle(kCoordinator, {harness.MakeReset(5), {}}, harness.now, &out);
+  harness.shard->Flush(harness.now, &out);
   for (const Envelope& envelope : out.envelopes) CHECK_FALSE(envelope.message.header.Is<Staged>());
 }
 

@@ -6,7 +6,7 @@
 #include "common/wire/messages/snapshot_done.h"
 #include "common/wire/messages/weights.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
@@ -15,10 +15,10 @@ using std::chrono::seconds;
 
 SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {Generation{generation}, Version{version}}; }
 
-ShardBenchOptions Async(std::vector<std::int64_t> tensors = {4, 4}) {
+ShardHarnessOptions Async(std::vector<std::int64_t> tensors = {4, 4}) {
   return {.mode = Mode::kAsync, .slots = 2, .tensors = std::move(tensors), .optimizer = OptimizerKind::kMomentum};
 }
-ShardBenchOptions With(ShardBenchOptions options, const MemorySnapshotStore& found) {
+ShardHarnessOptions With(ShardHarnessOptions options, const MemorySnapshotStore& found) {
   options.found = &found;
   return options;
 }
@@ -32,19 +32,19 @@ float FirstOf(const MemorySnapshotStore& disk, SnapshotId id, ShardIndex part, B
 }
 
 // Does a whole step whose Commit requests a snapshot of the resulting version.
-void KeepStep(ShardBench* bench, std::uint64_t step, float value) {
-  bench->CompleteStep(step, value);
-  bench->Forget();
-  bench->FromCoordinator(bench->MakeSnapshotCommit(step));
+void KeepStep(ShardHarness* harness, std::uint64_t step, float value) {
+  harness->CompleteStep(step, value);
+  harness->Forget();
+  harness->FromCoordinator(harness->MakeSnapshotCommit(step));
 }
-void DoStep(ShardBench* bench, std::uint64_t step, float value) {
-  bench->CompleteStep(step, value);
-  bench->Commits(step);
-  bench->Forget();
+void DoStep(ShardHarness* harness, std::uint64_t step, float value) {
+  harness->CompleteStep(step, value);
+  harness->Commits(step);
+  harness->Forget();
 }
 
-SnapshotDone DoneOf(ShardBench* bench) {
-  const std::vector<SnapshotDone> done = bench->Take<SnapshotDone>(kCoordinator);
+SnapshotDone DoneOf(ShardHarness* harness) {
+  const std::vector<SnapshotDone> done = harness->Take<SnapshotDone>(kCoordinator);
   REQUIRE(done.size() == 1);
   return done[0];
 }
@@ -52,16 +52,16 @@ SnapshotDone DoneOf(ShardBench* bench) {
 // ---- retaining ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a Commit pins exactly the version it publishes, while later steps go on", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start().HoldDisk();
-  KeepStep(&bench, 0, 1.0F);
-  CHECK(bench.Take<Committed>(kCoordinator).size() == 1);
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // the disk is still writing
-  DoStep(&bench, 1, 5.0F);
-  DoStep(&bench, 2, 5.0F);
-  CHECK(bench.WeightOf(0) == -11.0F);
-  bench.LetDiskGo();
-  const SnapshotDone done = DoneOf(&bench);
+  ShardHarness harness;
+  harness.Start().HoldDisk();
+  KeepStep(&harness, 0, 1.0F);
+  CHECK(harness.Take<Committed>(kCoordinator).size() == 1);
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());  // the disk is still writing
+  DoStep(&harness, 1, 5.0F);
+  DoStep(&harness, 2, 5.0F);
+  CHECK(harness.WeightOf(0) == -11.0F);
+  harness.LetDiskGo();
+  const SnapshotDone done = DoneOf(&harness);
   CHECK(done.failure.empty());
   CHECK(done.generation == Generation{1});
   CHECK(done.incarnation == Incarnation{7});
@@ -69,202 +69,202 @@ TEST_CASE("a Commit pins exactly the version it publishes, while later steps go 
   CHECK(done.bytes == 10 * sizeof(float));
   CHECK(done.parameters.updates == 1);
   CHECK(done.parameters.learning_rate == 1.0F);
-  REQUIRE(bench.disk.List() == std::vector<SnapshotPart>{{Id(1, 1), 0, done.digest}});
-  for (BlockIndex block : {0U, 1U}) CHECK(FirstOf(bench.disk, Id(1, 1), 0, block) == -1.0F);
-  CHECK(bench.WeightOf(0) == -11.0F);
+  REQUIRE(harness.disk.List() == std::vector<SnapshotPart>{{Id(1, 1), 0, done.digest}});
+  for (BlockIndex block : {0U, 1U}) CHECK(FirstOf(harness.disk, Id(1, 1), 0, block) == -1.0F);
+  CHECK(harness.WeightOf(0) == -11.0F);
 }
 
 TEST_CASE("async: what is kept is one moment of every block, although they are updated in place",
           "[server][snapshot][async]") {
-  ShardBench bench(Async());
-  bench.Start();
-  bench.Stage(1, 0, kLeaf0, 1, 1.0F);
-  bench.FromWorker(bench.MakeEnd(1, 0, 5));
-  bench.HoldDisk();
-  bench.FromCoordinator(bench.MakePin(0));
-  const std::byte* const place = bench.shard->store().Weights(0).data;
-  bench.Stage(2, 0, kLeaf0, 1, 1.0F);
-  bench.Stage(1, 1, kLeaf1, 1, 7.0F);
-  bench.FromWorker(bench.MakeEnd(2, 0));
-  CHECK(bench.shard->store().Weights(0).data != place);  // the pinned one is not changed
-  bench.LetDiskGo();
-  CHECK(DoneOf(&bench).failure.empty());
-  CHECK(FirstOf(bench.disk, Id(1, 0), 0, 0) == -1.0F);
-  CHECK(FirstOf(bench.disk, Id(1, 0), 0, 0, 1) == 1.0F);  // the momentum
-  CHECK(FirstOf(bench.disk, Id(1, 0), 0, 1) == 0.0F);
-  const SnapshotHeader header = bench.disk.ReadHeader(Id(1, 0), 0).value();
+  ShardHarness harness(Async());
+  harness.Start();
+  harness.Stage(1, 0, kLeaf0, 1, 1.0F);
+  harness.FromWorker(harness.MakeEnd(1, 0, 5));
+  harness.HoldDisk();
+  harness.FromCoordinator(harness.MakePin(0));
+  const std::byte* const place = harness.shard->store().Weights(0).data;
+  harness.Stage(2, 0, kLeaf0, 1, 1.0F);
+  harness.Stage(1, 1, kLeaf1, 1, 7.0F);
+  harness.FromWorker(harness.MakeEnd(2, 0));
+  CHECK(harness.shard->store().Weights(0).data != place);  // the pinned one is not changed
+  harness.LetDiskGo();
+  CHECK(DoneOf(&harness).failure.empty());
+  CHECK(FirstOf(harness.disk, Id(1, 0), 0, 0) == -1.0F);
+  CHECK(FirstOf(harness.disk, Id(1, 0), 0, 0, 1) == 1.0F);  // the momentum
+  CHECK(FirstOf(harness.disk, Id(1, 0), 0, 1) == 0.0F);
+  const SnapshotHeader header = harness.disk.ReadHeader(Id(1, 0), 0).value();
   CHECK(header.blocks[0].updates == 1);
-  CHECK(header.blocks[0].last == std::vector<std::uint64_t>{1, 0});
-  CHECK(header.blocks[1].last == std::vector<std::uint64_t>{0, 0});
-  CHECK(header.ended == std::vector<std::uint64_t>{1, 0});
+  CHECK(header.blocks[0].last == std::vector<SequenceNumber>{{1}, {0}});
+  CHECK(header.blocks[1].last == std::vector<SequenceNumber>{{0}, {0}});
+  CHECK(header.ended == std::vector<SequenceNumber>{{1}, {0}});
   REQUIRE(header.reports.size() == 1);
   CHECK(header.reports[0].report.samples == 5);
-  CHECK(bench.WeightOf(0) == -2.5F);  // 1, then 1 + 0.5
+  CHECK(harness.WeightOf(0) == -2.5F);  // 1, then 1 + 0.5
 }
 
 TEST_CASE("that a version is kept is said until it is settled, and not after", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  KeepStep(&bench, 0, 1.0F);
-  const SnapshotDone first = DoneOf(&bench);
+  ShardHarness harness;
+  harness.Start();
+  KeepStep(&harness, 0, 1.0F);
+  const SnapshotDone first = DoneOf(&harness);
   for (int i = 0; i < 3; ++i) {
-    bench.Tick(seconds(7));
-    CHECK(DoneOf(&bench).digest == first.digest);
+    harness.Tick(seconds(7));
+    CHECK(DoneOf(&harness).digest == first.digest);
   }
-  bench.FromCoordinator(bench.MakeKept({}, {}));  // of nothing yet
-  bench.Tick(seconds(7));
-  CHECK(DoneOf(&bench).digest == first.digest);
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(1, 1)));
-  bench.Tick(seconds(7));
-  bench.Tick(seconds(7));
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());
-  CHECK(bench.disk.List().size() == 1);
+  harness.FromCoordinator(harness.MakeRetained({}, {}));  // of nothing yet
+  harness.Tick(seconds(7));
+  CHECK(DoneOf(&harness).digest == first.digest);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(1, 1)));
+  harness.Tick(seconds(7));
+  harness.Tick(seconds(7));
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());
+  CHECK(harness.disk.List().size() == 1);
 }
 
 TEST_CASE("a Pin is answered again when its version is kept, and carried out once", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  DoStep(&bench, 0, 1.0F);
-  bench.HoldDisk();
-  bench.FromCoordinator(bench.MakePin(1));
-  bench.FromCoordinator(bench.MakePin(1));  // a second Pin, while the snapshot is being written
-  CHECK(bench.Silent());
-  bench.LetDiskGo();
-  const SnapshotDone done = DoneOf(&bench);
-  bench.FromCoordinator(bench.MakePin(1));
-  CHECK(DoneOf(&bench).digest == done.digest);
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(1, 1)));
-  bench.FromCoordinator(bench.MakePin(1));  // settled, but this coordinator does not know it
-  CHECK(DoneOf(&bench).digest == done.digest);
-  CHECK(bench.disk.List().size() == 1);
+  ShardHarness harness;
+  harness.Start();
+  DoStep(&harness, 0, 1.0F);
+  harness.HoldDisk();
+  harness.FromCoordinator(harness.MakePin(1));
+  harness.FromCoordinator(harness.MakePin(1));  // a second Pin, while the snapshot is being written
+  CHECK(harness.Silent());
+  harness.LetDiskGo();
+  const SnapshotDone done = DoneOf(&harness);
+  harness.FromCoordinator(harness.MakePin(1));
+  CHECK(DoneOf(&harness).digest == done.digest);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(1, 1)));
+  harness.FromCoordinator(harness.MakePin(1));  // settled, but this coordinator does not know it
+  CHECK(DoneOf(&harness).digest == done.digest);
+  CHECK(harness.disk.List().size() == 1);
 }
 
 TEST_CASE("a version that steps have passed, or that is not there yet, is not kept", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  for (std::uint64_t step : {0U, 1U, 2U}) DoStep(&bench, step, 1.0F);
-  bench.FromCoordinator(bench.MakePin(1));
-  const SnapshotDone none = DoneOf(&bench);
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step : {0U, 1U, 2U}) DoStep(&harness, step, 1.0F);
+  harness.FromCoordinator(harness.MakePin(1));
+  const SnapshotDone none = DoneOf(&harness);
   CHECK(none.version == Version{1});
   CHECK(!none.failure.empty());
-  bench.FromCoordinator(bench.MakePin(4));  // its Commit is in flight
-  Pin other = bench.MakePin(3);
+  harness.FromCoordinator(harness.MakePin(4));  // its Commit is in flight
+  Pin other = harness.MakePin(3);
   other.generation = Generation{2};
-  bench.FromCoordinator(other);
-  CHECK(bench.Silent());
-  CHECK(bench.disk.List().empty());
-  bench.Tick(seconds(7));
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());  // an impossible snapshot is reported once
+  harness.FromCoordinator(other);
+  CHECK(harness.Silent());
+  CHECK(harness.disk.List().empty());
+  harness.Tick(seconds(7));
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());  // an impossible snapshot is reported once
 }
 
 TEST_CASE("a version that cannot be written is reported, and the next one is written", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  bench.disk.FailWrites(Unreachable("the disk is full"));
-  KeepStep(&bench, 0, 1.0F);
-  const SnapshotDone failed = DoneOf(&bench);
+  ShardHarness harness;
+  harness.Start();
+  harness.disk.FailWrites(Unreachable("the disk is full"));
+  KeepStep(&harness, 0, 1.0F);
+  const SnapshotDone failed = DoneOf(&harness);
   CHECK(failed.version == Version{1});
   CHECK(failed.failure == "the disk is full");
-  CHECK(bench.disk.List().empty());
-  bench.Tick(seconds(7));
-  CHECK(DoneOf(&bench).failure == failed.failure);
-  bench.FromCoordinator(bench.MakeKept({}, Id(1, 1)));
-  bench.disk.FailWrites({});
-  KeepStep(&bench, 1, 1.0F);
-  const SnapshotDone done = DoneOf(&bench);
+  CHECK(harness.disk.List().empty());
+  harness.Tick(seconds(7));
+  CHECK(DoneOf(&harness).failure == failed.failure);
+  harness.FromCoordinator(harness.MakeRetained({}, Id(1, 1)));
+  harness.disk.FailWrites({});
+  KeepStep(&harness, 1, 1.0F);
+  const SnapshotDone done = DoneOf(&harness);
   CHECK(done.version == Version{2});
   CHECK(done.failure.empty());
-  CHECK(bench.disk.List().size() == 1);
+  CHECK(harness.disk.List().size() == 1);
 }
 
 TEST_CASE("one version is written at a time; another one asked for meanwhile is refused at once",
           "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start().HoldDisk();
-  KeepStep(&bench, 0, 1.0F);
-  bench.Forget();
-  KeepStep(&bench, 1, 1.0F);
-  const SnapshotDone refused = DoneOf(&bench);
+  ShardHarness harness;
+  harness.Start().HoldDisk();
+  KeepStep(&harness, 0, 1.0F);
+  harness.Forget();
+  KeepStep(&harness, 1, 1.0F);
+  const SnapshotDone refused = DoneOf(&harness);
   CHECK(refused.version == Version{2});
   CHECK(!refused.failure.empty());
-  bench.LetDiskGo();
-  CHECK(bench.disk.List().at(0).id == Id(1, 1));
+  harness.LetDiskGo();
+  CHECK(harness.disk.List().at(0).id == Id(1, 1));
 }
 
 TEST_CASE("what is older than the kept ones, or given up, is deleted, and nothing newer", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  for (std::uint64_t step = 0; step < 5; ++step) KeepStep(&bench, step, 1.0F);
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 5; ++step) KeepStep(&harness, step, 1.0F);
   const auto versions = [&] {
     std::vector<std::uint64_t> list;
-    for (const SnapshotPart& part : bench.disk.List()) list.push_back(part.id.version.value);
+    for (const SnapshotPart& part : harness.disk.List()) list.push_back(part.id.version.value);
     return list;
   };
   using Versions = std::vector<std::uint64_t>;
   CHECK(versions() == Versions{1, 2, 3, 4, 5});
-  SnapshotsKept other = bench.MakeKept({}, Id(1, 5));
+  RetainedSnapshots other = harness.MakeRetained({}, Id(1, 5));
   other.generation = Generation{2};
-  bench.FromCoordinator(other);
+  harness.FromCoordinator(other);
   CHECK(versions() == Versions{1, 2, 3, 4, 5});
-  bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 4)));
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 2), Id(1, 4)}, Id(1, 4)));
   CHECK(versions() == Versions{2, 4, 5});  // the manifest of 5 may be in flight
-  bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 4)));
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 2), Id(1, 4)}, Id(1, 4)));
   CHECK(versions() == Versions{2, 4, 5});
-  bench.FromCoordinator(bench.MakeKept({Id(1, 2), Id(1, 4)}, Id(1, 5)));  // given up
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 2), Id(1, 4)}, Id(1, 5)));  // given up
   CHECK(versions() == Versions{2, 4});
-  bench.Forget();
-  bench.FromCoordinator(bench.MakePin(5));
-  CHECK(!DoneOf(&bench).failure.empty());
-  CHECK(bench.disk.life().newest_kept == Id(1, 4));
-  bench.Forget();
-  bench.Tick(seconds(3));
-  CHECK(bench.Take<Hello>(kCoordinator).at(0).newest_kept == Id(1, 4));
+  harness.Forget();
+  harness.FromCoordinator(harness.MakePin(5));
+  CHECK(!DoneOf(&harness).failure.empty());
+  CHECK(harness.disk.identity().newest_retained == Id(1, 4));
+  harness.Forget();
+  harness.Tick(seconds(3));
+  CHECK(harness.Take<Hello>(kCoordinator).at(0).newest_retained == Id(1, 4));
 }
 
 TEST_CASE("the newest version that was ever kept stays, whatever a coordinator says of it", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  for (std::uint64_t step = 0; step < 3; ++step) KeepStep(&bench, step, 1.0F);
-  const std::vector<SnapshotPart> parts = bench.disk.List();
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1), Id(1, 2)}, Id(1, 2)));
-  REQUIRE(bench.disk.List().size() == 3);
-  bench.FromCoordinator(bench.MakeKept({}, Id(1, 2)));
-  CHECK(bench.disk.List().at(0) == parts[1]);
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(9, 9)));  // an old list
-  bench.FromCoordinator(bench.MakeKept({}, Id(9, 9)));
-  CHECK(bench.disk.List() == std::vector<SnapshotPart>{parts[1]});
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 3; ++step) KeepStep(&harness, step, 1.0F);
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1), Id(1, 2)}, Id(1, 2)));
+  REQUIRE(harness.disk.List().size() == 3);
+  harness.FromCoordinator(harness.MakeRetained({}, Id(1, 2)));
+  CHECK(harness.disk.List().at(0) == parts[1]);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(9, 9)));  // an old list
+  harness.FromCoordinator(harness.MakeRetained({}, Id(9, 9)));
+  CHECK(harness.disk.List() == std::vector<SnapshotPart>{parts[1]});
 
   // If the newest snapshot is missing, for example because it was found damaged, the newest one before it stays.
   MemorySnapshotStore older;
-  older.AddPartsOf(bench.disk);
-  ShardBench again(With({}, older));
+  older.AddPartsOf(harness.disk);
+  ShardHarness again(With({}, older));
   again.FromCoordinator(again.MakeReset(2));
   again.generation = Generation{2};
-  again.FromCoordinator(again.MakeKept({Id(1, 5)}, Id(1, 5)));
+  again.FromCoordinator(again.MakeRetained({Id(1, 5)}, Id(1, 5)));
   CHECK(again.disk.List() == std::vector<SnapshotPart>{parts[1]});
   KeepStep(&again, 0, 1.0F);
-  again.FromCoordinator(again.MakeKept({Id(2, 1)}, Id(2, 1)));
+  again.FromCoordinator(again.MakeRetained({Id(2, 1)}, Id(2, 1)));
   REQUIRE(again.disk.List().size() == 1);
   CHECK(again.disk.List()[0].id == Id(2, 1));
 }
 
 TEST_CASE("parts of an older generation that are not kept go when the new one keeps something", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  for (std::uint64_t step = 0; step < 2; ++step) KeepStep(&bench, step, 1.0F);
-  const std::vector<SnapshotPart> parts = bench.disk.List();
-  bench.FromCoordinator(bench.MakeResetTo(2, {parts[0]}));
-  bench.generation = Generation{2};
-  CHECK(bench.disk.List().size() == 2);
-  bench.FromCoordinator(bench.MakeKept({Id(1, 1)}, Id(1, 1)));
-  CHECK(bench.disk.List() == std::vector<SnapshotPart>{parts[0]});
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 2; ++step) KeepStep(&harness, step, 1.0F);
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  harness.FromCoordinator(harness.MakeResetTo(2, {parts[0]}));
+  harness.generation = Generation{2};
+  CHECK(harness.disk.List().size() == 2);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(1, 1)));
+  CHECK(harness.disk.List() == std::vector<SnapshotPart>{parts[0]});
 }
 
 TEST_CASE("what is in the directory is said in Hello, as is the job it belongs to", "[server][snapshot]") {
-  ShardBench first;
+  ShardHarness first;
   first.Start();
   KeepStep(&first, 0, 1.0F);
-  ShardBench second(With({}, first.disk));
+  ShardHarness second(With({}, first.disk));
   second.Tick();
   const Hello hello = second.Take<Hello>(kCoordinator).at(0);
   CHECK(hello.parts == first.disk.List());
@@ -272,59 +272,59 @@ TEST_CASE("what is in the directory is said in Hello, as is the job it belongs t
   first.FromCoordinator(Ping{Term{1}, Generation{1}});
   CHECK(first.Take<Hello>(kCoordinator).at(0).parts == first.disk.List());
   CHECK(first.Take<Hello>(kCoordinator).empty());
-  CHECK(first.disk.life().job == JobId{1, 2});
-  CHECK(first.disk.life().generation == Generation{1});
+  CHECK(first.disk.identity().job == JobId{1, 2});
+  CHECK(first.disk.identity().generation == Generation{1});
 }
 
 // ---- going back -----------------------------------------------------------------------------------------------------
 
 TEST_CASE("a shard that goes back has the weights, optimizer state and step it had, and the same bits after",
           "[server][snapshot]") {
-  const ShardBenchOptions options{.optimizer = OptimizerKind::kMomentum};
-  ShardBench undisturbed(options);
+  const ShardHarnessOptions options{.optimizer = OptimizerKind::kMomentum};
+  ShardHarness undisturbed(options);
   undisturbed.Start();
   KeepStep(&undisturbed, 0, 1.0F);
   const std::uint64_t digest = undisturbed.shard->store().Digest();
   DoStep(&undisturbed, 1, 3.0F);
 
-  ShardBench bench(With(options, undisturbed.disk));
-  bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
-  bench.generation = Generation{2};
-  const ResetDone done = bench.Take<ResetDone>(kCoordinator).at(0);
+  ShardHarness harness(With(options, undisturbed.disk));
+  harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
+  harness.generation = Generation{2};
+  const ResetDone done = harness.Take<ResetDone>(kCoordinator).at(0);
   CHECK(done.generation == Generation{2});
-  CHECK(bench.shard->store().Digest() == digest);
-  CHECK(bench.shard->version() == Version{1});
-  CHECK(bench.shard->serving());
-  bench.FromWorker(bench.MakePull(1, {0, 1, 2}));
-  CHECK(bench.Take<Weights>().size() == 3);
-  CHECK(bench.WeightOf(0) == -1.0F);
-  DoStep(&bench, 1, 3.0F);
-  CHECK(bench.WeightOf(0) == -4.5F);  // with half of the first step's momentum
-  CHECK(bench.shard->store().Digest() == undisturbed.shard->store().Digest());
-  CHECK(bench.shard->version() == Version{2});
+  CHECK(harness.shard->store().Digest() == digest);
+  CHECK(harness.shard->version() == Version{1});
+  CHECK(harness.shard->serving());
+  harness.FromWorker(harness.MakePull(1, {0, 1, 2}));
+  CHECK(harness.Take<Weights>().size() == 3);
+  CHECK(harness.WeightOf(0) == -1.0F);
+  DoStep(&harness, 1, 3.0F);
+  CHECK(harness.WeightOf(0) == -4.5F);  // with half of the first step's momentum
+  CHECK(harness.shard->store().Digest() == undisturbed.shard->store().Digest());
+  CHECK(harness.shard->version() == Version{2});
 }
 
 TEST_CASE("a shard in the middle of a step goes back, and forgets what it had of it", "[server][snapshot]") {
-  ShardBench bench({.optimizer = OptimizerKind::kMomentum});
-  bench.Start();
-  KeepStep(&bench, 0, 1.0F);
-  const std::uint64_t digest = bench.shard->store().Digest();
-  DoStep(&bench, 1, 9.0F);
-  bench.Stage(2, 0, kLeaf0, 1, 9.0F);
-  bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
-  bench.generation = Generation{2};
-  CHECK(bench.shard->store().Digest() == digest);
-  CHECK(bench.shard->engine().staged_bytes() == 0);
-  CHECK(bench.shard->last_commit() == nullptr);
-  CHECK(bench.Coverage(1).held.empty());
-  Commit late = bench.MakeCommit(1);
+  ShardHarness harness({.optimizer = OptimizerKind::kMomentum});
+  harness.Start();
+  KeepStep(&harness, 0, 1.0F);
+  const std::uint64_t digest = harness.shard->store().Digest();
+  DoStep(&harness, 1, 9.0F);
+  harness.Stage(2, 0, kLeaf0, 1, 9.0F);
+  harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
+  harness.generation = Generation{2};
+  CHECK(harness.shard->store().Digest() == digest);
+  CHECK(harness.shard->engine().staged_bytes() == 0);
+  CHECK(harness.shard->last_commit() == nullptr);
+  CHECK(harness.Coverage(1).nodes.empty());
+  Commit late = harness.MakeCommit(1);
   late.generation = Generation{1};
-  bench.FromCoordinator(late);
-  CHECK(bench.shard->version() == Version{1});
+  harness.FromCoordinator(late);
+  CHECK(harness.shard->version() == Version{1});
 }
 
 TEST_CASE("async: a shard that goes back knows which pushes and ends are in its weights", "[server][snapshot][async]") {
-  ShardBench first(Async());
+  ShardHarness first(Async());
   first.Start();
   for (std::uint64_t k : {1U, 2U}) {
     for (BlockIndex block : {0U, 1U}) first.Stage(k, block, kLeaf0, 1, 1.0F);
@@ -334,165 +334,166 @@ TEST_CASE("async: a shard that goes back knows which pushes and ends are in its 
   first.FromWorker(first.MakeEnd(1, 1, 30));
   StepParameters parameters;
   parameters.learning_rate = 1.0F;
-  first.FromCoordinator(Rates{Term{1}, Generation{1}, Step{1}, parameters});  // reports of step 1 are counted
+  first.FromCoordinator(
+      ClockUpdate{Term{1}, Generation{1}, SequenceNumber{1}, parameters});  // reports of step 1 are counted
   first.FromCoordinator(first.MakePin(1));
 
-  ShardBench bench(With(Async(), first.disk));
-  bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
-  bench.generation = Generation{2};
-  CHECK(bench.shard->store().Digest() == first.shard->store().Digest());
-  CHECK(bench.shard->version() == Version{1});
-  CHECK(bench.shard->engine().updates(0) == 3);
-  CHECK(bench.shard->engine().updates(1) == 2);
-  CHECK(bench.Coverage(0).clocks == std::vector<std::uint64_t>{2, 0});
-  bench.Forget();
-  bench.Tick(seconds(1));
-  const Progress progress = bench.Take<Progress>(kCoordinator).at(0);
-  CHECK(progress.clocks == std::vector<std::uint64_t>{2, 0});
+  ShardHarness harness(With(Async(), first.disk));
+  harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
+  harness.generation = Generation{2};
+  CHECK(harness.shard->store().Digest() == first.shard->store().Digest());
+  CHECK(harness.shard->version() == Version{1});
+  CHECK(harness.shard->engine().updates(0) == 3);
+  CHECK(harness.shard->engine().updates(1) == 2);
+  CHECK(harness.Coverage(0).clocks == std::vector<SequenceNumber>{{2}, {0}});
+  harness.Forget();
+  harness.Tick(seconds(1));
+  const Progress progress = harness.Take<Progress>(kCoordinator).at(0);
+  CHECK(progress.clocks == std::vector<SequenceNumber>{{2}, {0}});
   REQUIRE(progress.reports.size() == 1);
-  CHECK(progress.reports[0].step == Step{2});
+  CHECK(progress.reports[0].sequence == SequenceNumber{2});
   CHECK(progress.reports[0].report.samples == 12);
-  const float before = bench.WeightOf(0);
-  bench.Stage(2, 0, kLeaf0, 1, 9.0F);  // sent again by a worker that does not know it
-  bench.Stage(1, 0, kLeaf1, 1, 9.0F);
-  CHECK(bench.WeightOf(0) == before);
-  CHECK(bench.metrics->pushes_duplicate.value() == 2);
-  for (ShardBench* one : {&first, &bench}) {
+  const float before = harness.WeightOf(0);
+  harness.Stage(2, 0, kLeaf0, 1, 9.0F);  // sent again by a worker that does not know it
+  harness.Stage(1, 0, kLeaf1, 1, 9.0F);
+  CHECK(harness.WeightOf(0) == before);
+  CHECK(harness.metrics->pushes_duplicate.value() == 2);
+  for (ShardHarness* one : {&first, &harness}) {
     one->Stage(3, 0, kLeaf0, 1, 2.0F);
     one->Stage(1, 1, kLeaf1, 1, 2.0F);
   }
-  CHECK(bench.shard->store().Digest() == first.shard->store().Digest());
+  CHECK(harness.shard->store().Digest() == first.shard->store().Digest());
 }
 
 TEST_CASE("a damaged block is not served: the Reset is answered with its name, and an older snapshot is",
           "[server][snapshot]") {
-  ShardBench first;
+  ShardHarness first;
   first.Start();
   KeepStep(&first, 0, 1.0F);
   KeepStep(&first, 1, 1.0F);
   REQUIRE(first.disk.DamageNewest());
-  ShardBench bench(With({}, first.disk));
-  const std::vector<SnapshotPart> parts = bench.disk.List();
-  bench.FromCoordinator(bench.MakeResetTo(2, {parts[1]}));
-  const ResetBad bad = bench.Take<ResetBad>(kCoordinator).at(0);
+  ShardHarness harness(With({}, first.disk));
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  harness.FromCoordinator(harness.MakeResetTo(2, {parts[1]}));
+  const ResetBad bad = harness.Take<ResetBad>(kCoordinator).at(0);
   CHECK(bad.generation == Generation{2});
   CHECK(bad.incarnation == Incarnation{7});
   CHECK(bad.reason.find("block 0") != std::string::npos);
-  CHECK(!bench.shard->serving());
-  CHECK(bench.Take<ResetDone>(kCoordinator).empty());
-  bench.generation = Generation{2};
-  bench.FromWorker(bench.MakePull(2, {0}));
-  CHECK(bench.Refused(Code::kBusy));
-  bench.FromCoordinator(bench.MakeResetTo(2, {parts[1]}));  // it is asked again, and still bad
-  CHECK(bench.Take<ResetBad>(kCoordinator).size() == 1);
-  bench.FromCoordinator(bench.MakeResetTo(3, {parts[0]}));
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(!harness.shard->serving());
+  CHECK(harness.Take<ResetDone>(kCoordinator).empty());
+  harness.generation = Generation{2};
+  harness.FromWorker(harness.MakePull(2, {0}));
+  CHECK(harness.Refused(Code::kBusy));
+  harness.FromCoordinator(harness.MakeResetTo(2, {parts[1]}));  // it is asked again, and still bad
+  CHECK(harness.Take<ResetBad>(kCoordinator).size() == 1);
+  harness.FromCoordinator(harness.MakeResetTo(3, {parts[0]}));
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+  CHECK(harness.WeightOf(0) == -1.0F);
 }
 
 TEST_CASE("nothing is served, and no Reset answered, before the disk has read and remembered", "[server][snapshot]") {
-  ShardBench first;
+  ShardHarness first;
   first.Start();
   KeepStep(&first, 0, 1.0F);
-  ShardBench bench(With({}, first.disk));
-  bench.HoldDisk();
-  for (int i = 0; i < 3; ++i) bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
-  bench.generation = Generation{2};
-  CHECK(bench.Silent());
-  CHECK(!bench.shard->serving());
-  bench.FromWorker(bench.MakePull(1, {0}));
-  CHECK(bench.Refused(Code::kBusy));
-  bench.FromCoordinator(bench.MakePin(1));
-  bench.Commits(1);
-  bench.Tick(seconds(1));
-  CHECK(bench.Silent());
-  bench.FromCoordinator(Ping{Term{1}, Generation{2}});
-  CHECK(!bench.Take<Hello>(kCoordinator).at(0).serving);
-  CHECK(bench.disk.life().generation == Generation{0});
-  bench.LetDiskGo();
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);  // read once, although asked three times
-  CHECK(bench.shard->serving());
-  CHECK(bench.disk.life().generation == Generation{2});
+  ShardHarness harness(With({}, first.disk));
+  harness.HoldDisk();
+  for (int i = 0; i < 3; ++i) harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
+  harness.generation = Generation{2};
+  CHECK(harness.Silent());
+  CHECK(!harness.shard->serving());
+  harness.FromWorker(harness.MakePull(1, {0}));
+  CHECK(harness.Refused(Code::kBusy));
+  harness.FromCoordinator(harness.MakePin(1));
+  harness.Commits(1);
+  harness.Tick(seconds(1));
+  CHECK(harness.Silent());
+  harness.FromCoordinator(Ping{Term{1}, Generation{2}});
+  CHECK(!harness.Take<Hello>(kCoordinator).at(0).serving);
+  CHECK(harness.disk.identity().generation == Generation{0});
+  harness.LetDiskGo();
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);  // read once, although asked three times
+  CHECK(harness.shard->serving());
+  CHECK(harness.disk.identity().generation == Generation{2});
 }
 
 TEST_CASE("a shard that cannot remember its generation does not serve it", "[server][snapshot]") {
-  ShardBench bench;
-  bench.disk.FailRemember(Unreachable("the disk is full"));
-  bench.FromCoordinator(bench.MakeReset());
-  CHECK(bench.Silent());
-  CHECK(!bench.shard->serving());
-  REQUIRE(!bench.notices().empty());
-  CHECK(bench.notices().back().severity == Severity::kError);
-  CHECK(bench.notices().back().text.find("the disk is full") != std::string::npos);
+  ShardHarness harness;
+  harness.disk.FailRemember(Unreachable("the disk is full"));
+  harness.FromCoordinator(harness.MakeReset());
+  CHECK(harness.Silent());
+  CHECK(!harness.shard->serving());
+  REQUIRE(!harness.notices().empty());
+  CHECK(harness.notices().back().severity == Severity::kError);
+  CHECK(harness.notices().back().text.find("the disk is full") != std::string::npos);
 }
 
 TEST_CASE("a shard whose disk is full writes down who it is when there is room, and then answers Reset",
           "[server][snapshot]") {
-  ShardBench bench;
-  bench.disk.FailRemember(Status(Code::kBusy, "no space left on device"));
-  bench.FromCoordinator(bench.MakeReset());
-  for (int i = 0; i < 3; ++i) bench.Tick(std::chrono::seconds(10));
-  CHECK(bench.Take<ResetDone>(kCoordinator).empty());
-  bench.disk.FailRemember({});
-  bench.Tick(std::chrono::seconds(10));
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-  CHECK(bench.disk.life().generation == Generation{1});
+  ShardHarness harness;
+  harness.disk.FailRemember(Status(Code::kBusy, "no space left on device"));
+  harness.FromCoordinator(harness.MakeReset());
+  for (int i = 0; i < 3; ++i) harness.Tick(std::chrono::seconds(10));
+  CHECK(harness.Take<ResetDone>(kCoordinator).empty());
+  harness.disk.FailRemember({});
+  harness.Tick(std::chrono::seconds(10));
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+  CHECK(harness.disk.identity().generation == Generation{1});
 }
 
 TEST_CASE("a Reset ends the writing of a version: nothing of it is kept, or said", "[server][snapshot]") {
-  ShardBench bench;
-  bench.Start();
-  KeepStep(&bench, 0, 1.0F);
-  const std::vector<SnapshotPart> parts = bench.disk.List();
-  bench.HoldDisk();
-  KeepStep(&bench, 1, 1.0F);
-  bench.Forget();
-  bench.FromCoordinator(bench.MakeResetTo(2, parts));
-  bench.LetDiskGo();
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());
-  CHECK(bench.Take<ResetDone>(kCoordinator).size() == 1);
-  CHECK(bench.disk.List() == parts);
-  bench.generation = Generation{2};
-  bench.Tick(seconds(7));
-  CHECK(bench.Take<SnapshotDone>(kCoordinator).empty());
-  KeepStep(&bench, 1, 1.0F);  // the same version on another timeline
-  CHECK(DoneOf(&bench).generation == Generation{2});
-  CHECK(bench.disk.List().size() == 2);
+  ShardHarness harness;
+  harness.Start();
+  KeepStep(&harness, 0, 1.0F);
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  harness.HoldDisk();
+  KeepStep(&harness, 1, 1.0F);
+  harness.Forget();
+  harness.FromCoordinator(harness.MakeResetTo(2, parts));
+  harness.LetDiskGo();
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());
+  CHECK(harness.Take<ResetDone>(kCoordinator).size() == 1);
+  CHECK(harness.disk.List() == parts);
+  harness.generation = Generation{2};
+  harness.Tick(seconds(7));
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());
+  KeepStep(&harness, 1, 1.0F);  // the same version on another timeline
+  CHECK(DoneOf(&harness).generation == Generation{2});
+  CHECK(harness.disk.List().size() == 2);
 }
 
 TEST_CASE("of two Resets while the disk is busy the newer one counts", "[server][snapshot]") {
-  ShardBench first;
+  ShardHarness first;
   first.Start();
   KeepStep(&first, 0, 1.0F);
   KeepStep(&first, 1, 1.0F);
-  ShardBench bench(With({}, first.disk));
-  const std::vector<SnapshotPart> parts = bench.disk.List();
-  bench.HoldDisk();
-  bench.FromCoordinator(bench.MakeResetTo(2, {parts[1]}));
-  bench.FromCoordinator(bench.MakeResetTo(3, {parts[0]}));
-  bench.FromCoordinator(bench.MakeResetTo(2, {parts[1]}));  // late
-  bench.LetDiskGo();
-  const std::vector<ResetDone> done = bench.Take<ResetDone>(kCoordinator);
+  ShardHarness harness(With({}, first.disk));
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  harness.HoldDisk();
+  harness.FromCoordinator(harness.MakeResetTo(2, {parts[1]}));
+  harness.FromCoordinator(harness.MakeResetTo(3, {parts[0]}));
+  harness.FromCoordinator(harness.MakeResetTo(2, {parts[1]}));  // late
+  harness.LetDiskGo();
+  const std::vector<ResetDone> done = harness.Take<ResetDone>(kCoordinator);
   REQUIRE(done.size() == 1);
   CHECK(done[0].generation == Generation{3});
-  CHECK(bench.shard->version() == Version{1});
-  CHECK(bench.WeightOf(0) == -1.0F);
+  CHECK(harness.shard->version() == Version{1});
+  CHECK(harness.WeightOf(0) == -1.0F);
 }
 
 TEST_CASE("a Reset that makes no sense does not disturb the one that is being carried out", "[server][snapshot]") {
-  ShardBench first;
+  ShardHarness first;
   first.Start();
   KeepStep(&first, 0, 1.0F);
-  ShardBench bench(With({}, first.disk));
-  bench.HoldDisk();
-  bench.FromCoordinator(bench.MakeResetTo(2, bench.disk.List()));
-  Reset bad = bench.MakeResetTo(3, bench.disk.List());
+  ShardHarness harness(With({}, first.disk));
+  harness.HoldDisk();
+  harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
+  Reset bad = harness.MakeResetTo(3, harness.disk.List());
   bad.slot_count = 0;
-  bench.FromCoordinator(bad);
-  CHECK(bench.Take<ResetBad>(kCoordinator).size() == 1);
-  bench.LetDiskGo();
-  CHECK(bench.Take<ResetDone>(kCoordinator).at(0).generation == Generation{2});
-  CHECK(bench.WeightOf(0) == -1.0F);
+  harness.FromCoordinator(bad);
+  CHECK(harness.Take<ResetBad>(kCoordinator).size() == 1);
+  harness.LetDiskGo();
+  CHECK(harness.Take<ResetDone>(kCoordinator).at(0).generation == Generation{2});
+  CHECK(harness.WeightOf(0) == -1.0F);
 }
 
 }  // namespace

@@ -10,18 +10,18 @@
 #include "common/wire/messages/shard_reports.h"
 #include "server/shard/snapshot_load.h"
 #include "tests/catch.h"
-#include "tests/server/shard/shard_bench.h"
+#include "tests/server/shard/shard_harness.h"
 
 namespace capstan::server {
 namespace {
 
 using std::chrono::seconds;
 
-constexpr SnapshotId kKept{Generation{1}, Version{1}};
+constexpr SnapshotId kRetained{Generation{1}, Version{1}};
 
 // Makes the options of one shard of a job with several small blocks and optimizer state.
-ShardBenchOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const MemorySnapshotStore* found = nullptr) {
-  ShardBenchOptions options;
+ShardHarnessOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const MemorySnapshotStore* found = nullptr) {
+  ShardHarnessOptions options;
   options.shard = shard;
   options.shard_count = shard_count;
   options.tensors = {4, 4, 2, 3, 1, 4, 2};
@@ -30,25 +30,25 @@ ShardBenchOptions OneOf(ShardIndex shard, std::uint32_t shard_count, const Memor
   return options;
 }
 
-using Shards = std::vector<std::unique_ptr<ShardBench>>;
+using Shards = std::vector<std::unique_ptr<ShardHarness>>;
 
 // Does one step on all shards of a job, with a different gradient for each block.
 void DoStep(Shards* shards, std::uint64_t step, const Commit& commit) {
-  for (const std::unique_ptr<ShardBench>& bench : *shards) {
+  for (const std::unique_ptr<ShardHarness>& harness : *shards) {
     for (BlockIndex block = 0; block < 7; ++block) {
       const float value = 1.0F + static_cast<float>(block + step);
-      for (SlotIndex slot = 0; slot < 3; ++slot) bench->Stage(step, block, {slot, slot + 1}, 1, value);
+      for (SlotIndex slot = 0; slot < 3; ++slot) harness->Stage(step, block, {slot, slot + 1}, 1, value);
     }
-    for (SlotIndex slot = 0; slot < 3; ++slot) bench->FromWorker(bench->MakeEnd(step, slot));
-    bench->FromCoordinator(commit);
-    bench->Forget();
+    for (SlotIndex slot = 0; slot < 3; ++slot) harness->FromWorker(harness->MakeEnd(step, slot));
+    harness->FromCoordinator(commit);
+    harness->Forget();
   }
 }
 
 Shards Begin(std::uint32_t count) {
   Shards shards;
   for (ShardIndex i = 0; i < count; ++i) {
-    shards.push_back(std::make_unique<ShardBench>(OneOf(i, count)));
+    shards.push_back(std::make_unique<ShardHarness>(OneOf(i, count)));
     shards.back()->Start();
   }
   return shards;
@@ -63,8 +63,8 @@ Shards Writers(std::uint32_t count) {
 
 std::vector<SnapshotPart> PartsOf(const Shards& shards) {
   std::vector<SnapshotPart> parts;
-  for (const std::unique_ptr<ShardBench>& bench : shards) {
-    for (const SnapshotPart& part : bench->disk.List()) parts.push_back(part);
+  for (const std::unique_ptr<ShardHarness>& harness : shards) {
+    for (const SnapshotPart& part : harness->disk.List()) parts.push_back(part);
   }
   return parts;
 }
@@ -72,11 +72,11 @@ std::vector<SnapshotPart> PartsOf(const Shards& shards) {
 // Returns the weights and state of every block, from the shard that has it.
 std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) {
   std::map<BlockIndex, std::vector<std::uint64_t>> contents;
-  for (const std::unique_ptr<ShardBench>& bench : shards) {
-    const BlockStore& store = bench->shard->store();
-    for (std::size_t local = 0; local < store.size(); ++local) {
-      for (const Slice& array : store.Arrays(local)) {
-        if (array.size > 0) contents[store.blocks()[local]].push_back(Hash64(array.bytes()));
+  for (const std::unique_ptr<ShardHarness>& harness : shards) {
+    const BlockStore& store = harness->shard->store();
+    for (std::size_t index = 0; index < store.size(); ++index) {
+      for (const Slice& array : store.Arrays(index)) {
+        if (array.size > 0) contents[store.blocks()[index]].push_back(Hash64(array.bytes()));
       }
     }
   }
@@ -85,20 +85,20 @@ std::map<BlockIndex, std::vector<std::uint64_t>> Contents(const Shards& shards) 
 
 // Delivers the messages of `reader` to shard `holder`, and the answers to `reader`. Returns how many messages were
 // delivered.
-std::size_t Relay(ShardBench* reader, ShardBench* holder, ShardIndex index) {
+std::size_t Relay(ShardHarness* reader, ShardHarness* holder, ShardIndex index) {
   std::size_t carried = 0;
-  for (Envelope& envelope : reader->TakeAll(ShardBench::PeerOf(index))) {
-    holder->FromWorker(std::move(envelope.message.header), {}, ShardBench::kOther);
-    for (Envelope& answer : holder->TakeAll(ShardBench::kOther)) {
+  for (Envelope& envelope : reader->TakeAll(ShardHarness::PeerOf(index))) {
+    holder->FromWorker(std::move(envelope.message.header), {}, ShardHarness::kOther);
+    for (Envelope& answer : holder->TakeAll(ShardHarness::kOther)) {
       reader->FromWorker(std::move(answer.message.header), std::move(answer.message.payload),
-                         ShardBench::PeerOf(index));
+                         ShardHarness::PeerOf(index));
     }
     ++carried;
   }
   return carried;
 }
 
-void RelayAll(ShardBench* reader, Shards* holders) {
+void RelayAll(ShardHarness* reader, Shards* holders) {
   reader->Tick();
   for (bool more = true; more;) {
     more = false;
@@ -106,16 +106,16 @@ void RelayAll(ShardBench* reader, Shards* holders) {
   }
 }
 
-bool IsServing(ShardBench* bench) {
-  return bench->Take<ResetDone>(kCoordinator).size() == 1 && bench->shard->serving();
+bool IsServing(ShardHarness* harness) {
+  return harness->Take<ResetDone>(kCoordinator).size() == 1 && harness->shard->serving();
 }
 
 // Returns the reason in the only message to the coordinator, which must report that the snapshot cannot be loaded.
-std::string Complaint(ShardBench* bench) {
-  const std::vector<ResetBad> bad = bench->Take<ResetBad>(kCoordinator);
+std::string Complaint(ShardHarness* harness) {
+  const std::vector<ResetBad> bad = harness->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
-  CHECK(bench->Take<ResetDone>(kCoordinator).empty());
-  CHECK(!bench->shard->serving());
+  CHECK(harness->Take<ResetDone>(kCoordinator).empty());
+  CHECK(!harness->shard->serving());
   return bad[0].reason;
 }
 
@@ -134,11 +134,11 @@ TEST_CASE("any number of shards loads what any number wrote, and goes on with th
 
       Shards readers;
       for (ShardIndex i = 0; i < after; ++i) {
-        readers.push_back(std::make_unique<ShardBench>(OneOf(i, after, i < before ? &writers[i]->disk : nullptr)));
+        readers.push_back(std::make_unique<ShardHarness>(OneOf(i, after, i < before ? &writers[i]->disk : nullptr)));
         readers[i]->FromCoordinator(readers[i]->MakeResetTo(2, parts));
         readers[i]->generation = Generation{2};
       }
-      for (const std::unique_ptr<ShardBench>& reader : readers) {
+      for (const std::unique_ptr<ShardHarness>& reader : readers) {
         RelayAll(reader.get(), &writers);
         REQUIRE(IsServing(reader.get()));
         CHECK(reader->shard->version() == Version{1});
@@ -153,8 +153,8 @@ TEST_CASE("any number of shards loads what any number wrote, and goes on with th
 TEST_CASE("a directory that has all parts asks nobody", "[server][snapshot]") {
   const Shards writers = Writers(2);
   MemorySnapshotStore both;
-  for (const std::unique_ptr<ShardBench>& writer : writers) both.AddPartsOf(writer->disk);
-  ShardBench reader(OneOf(0, 1, &both));
+  for (const std::unique_ptr<ShardHarness>& writer : writers) both.AddPartsOf(writer->disk);
+  ShardHarness reader(OneOf(0, 1, &both));
   reader.FromCoordinator(reader.MakeResetTo(2, both.List()));
   CHECK(IsServing(&reader));
   CHECK(reader.Silent());
@@ -165,10 +165,10 @@ TEST_CASE("shards serve the parts they have before they serve a generation", "[s
   const std::vector<SnapshotPart> parts = PartsOf(writers);
   Shards holders;
   for (ShardIndex i : {0U, 1U}) {
-    holders.push_back(std::make_unique<ShardBench>(OneOf(i, 3, &writers[i]->disk)));
+    holders.push_back(std::make_unique<ShardHarness>(OneOf(i, 3, &writers[i]->disk)));
     CHECK(!holders[i]->shard->serving());
   }
-  ShardBench reader(OneOf(2, 3));
+  ShardHarness reader(OneOf(2, 3));
   reader.FromCoordinator(reader.MakeResetTo(2, parts));
   RelayAll(&reader, &holders);
   CHECK(IsServing(&reader));
@@ -177,33 +177,33 @@ TEST_CASE("shards serve the parts they have before they serve a generation", "[s
 TEST_CASE("async: sequence numbers, ends and reports go to the shards that are their slots' homes now",
           "[server][snapshot][async]") {
   const auto options = [](ShardIndex shard, std::uint32_t count, const MemorySnapshotStore* found) {
-    return ShardBenchOptions{.mode = Mode::kAsync, .shard = shard, .shard_count = count, .found = found};
+    return ShardHarnessOptions{.mode = Mode::kAsync, .shard = shard, .shard_count = count, .found = found};
   };
   Shards writers;
   for (ShardIndex i : {0U, 1U}) {
-    writers.push_back(std::make_unique<ShardBench>(options(i, 2, nullptr)));
-    ShardBench& bench = *writers.back();
-    bench.Start();
+    writers.push_back(std::make_unique<ShardHarness>(options(i, 2, nullptr)));
+    ShardHarness& harness = *writers.back();
+    harness.Start();
     for (BlockIndex block : {0U, 1U, 2U}) {
-      for (SlotIndex slot : {0U, 1U, 2U}) bench.Stage(1, block, {slot, slot + 1}, 1, 1.0F);
-      bench.Stage(2, block, {1, 2}, 1, 1.0F);
+      for (SlotIndex slot : {0U, 1U, 2U}) harness.Stage(1, block, {slot, slot + 1}, 1, 1.0F);
+      harness.Stage(2, block, {1, 2}, 1, 1.0F);
     }
-    for (SlotIndex slot : {0U, 1U, 2U}) bench.FromWorker(bench.MakeEnd(1, slot, 20 + slot));
-    bench.FromWorker(bench.MakeEnd(2, 1, 30));
-    bench.FromCoordinator(bench.MakePin(0));
+    for (SlotIndex slot : {0U, 1U, 2U}) harness.FromWorker(harness.MakeEnd(1, slot, 20 + slot));
+    harness.FromWorker(harness.MakeEnd(2, 1, 30));
+    harness.FromCoordinator(harness.MakePin(0));
   }
   const std::vector<SnapshotPart> parts = PartsOf(writers);
   REQUIRE(parts.size() == 2);
   for (const std::uint32_t count : {1U, 3U}) {
     for (ShardIndex i = 0; i < count; ++i) {
       INFO("shard " << i << " of " << count);
-      ShardBench reader(options(i, count, i < 2 ? &writers[i]->disk : nullptr));
+      ShardHarness reader(options(i, count, i < 2 ? &writers[i]->disk : nullptr));
       reader.FromCoordinator(reader.MakeResetTo(2, parts));
       RelayAll(&reader, &writers);
       REQUIRE(IsServing(&reader));
       reader.Tick(seconds(1));
       const Progress progress = reader.Take<Progress>(kCoordinator).at(0);
-      CHECK(progress.clocks == std::vector<std::uint64_t>{1, 2, 1});
+      CHECK(progress.clocks == std::vector<SequenceNumber>{{1}, {2}, {1}});
       std::vector<std::uint64_t> samples;
       for (const Progress::Entry& entry : progress.reports) samples.push_back(entry.report.samples);
       if (count == 1) CHECK(samples == std::vector<std::uint64_t>{20, 21, 22, 30});
@@ -227,15 +227,17 @@ struct Loading {
   std::vector<std::pair<ShardIndex, Message>> Answers() {
     std::vector<std::pair<ShardIndex, Message>> answers;
     for (ShardIndex i : {0U, 1U}) {
-      for (Envelope& asked : reader.TakeAll(ShardBench::PeerOf(i))) {
-        writers[i]->FromWorker(std::move(asked.message.header), {}, ShardBench::kOther);
+      for (Envelope& asked : reader.TakeAll(ShardHarness::PeerOf(i))) {
+        writers[i]->FromWorker(std::move(asked.message.header), {}, ShardHarness::kOther);
       }
-      for (Envelope& answer : writers[i]->TakeAll(ShardBench::kOther))
+      for (Envelope& answer : writers[i]->TakeAll(ShardHarness::kOther))
         answers.push_back({i, std::move(answer.message)});
     }
     return answers;
   }
-  void Give(const std::pair<ShardIndex, Message>& answer) { GiveFrom(ShardBench::PeerOf(answer.first), answer.second); }
+  void Give(const std::pair<ShardIndex, Message>& answer) {
+    GiveFrom(ShardHarness::PeerOf(answer.first), answer.second);
+  }
   void GiveFrom(PeerId from, const Message& message) { reader.FromWorker(message.header, message.payload, from); }
   // Delivers the headers, which are requested first.
   void GiveHeaders() {
@@ -250,7 +252,7 @@ struct Loading {
 
   Shards writers = Writers(2);
   std::vector<SnapshotPart> parts = PartsOf(writers);
-  ShardBench reader;
+  ShardHarness reader;
 };
 
 Fetched& BodyOf(Message* message) { return message->header.Get<Fetched>(); }
@@ -309,36 +311,36 @@ TEST_CASE("a header that is not the manifest's, or no header at all, is not beli
 
 TEST_CASE("a header that is longer than a message may be comes in pieces, lost ones again",
           "[server][snapshot][limits]") {
-  ShardBenchOptions many{.mode = Mode::kAsync, .slots = kSlotsMax};
+  ShardHarnessOptions many{.mode = Mode::kAsync, .slots = kSlotsMax};
   many.tensors.assign(530, 4);
   Shards holders;
-  holders.push_back(std::make_unique<ShardBench>(many));
-  ShardBench& holder = *holders.front();
+  holders.push_back(std::make_unique<ShardHarness>(many));
+  ShardHarness& holder = *holders.front();
   holder.Start().FromCoordinator(holder.MakePin(0));
   many.shard = 1;
   many.shard_count = 2;
-  ShardBench reader(many);
+  ShardHarness reader(many);
   reader.FromCoordinator(reader.MakeResetTo(2, holder.disk.List()));
   reader.Tick();
-  const std::vector<Envelope> asked = reader.TakeAll(ShardBench::PeerOf(0));
+  const std::vector<Envelope> asked = reader.TakeAll(ShardHarness::PeerOf(0));
   REQUIRE(asked.size() == 1);
-  holder.FromWorker(asked[0].message.header, {}, ShardBench::kOther);
-  std::vector<Envelope> pieces = holder.TakeAll(ShardBench::kOther);
+  holder.FromWorker(asked[0].message.header, {}, ShardHarness::kOther);
+  std::vector<Envelope> pieces = holder.TakeAll(ShardHarness::kOther);
   REQUIRE(pieces.size() > 1);
   for (const Envelope& piece : pieces) CHECK(piece.message.payload.size <= kHeaderPieceBytes);
-  reader.FromWorker(pieces.back().message.header, pieces.back().message.payload, ShardBench::PeerOf(0));
-  CHECK(reader.TakeAll(ShardBench::PeerOf(0)).empty());  // the first one is lost
+  reader.FromWorker(pieces.back().message.header, pieces.back().message.payload, ShardHarness::PeerOf(0));
+  CHECK(reader.TakeAll(ShardHarness::PeerOf(0)).empty());  // the first one is lost
   reader.Tick(std::chrono::seconds(10));
   RelayAll(&reader, &holders);
   CHECK(IsServing(&reader));
 
   Fetched piece = pieces[0].message.header.Get<Fetched>();
   for (const std::uint32_t arrays : {0U, 1000000U}) {  // pieces that cannot be
-    ShardBench other(many);
+    ShardHarness other(many);
     other.FromCoordinator(other.MakeResetTo(2, holder.disk.List()));
     other.Tick();
     piece.arrays = arrays;
-    other.FromWorker(piece, pieces[0].message.payload, ShardBench::PeerOf(0));
+    other.FromWorker(piece, pieces[0].message.payload, ShardHarness::PeerOf(0));
     CHECK(Mentions(Complaint(&other), "pieces that cannot be"));
   }
 }
@@ -346,7 +348,7 @@ TEST_CASE("a header that is longer than a message may be comes in pieces, lost o
 TEST_CASE("a shard that does not have the part, or finds it damaged, ends the load with what it says",
           "[server][snapshot]") {
   Loading gone;
-  REQUIRE(gone.writers[0]->disk.Remove(kKept, 0).ok());
+  REQUIRE(gone.writers[0]->disk.Remove(kRetained, 0).ok());
   gone.GiveHeaders();
   CHECK(Mentions(Complaint(&gone.reader), "part 0 of snapshot 1"));
 
@@ -361,21 +363,21 @@ TEST_CASE("answers that are doubled, late, foreign or of another snapshot change
   Loading loading;
   auto headers = loading.Answers();
   REQUIRE(headers.size() == 2);
-  loading.GiveFrom(ShardBench::kWorker, headers[0].second);  // not the peer that was asked
-  loading.GiveFrom(ShardBench::PeerOf(1), headers[0].second);
+  loading.GiveFrom(ShardHarness::kWorker, headers[0].second);  // not the peer that was asked
+  loading.GiveFrom(ShardHarness::PeerOf(1), headers[0].second);
   CHECK(loading.Answers().empty());  // no block is requested yet
   Message other = headers[0].second;
   BodyOf(&other).snapshot.version = Version{9};
   BodyOf(&other).failure = "gone";
-  loading.GiveFrom(ShardBench::PeerOf(0), other);
+  loading.GiveFrom(ShardHarness::PeerOf(0), other);
   Message beyond = headers[0].second;
   BodyOf(&beyond).part = 9;
   BodyOf(&beyond).failure = "gone";
-  loading.GiveFrom(ShardBench::PeerOf(0), beyond);
+  loading.GiveFrom(ShardHarness::PeerOf(0), beyond);
   Message unasked = headers[0].second;
   BodyOf(&unasked).block = 6;
   BodyOf(&unasked).failure = "gone";
-  loading.GiveFrom(ShardBench::PeerOf(0), unasked);
+  loading.GiveFrom(ShardHarness::PeerOf(0), unasked);
   CHECK(loading.reader.Take<ResetBad>(kCoordinator).empty());
   for (const auto& header : headers) {
     loading.Give(header);
@@ -399,7 +401,7 @@ TEST_CASE("answers that are doubled, late, foreign or of another snapshot change
   CHECK(loading.reader.Take<ResetBad>(kCoordinator).empty());
 }
 
-TEST_CASE("what is damaged on its way between two shards is asked for again", "[server][snapshot]") {
+TEST_CASE("what is damaged in flight between two shards is asked for again", "[server][snapshot]") {
   Loading loading;
   const auto damaged = [&](Message message) {
     ++BodyOf(&message).payload_hash;  // the payload is not what was sent
@@ -432,28 +434,28 @@ TEST_CASE("what is not answered is asked for again", "[server][snapshot]") {
 }
 
 TEST_CASE("holders that bring a block every 1.2 s are asked for none of them twice", "[server][snapshot]") {
-  ShardBenchOptions options;
+  ShardHarnessOptions options;
   options.tensors.assign(30, 4);
   options.window_blocks = 100;
-  ShardBench writer(options);
+  ShardHarness writer(options);
   writer.Start();
   writer.CompleteStep(0, 1.0F);
   writer.FromCoordinator(writer.MakeSnapshotCommit(0));
-  ShardBench reader(options);
+  ShardHarness reader(options);
   reader.FromCoordinator(reader.MakeResetTo(2, writer.disk.List()));
   reader.Tick();
   std::map<BlockIndex, int> asked;
   std::deque<Envelope> line;
   for (int tenth = 1; tenth < 600 && !reader.shard->serving(); ++tenth) {
     reader.Tick(std::chrono::milliseconds(100));
-    for (Envelope& envelope : reader.TakeAll(ShardBench::PeerOf(0))) {
+    for (Envelope& envelope : reader.TakeAll(ShardHarness::PeerOf(0))) {
       const auto& fetch = envelope.message.header.Get<Fetch>();
       if (fetch.block < kFetchQuestion) ++asked[fetch.block];
-      writer.FromWorker(fetch, {}, ShardBench::kOther);
+      writer.FromWorker(fetch, {}, ShardHarness::kOther);
     }
-    for (Envelope& answer : writer.TakeAll(ShardBench::kOther)) line.push_back(std::move(answer));
+    for (Envelope& answer : writer.TakeAll(ShardHarness::kOther)) line.push_back(std::move(answer));
     if (tenth % 12 != 0 || line.empty()) continue;
-    reader.FromWorker(line.front().message.header, line.front().message.payload, ShardBench::PeerOf(0));
+    reader.FromWorker(line.front().message.header, line.front().message.payload, ShardHarness::PeerOf(0));
     line.pop_front();
   }
   CHECK(reader.shard->serving());
@@ -463,7 +465,7 @@ TEST_CASE("holders that bring a block every 1.2 s are asked for none of them twi
 
 TEST_CASE("a snapshot of which nobody has a part is refused at once, whatever else is here", "[server][snapshot]") {
   const Shards writers = Writers(2);
-  ShardBench reader(OneOf(0, 1, &writers[0]->disk));
+  ShardHarness reader(OneOf(0, 1, &writers[0]->disk));
   Reset reset = reader.MakeResetTo(2, PartsOf(writers));
   reset.sources[1].endpoint.clear();
   reader.FromCoordinator(reset);
@@ -496,10 +498,10 @@ TEST_CASE("a snapshot that does not fit the job is refused, and what does not fi
   const std::vector<SnapshotPart> parts = PartsOf(writers);
   struct Misfit {
     const char* word;
-    ShardBenchOptions options;
+    ShardHarnessOptions options;
     void (*change)(Reset*);
   };
-  ShardBenchOptions other_rule = OneOf(0, 1, &writers[0]->disk), other_slots = OneOf(0, 1, &writers[0]->disk);
+  ShardHarnessOptions other_rule = OneOf(0, 1, &writers[0]->disk), other_slots = OneOf(0, 1, &writers[0]->disk);
   other_rule.optimizer = OptimizerKind::kSgd;
   other_slots.slots = 2;
   const Misfit misfits[] = {
@@ -512,7 +514,7 @@ TEST_CASE("a snapshot that does not fit the job is refused, and what does not fi
       {"another number of slots", other_slots, [](Reset*) {}},
   };
   for (const Misfit& misfit : misfits) {
-    ShardBench reader(misfit.options);
+    ShardHarness reader(misfit.options);
     Reset reset = reader.MakeResetTo(2, parts);
     misfit.change(&reset);
     reader.FromCoordinator(reset);
@@ -525,28 +527,28 @@ TEST_CASE("a snapshot that does not fit the job is refused, and what does not fi
 }
 
 TEST_CASE("a bounded number of blocks is asked for at a time", "[server][snapshot]") {
-  ShardBenchOptions options;
+  ShardHarnessOptions options;
   options.tensors.assign(100, 4);
   options.window_blocks = 100;
-  ShardBench writer(options);
+  ShardHarness writer(options);
   writer.Start();
   writer.CompleteStep(0, 1.0F);
   writer.FromCoordinator(writer.MakeSnapshotCommit(0));
   REQUIRE(writer.disk.List().size() == 1);
-  ShardBench reader(options);
+  ShardHarness reader(options);
   reader.FromCoordinator(reader.MakeResetTo(2, writer.disk.List()));
   reader.Tick();
   std::size_t rounds = 0, most = 0;
   for (std::size_t carried = 1; carried > 0; ++rounds) {
     carried = 0;
     std::vector<Envelope> answers;
-    for (Envelope& asked : reader.TakeAll(ShardBench::PeerOf(0))) {
+    for (Envelope& asked : reader.TakeAll(ShardHarness::PeerOf(0))) {
       ++carried;
-      writer.FromWorker(std::move(asked.message.header), {}, ShardBench::kOther);
+      writer.FromWorker(std::move(asked.message.header), {}, ShardHarness::kOther);
     }
     most = std::max(most, carried);
-    for (Envelope& answer : writer.TakeAll(ShardBench::kOther)) {
-      reader.FromWorker(std::move(answer.message.header), std::move(answer.message.payload), ShardBench::PeerOf(0));
+    for (Envelope& answer : writer.TakeAll(ShardHarness::kOther)) {
+      reader.FromWorker(std::move(answer.message.header), std::move(answer.message.payload), ShardHarness::PeerOf(0));
     }
   }
   CHECK(most == SnapshotLoad::kFetchesMax);
@@ -557,20 +559,20 @@ TEST_CASE("a bounded number of blocks is asked for at a time", "[server][snapsho
 
 TEST_CASE("a request for a part that is not here, or a block it does not have, is answered so", "[server][snapshot]") {
   const Shards writers = Writers(2);
-  ShardBench& holder = *writers[0];
+  ShardHarness& holder = *writers[0];
   const auto ask = [&](Fetch fetch) {
-    holder.FromWorker(fetch, {}, ShardBench::kOther);
-    const std::vector<Fetched> answers = holder.Take<Fetched>(ShardBench::kOther);
+    holder.FromWorker(fetch, {}, ShardHarness::kOther);
+    const std::vector<Fetched> answers = holder.Take<Fetched>(ShardHarness::kOther);
     REQUIRE(answers.size() == 1);
     CHECK(answers[0].snapshot == fetch.snapshot);
     CHECK(answers[0].part == fetch.part);
     CHECK(answers[0].block == fetch.block);
     return answers[0].failure;
   };
-  CHECK(!ask({kKept, 1, kFetchHeader}).empty());
+  CHECK(!ask({kRetained, 1, kFetchHeader}).empty());
   CHECK(!ask({{Generation{1}, Version{2}}, 0, kFetchHeader}).empty());
-  CHECK(!ask({kKept, 0, 77}).empty());
-  CHECK(ask({kKept, 0, kFetchHeader}).empty());
+  CHECK(!ask({kRetained, 0, 77}).empty());
+  CHECK(ask({kRetained, 0, kFetchHeader}).empty());
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     INFO("round " << round);
     REQUIRE(stage.block.samples() == slots.SamplesOf(root));
     REQUIRE(stage.Sum() == slots.ValueOf(root));
-    for (Node node : nodes) REQUIRE(*stage.Add(node) == StagedBlock::Outcome::kAlreadyHeld);
+    for (Node node : nodes) REQUIRE(*stage.Add(node) == StagedBlock::Outcome::kAlreadyStaged);
     REQUIRE(stage.Sum() == slots.ValueOf(root));
   }
 }
@@ -168,7 +168,7 @@ TEST_CASE("an equal node with another payload is a mismatch; with other samples 
   Stage stage(slots);
   const Values a(kCount, 1.0F), b(kCount, 2.0F);
   REQUIRE(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kStaged);
-  CHECK(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kAlreadyHeld);
+  CHECK(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kAlreadyStaged);
   CHECK(*stage.Add({0, 1}, 1, b) == StagedBlock::Outcome::kMismatch);
   CHECK(stage.Add({0, 1}, 2, a).status().code() == Code::kInvalid);
   CHECK(stage.Add({0, 1}, 0, {}).status().code() == Code::kInvalid);
@@ -178,7 +178,7 @@ TEST_CASE("an equal node with another payload is a mismatch; with other samples 
   CHECK(stage.Add({0, 2}, 3, b).status().code() == Code::kInvalid);
   REQUIRE(*stage.Add({2, 3}, 1, a) == StagedBlock::Outcome::kStaged);
   CHECK(stage.Add({0, 3}, 4, a).status().code() == Code::kInvalid);
-  CHECK(*stage.Add({0, 3}, 3, a) == StagedBlock::Outcome::kAlreadyHeld);
+  CHECK(*stage.Add({0, 3}, 3, a) == StagedBlock::Outcome::kAlreadyStaged);
   CHECK(stage.Sum() == Values(kCount, 4.0F));
 }
 

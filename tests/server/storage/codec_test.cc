@@ -1,7 +1,7 @@
 #include "common/wire/messages/limits.h"
 #include "server/storage/log_record_codec.h"
 #include "server/storage/sealed_text.h"
-#include "server/storage/shard_life_codec.h"
+#include "server/storage/shard_identity_codec.h"
 #include "tests/catch.h"
 #include "tests/server/storage/storage_tools.h"
 #include "tests/tier.h"
@@ -92,17 +92,17 @@ TEST_CASE("a header of a newer format is not supported, and one out of bounds is
 TEST_CASE("a shard's life comes back as it was, and not at all when a bit of it is flipped", "[server][storage]") {
   RandomStream random(4);
   for (int i = 0; i < 200; ++i) {
-    ShardLife life;
-    testing::Fill(life, random);
-    std::string bytes = EncodeShardLife(life);
-    Result<ShardLife> back = DecodeShardLife(bytes);
+    ShardIdentity identity;
+    testing::Fill(identity, random);
+    std::string bytes = EncodeShardIdentity(identity);
+    Result<ShardIdentity> back = DecodeShardIdentity(bytes);
     REQUIRE(back.ok());
-    REQUIRE(back.value() == life);
+    REQUIRE(back.value() == identity);
     bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
-    REQUIRE(DecodeShardLife(bytes).status().code() == Code::kCorrupt);
+    REQUIRE(DecodeShardIdentity(bytes).status().code() == Code::kCorrupt);
   }
-  CHECK(DecodeShardLife(Seal(0, R"({"format":2})")).status().code() == Code::kUnsupported);
-  CHECK(DecodeShardLife(Seal(0, R"({"format":1})")).status().code() == Code::kCorrupt);
+  CHECK(DecodeShardIdentity(Seal(0, R"({"format":2})")).status().code() == Code::kUnsupported);
+  CHECK(DecodeShardIdentity(Seal(0, R"({"format":1})")).status().code() == Code::kCorrupt);
 }
 
 TEST_CASE("every kind of record comes back as it was, floats by their bits", "[server][storage]") {

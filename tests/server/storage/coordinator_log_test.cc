@@ -71,7 +71,7 @@ TEST_CASE("a last record cut at any byte is gone, and everything in front of it 
   }
 }
 
-TEST_CASE("a first line cut at any byte is written anew", "[server][storage]") {
+TEST_CASE("a first line cut at any byte is written again", "[server][storage]") {
   const TempFolder folder;
   const std::string path = folder.path() + "/log";
   const std::string whole = WriteLog(path, {});

@@ -13,9 +13,9 @@ constexpr auto kForever = std::chrono::minutes(5);
 // A store whose writes wait until they are released. The two threads signal each other through mailboxes.
 class GatedStore : public MemorySnapshotStore {
  public:
-  Status Remember(const ShardLife& life) override {
+  Status PersistIdentity(const ShardIdentity& identity) override {
     Wait();
-    return MemorySnapshotStore::Remember(life);
+    return MemorySnapshotStore::PersistIdentity(identity);
   }
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
     (void)entered_.Push(1);
@@ -35,10 +35,10 @@ class GatedStore : public MemorySnapshotStore {
   Mailbox<int> entered_{4096}, gate_{4096};
 };
 
-ShardLife LifeOf(std::uint64_t term) {
-  ShardLife life;
-  life.term = {term};
-  return life;
+ShardIdentity IncarnationOf(std::uint64_t term) {
+  ShardIdentity identity;
+  identity.term = {term};
+  return identity;
 }
 
 // Returns the results of `count` pieces of work, in order.
@@ -56,11 +56,11 @@ TEST_CASE("a disk's thread carries work out in order and wakes its owner after e
   Mailbox<int> woken(64);
   ShardDiskThread thread(3, &store, [&] { (void)woken.Push(1); });
   const SnapshotImage like = MakeImage({{1}, {5}}, 3);
-  REQUIRE(thread.Submit(RememberLife{LifeOf(4)}).ok());
+  REQUIRE(thread.Submit(PersistIdentity{IncarnationOf(4)}).ok());
   REQUIRE(thread.Submit(WriteSnapshot{MakeImage({{1}, {5}}, 3), nullptr}).ok());
   REQUIRE(thread.Submit(RemoveParts{{{{{1}, {4}}, 3, 0}}}).ok());
   const std::vector<DiskResult> results = TakeAll(&thread, &woken, 3);
-  CHECK(std::get<LifeRemembered>(results[0]).life == LifeOf(4));
+  CHECK(std::get<IdentityPersisted>(results[0]).identity == IncarnationOf(4));
   const auto& written = std::get<SnapshotWritten>(results[1]);
   CHECK(written.status.ok());
   CHECK(written.id == like.header.id);
@@ -75,17 +75,18 @@ TEST_CASE("a disk's thread takes no more than its limit, and more when results w
   GatedStore store;
   Mailbox<int> woken(4096);
   ShardDiskThread thread(0, &store, [&] { (void)woken.Push(1); });
-  for (std::size_t i = 0; i < ShardDiskThread::kWaitingMax; ++i) REQUIRE(thread.Submit(RememberLife{LifeOf(i)}).ok());
-  DiskWork more = RememberLife{LifeOf(7777)};
+  for (std::size_t i = 0; i < ShardDiskThread::kWaitingMax; ++i)
+    REQUIRE(thread.Submit(PersistIdentity{IncarnationOf(i)}).ok());
+  DiskWork more = PersistIdentity{IncarnationOf(7777)};
   CHECK(thread.Submit(std::move(more)).code() == Code::kBusy);
-  CHECK(std::get<RememberLife>(more).life == LifeOf(7777));
+  CHECK(std::get<PersistIdentity>(more).identity == IncarnationOf(7777));
   store.LetGo(ShardDiskThread::kWaitingMax);
   TakeAll(&thread, &woken, ShardDiskThread::kWaitingMax);
-  CHECK(store.life() == LifeOf(ShardDiskThread::kWaitingMax - 1));
+  CHECK(store.identity() == IncarnationOf(ShardDiskThread::kWaitingMax - 1));
   store.LetGo(1);
   REQUIRE(thread.Submit(std::move(more)).ok());
   TakeAll(&thread, &woken, 1);
-  CHECK(store.life() == LifeOf(7777));
+  CHECK(store.identity() == IncarnationOf(7777));
 }
 
 TEST_CASE("a disk's thread that ends gives up the snapshot being written and remembers lives", "[server][storage]") {
@@ -95,13 +96,13 @@ TEST_CASE("a disk's thread that ends gives up the snapshot being written and rem
     ShardDiskThread thread(0, &store, [] {});
     REQUIRE(thread.Submit(WriteSnapshot{MakeImage({{1}, {5}}, 0), cancelled}).ok());
     REQUIRE(thread.Submit(WriteSnapshot{MakeImage({{1}, {6}}, 0), nullptr}).ok());
-    REQUIRE(thread.Submit(RememberLife{LifeOf(9)}).ok());
+    REQUIRE(thread.Submit(PersistIdentity{IncarnationOf(9)}).ok());
     store.WaitUntilEntered();
     store.LetGo(1);
   }
   CHECK(cancelled->load());
   CHECK(store.List().empty());
-  CHECK(store.life() == LifeOf(9));
+  CHECK(store.identity() == IncarnationOf(9));
 }
 
 }  // namespace

@@ -91,8 +91,8 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   CHECK(full.code() == Code::kBusy);
   CHECK(store->List() == before);
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, kept->digest, kShape).message() == "");
-  ShardLife life;
-  (void)store->Remember(life);  // there may be room for it or not
+  ShardIdentity identity;
+  (void)store->PersistIdentity(identity);  // there may be room for it or not
   store.reset();
 
   disk.Empty();
@@ -146,16 +146,16 @@ TEST_CASE("when there is room again, the same store writes again", "[server][sto
   image.arrays[15][0] = filling.Make();
   CHECK(store->Write(std::move(image), kNotCancelled).status().code() == Code::kBusy);
   disk.Fill();
-  ShardLife life;
-  for (std::uint64_t term = 1; term < 400 && store->Remember(life).ok(); ++term) life.term = {term};
+  ShardIdentity identity;
+  for (std::uint64_t term = 1; term < 400 && store->PersistIdentity(identity).ok(); ++term) identity.term = {term};
   disk.Empty();
-  life.term = {1000};
-  CHECK(store->Remember(life).message() == "");
+  identity.term = {1000};
+  CHECK(store->PersistIdentity(identity).message() == "");
   const auto written = store->Write(MakeImage({{1}, {1}}, 0, kShape), kNotCancelled);
   REQUIRE(written.status().message() == "");
   store.reset();
   store = RocksSnapshotStore::Open(disk.path() + "/snapshots", 0, 0).value();
-  CHECK(store->life() == life);
+  CHECK(store->identity() == identity);
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, written->digest, kShape).message() == "");
 }
 
@@ -182,15 +182,15 @@ TEST_CASE("a log on a full disk refuses, has what it promised, and goes on when 
 TEST_CASE("a shard's log on a full disk refuses, and goes on where it was when there is room", "[server][storage]") {
   const SmallDisk disk;
   auto log = RocksPushLog::Open(disk.path(), 20'000).value();
-  REQUIRE(log->Begin(kLogHistory).message() == "");
+  REQUIRE(log->Begin(kLogTimeline).message() == "");
   std::uint64_t next = 1, failed = 0;
   for (int round = 0; round < 6; ++round) {
     for (int i = 0; i < 40; ++i, next += 3) {
-      REQUIRE(log->Append(kLogHistory.generation, next, MakeRecords(next, 3)).message() == "");
+      REQUIRE(log->Append(kLogTimeline.id, next, MakeRecords(next, 3)).message() == "");
     }
     disk.Fill(static_cast<std::size_t>(round) * 4096);
     for (int i = 0; i < 400; ++i) {
-      const Status status = log->Append(kLogHistory.generation, next, MakeRecords(next, 3));
+      const Status status = log->Append(kLogTimeline.id, next, MakeRecords(next, 3));
       if (status.ok()) next += 3;
       if (status.ok()) continue;
       CHECK(status.code() == Code::kBusy);
@@ -205,7 +205,7 @@ TEST_CASE("a shard's log on a full disk refuses, and goes on where it was when t
       log = std::move(opened).value();
     }
   }
-  REQUIRE(log->Append(kLogHistory.generation, next, MakeRecords(next, 3)).message() == "");
+  REQUIRE(log->Append(kLogTimeline.id, next, MakeRecords(next, 3)).message() == "");
   const auto records = ReadAll(log.get(), 1);
   REQUIRE(records.status().message() == "");
   REQUIRE(records->size() == next + 2);

@@ -195,7 +195,7 @@ TEST_CASE("a shard killed while it appends to its log finds all that was acknowl
     }
     auto log = RocksPushLog::Open(run.path());
     REQUIRE(log.status().message() == "");
-    if (log.value()->Read(kLogHistory, 1, 1).status().code() == Code::kInvalid) continue;  // killed before it began
+    if (log.value()->Read(kLogTimeline, 1, 1).status().code() == Code::kInvalid) continue;  // killed before it began
     const auto records = ReadAll(log.value().get(), 1);
     REQUIRE(records.status().message() == "");
     REQUIRE(records->size() >= promised);

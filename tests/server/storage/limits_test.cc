@@ -141,7 +141,7 @@ TEST_CASE("what a shard says of a step is sent for as many slots, metrics and se
   CHECK(bytes.size() <= TransportOptions{}.frame_bytes_max);
   Progress progress;
   progress.clocks.resize(kSlotsMax);
-  for (SlotReport& report : LargestReports()) progress.reports.push_back({Step{1}, std::move(report)});
+  for (SlotReport& report : LargestReports()) progress.reports.push_back({SequenceNumber{1}, std::move(report)});
   CHECK(EncodeHeader(progress, &bytes).message() == "");
   CHECK(bytes.size() <= TransportOptions{}.frame_bytes_max);
 }
@@ -165,7 +165,7 @@ TEST_CASE("every record of the coordinator's log that can be written is read", "
 }
 
 TEST_CASE("every record of a shard's log that can be admitted is read", "[server][storage][limits]") {
-  PushRecord push{UINT32_MAX, kSlotsMax - 1, UINT64_MAX, kSamplesPerPushMax, 1e38F, 1e38F, 0, {}, {}};
+  PushRecord push{UINT32_MAX, kSlotsMax - 1, {UINT64_MAX}, kSamplesPerPushMax, 1e38F, 1e38F, 0, {}, {}};
   push.hyper.resize(kGroupsMax);
   FillTo({1, 1, 1}, push.hyper.front());
   const BufferRef payload = NewBuffer(kFrameBytesMax);
@@ -177,7 +177,7 @@ TEST_CASE("every record of a shard's log that can be admitted is read", "[server
   REQUIRE(back.status().message() == "");
   CHECK(std::get<PushRecord>(*back).hyper.size() == kGroupsMax);
   CHECK(std::get<PushRecord>(*back).payload.size == kFrameBytesMax);
-  const EndRecord end{Step{UINT64_MAX}, LargestReports().back()};
+  const EndRecord end{SequenceNumber{UINT64_MAX}, LargestReports().back()};
   const Result<PushLogRecord> ended = DecodePushRecord(7, EncodePushRecord(7, end));
   REQUIRE(ended.status().message() == "");
   CHECK(std::get<EndRecord>(*ended).report == end.report);
@@ -187,10 +187,10 @@ TEST_CASE("a part's header with too much in it is not written, and the most that
           "[server][storage][limits]") {
   SnapshotHeader header = MakeImage({{1}, {2}}, 0, {.block_count = 1, .slot_count = kSlotsMax}).header;
   header.blocks[0].hashes = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
-  header.blocks[0].last.assign(kSlotsMax, UINT64_MAX);
-  header.ended.assign(kSlotsMax, UINT64_MAX);
+  header.blocks[0].last.assign(kSlotsMax, {UINT64_MAX});
+  header.ended.assign(kSlotsMax, {UINT64_MAX});
   for (int step = 1; step <= 2; ++step) {  // as many as a shard retains
-    for (const SlotReport& report : LargestReports()) header.reports.push_back({Step{UINT64_MAX}, report});
+    for (const SlotReport& report : LargestReports()) header.reports.push_back({SequenceNumber{UINT64_MAX}, report});
   }
   Result<std::string> bytes = EncodeSnapshotHeader(header);
   REQUIRE(bytes.status().message() == "");
@@ -198,7 +198,7 @@ TEST_CASE("a part's header with too much in it is not written, and the most that
   REQUIRE(back.status().message() == "");
   CHECK(back->Digest() == header.Digest());
 
-  header.reports.assign(65537, {Step{1}, {}});
+  header.reports.assign(65537, {SequenceNumber{1}, {}});
   CHECK(EncodeSnapshotHeader(header).status().code() == Code::kInvalid);
   header.reports.clear();
   header.slot_count = kSlotsMax + 1;

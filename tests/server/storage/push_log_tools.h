@@ -9,7 +9,7 @@
 
 namespace capstan::server {
 
-inline constexpr LogHistory kLogHistory{{4}, 2};
+inline constexpr LogTimeline kLogTimeline{{4}, 2};
 
 inline constexpr std::uint64_t kChildKey = 77;  // for the records that storage_child writes
 
@@ -29,7 +29,7 @@ inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   PushRecord push;
   push.block = static_cast<BlockIndex>(index * 7);
   push.slot = static_cast<SlotIndex>(index % 5);
-  push.sequence = draw;
+  push.sequence = {draw};
   push.learning_rate = 0.1F * static_cast<float>(index + 1);
   push.loss_scale = 1024.0F;
   for (std::uint64_t i = 0; i < index % 4; ++i) {
@@ -55,7 +55,7 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
   if (a.index() != b.index()) return false;
   if (const auto* end = std::get_if<EndRecord>(&a)) {
     const auto& other = std::get<EndRecord>(b);
-    return end->step == other.step && end->report == other.report;
+    return end->sequence == other.sequence && end->report == other.report;
   }
   const auto &x = std::get<PushRecord>(a), &y = std::get<PushRecord>(b);
   return x.block == y.block && x.slot == y.slot && x.sequence == y.sequence && x.samples == y.samples &&
@@ -65,10 +65,11 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
 }
 
 // Reads the whole log, piece by piece.
-inline Result<std::vector<PushLogRecord>> ReadAll(PushLog* log, std::uint64_t from, LogHistory history = kLogHistory) {
+inline Result<std::vector<PushLogRecord>> ReadAll(PushLog* log, std::uint64_t from,
+                                                  LogTimeline timeline = kLogTimeline) {
   std::vector<PushLogRecord> records;
   while (true) {
-    CAPSTAN_ASSIGN_OR_RETURN(const PushLog::Piece piece, log->Read(history, from + records.size(), 300));
+    CAPSTAN_ASSIGN_OR_RETURN(const PushLog::Piece piece, log->Read(timeline, from + records.size(), 300));
     records.insert(records.end(), piece.records.begin(), piece.records.end());
     if (piece.last) return records;
   }

@@ -21,7 +21,7 @@ void Write(SnapshotStore* store, SnapshotId id, ShardIndex part) {
 bool IsWhole(const SnapshotReader& reader, SnapshotId id, ShardIndex part) {
   const Result<SnapshotHeader> header = reader.ReadHeader(id, part);
   if (!header.ok()) return false;
-  for (const SnapshotHeader::Block& block : header->blocks) {
+  for (const SnapshotHeader::BlockEntry& block : header->blocks) {
     for (std::uint32_t array = 0; array < header->array_count; ++array) {
       std::vector<std::byte> have(block.count * sizeof(float)), wanted(have.size());
       FillArray(id, part, block.block, array, wanted);

@@ -21,9 +21,9 @@ class WrittenLog {
  public:
   explicit WrittenLog(std::uint64_t segment_bytes) : segment_bytes_(segment_bytes) {
     auto log = Open();
-    REQUIRE(log->Begin(kLogHistory).ok());
+    REQUIRE(log->Begin(kLogTimeline).ok());
     for (std::uint64_t i = 0; i < kBatches; ++i) {
-      REQUIRE(log->Append(kLogHistory.generation, 1 + i * kBatch, MakeRecords(i, kBatch)).message() == "");
+      REQUIRE(log->Append(kLogTimeline.id, 1 + i * kBatch, MakeRecords(i, kBatch)).message() == "");
     }
   }
   std::unique_ptr<PushLog> Open() const {
@@ -81,7 +81,7 @@ TEST_CASE("a flipped bit in the middle of a log is never passed over", "[server]
     INFO("byte " << at << ": " << read.status().ToString());
     CHECK(read.status().code() == Code::kCorrupt);
     refused += read.ok() ? 0 : 1;
-    CHECK(log->Append(kLogHistory.generation, 1 + kBatches * kBatch, MakeRecords(9, 1)).code() == Code::kCorrupt);
+    CHECK(log->Append(kLogTimeline.id, 1 + kBatches * kBatch, MakeRecords(9, 1)).code() == Code::kCorrupt);
     REQUIRE(log->Begin({{5}, 2}).message() == "");  // a new timeline begins where the damage was
     REQUIRE(log->Append({5}, 1, MakeRecords(9, 1)).message() == "");
     CHECK(ReadAll(log.get(), 1, {{5}, 2}).value().size() == 1);
@@ -138,7 +138,7 @@ TEST_CASE("a record without hyper-parameters is written as ever; one with them h
 }
 
 TEST_CASE("an end without metrics is written as ever; one with them has them last", "[server][storage][log]") {
-  EndRecord end{Step{7}, {}};
+  EndRecord end{SequenceNumber{7}, {}};
   end.report.slot = 2;
   CHECK(EncodePushRecord(9, end).find(R"({"end":[7,2,0,0,0,0,0,0]})") != std::string::npos);
   CHECK(DecodePushRecord(9, EncodePushRecord(9, end)).ok());
@@ -149,15 +149,15 @@ TEST_CASE("an end without metrics is written as ever; one with them has them las
 }
 
 TEST_CASE("a log of a newer format is refused by name, and is not taken for a damaged one", "[server][storage][log]") {
-  CHECK(EncodeLogHistory({Generation{4}, 2}) == Seal(0, "[1,4,2]"));
-  const LogHistory history = DecodeLogHistory(EncodeLogHistory({Generation{4}, 2})).value();
-  CHECK(history.generation == Generation{4});
-  CHECK(history.shard_count == 2);
-  const Status newer = DecodeLogHistory(Seal(0, "[2,4,2,9]")).status();
+  CHECK(EncodeLogTimeline({TimelineId{4}, 2}) == Seal(0, "[1,4,2]"));
+  const LogTimeline timeline = DecodeLogTimeline(EncodeLogTimeline({TimelineId{4}, 2})).value();
+  CHECK(timeline.id == TimelineId{4});
+  CHECK(timeline.shard_count == 2);
+  const Status newer = DecodeLogTimeline(Seal(0, "[2,4,2,9]")).status();
   CHECK(newer.code() == Code::kUnsupported);
   CHECK_THAT(newer.message(), Catch::Contains("format 2"));
   for (const char* text : {"[0,4,2]", "[1,4]", "[4,2]", "[1,4,2,0]", "{}", ""}) {
-    const Code code = DecodeLogHistory(Seal(0, text)).status().code();
+    const Code code = DecodeLogTimeline(Seal(0, text)).status().code();
     CHECK(code == (std::string(text) == "[4,2]" ? Code::kUnsupported : Code::kCorrupt));
   }
 }

@@ -18,20 +18,20 @@ Result<std::unique_ptr<SnapshotStore>> Open(const std::string& run, ShardIndex s
   return RocksSnapshotStore::Open(run + "/snapshots", shard, 0, orphans);
 }
 
-ShardLife SomeLife(ShardIndex shard = 0) {
-  ShardLife life;
-  life.job = {3, 4};
-  life.shard = shard;
-  life.term = {5};
-  life.newest_kept = Id(2, 20);
-  return life;
+ShardIdentity SomeIdentity(ShardIndex shard = 0) {
+  ShardIdentity identity;
+  identity.job = {3, 4};
+  identity.shard = shard;
+  identity.term = {5};
+  identity.newest_retained = Id(2, 20);
+  return identity;
 }
 
 // Makes a shard's directory with its identity and two snapshots. Returns the parts with their digests.
 std::vector<SnapshotPart> MakeDirectory(const std::string& run, ShardIndex shard = 0, ImageShape shape = {}) {
   auto store = Open(run, shard);
   REQUIRE(store.status().message() == "");
-  REQUIRE(store.value()->Remember(SomeLife(shard)).ok());
+  REQUIRE(store.value()->PersistIdentity(SomeIdentity(shard)).ok());
   for (const SnapshotId id : {Id(1, 10), Id(2, 20)}) {
     REQUIRE(store.value()->Write(MakeImage(id, shard, shape), kNotCancelled).ok());
   }
@@ -45,7 +45,7 @@ TEST_CASE("a directory that is opened again has its life and its snapshots", "[s
   for (int i = 0; i < 3; ++i) {
     auto store = Open(run.path());
     REQUIRE(store.ok());
-    CHECK(store.value()->life() == SomeLife());
+    CHECK(store.value()->identity() == SomeIdentity());
     CHECK(store.value()->List() == parts);
     for (const SnapshotPart& part : parts) {
       CHECK(LoadAndCompare(store.value().get(), part.id, 0, part.digest).message() == "");
@@ -173,7 +173,7 @@ TEST_CASE("a part whose header is damaged is not listed, and goes when the next 
   CHECK(Open(run.path()).value()->List() == parts);
 }
 
-TEST_CASE("a database that lost the file it begins with is not begun anew", "[server][storage][rocks]") {
+TEST_CASE("a database that lost the file it begins with is not begun again", "[server][storage][rocks]") {
   const TempFolder run;
   MakeDirectory(run.path());
   files::remove(run.path() + "/snapshots/shard-0/CURRENT");
@@ -229,7 +229,7 @@ void FlipAndLook(const std::string& run, const std::string& file, std::size_t at
   auto store = Open(run);
   Status status = store.status();
   if (status.ok()) {
-    if (store.value()->life() != SomeLife()) status = Corrupt("WRONG LIFE was called good");
+    if (store.value()->identity() != SomeIdentity()) status = Corrupt("WRONG LIFE was called good");
     const Status loaded = LoadAndCompare(store.value().get(), part.id, 0, part.digest, shape);
     if (status.ok()) status = loaded;
   }

@@ -22,13 +22,13 @@ namespace capstan::server {
 namespace {
 
 // Prints a line in one write, so that the parent reads whole lines.
-void Say(const std::string& line) {
+void Print(const std::string& line) {
   const std::string text = line + "\n";
   CAPSTAN_CHECK(write(STDOUT_FILENO, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
 }
 
 int Fail(const Status& status) {
-  Say("failed " + status.ToString());
+  Print("failed " + status.ToString());
   return 1;
 }
 
@@ -40,13 +40,13 @@ int WriteSnapshots(const std::string& folder) {
   while (true) {
     const SnapshotId id{{1}, {version}};
     SnapshotImage image = MakeImage(id, 0, kChildShape);
-    Say("begin " + std::to_string(version));
+    Print("begin " + std::to_string(version));
     const auto written = store.value()->Write(std::move(image), kNotCancelled);
     if (!written.ok()) return Fail(written.status());
-    Say("written " + std::to_string(version) + " " + std::to_string(written->digest));
+    Print("written " + std::to_string(version) + " " + std::to_string(written->digest));
     parts = store.value()->List();
     for (std::size_t i = 0; i + 2 < parts.size(); ++i) {
-      Say("removing " + std::to_string(parts[i].id.version.value));
+      Print("removing " + std::to_string(parts[i].id.version.value));
       if (const Status status = store.value()->Remove(parts[i].id, 0); !status.ok()) return Fail(status);
     }
     ++version;
@@ -57,18 +57,18 @@ int WriteSnapshots(const std::string& folder) {
 int AppendPushes(const std::string& folder) {
   auto log = RocksPushLog::Open(folder, 4000);
   if (!log.ok()) return Fail(log.status());
-  if (log.value()->Read(kLogHistory, 1, 1).status().code() == Code::kInvalid) {
-    if (const Status status = log.value()->Begin(kLogHistory); !status.ok()) return Fail(status);
+  if (log.value()->Read(kLogTimeline, 1, 1).status().code() == Code::kInvalid) {
+    if (const Status status = log.value()->Begin(kLogTimeline); !status.ok()) return Fail(status);
   }
   const auto there = ReadAll(log.value().get(), 1);
   if (!there.ok()) return Fail(there.status());
   for (std::uint64_t next = there->size() + 1;; next += 3) {
     std::vector<PushLogRecord> records;
     for (std::uint64_t i = 0; i < 3; ++i) records.push_back(MakeRecord(kChildKey, next + i));
-    if (const Status status = log.value()->Append(kLogHistory.generation, next, records); !status.ok()) {
+    if (const Status status = log.value()->Append(kLogTimeline.id, next, records); !status.ok()) {
       return Fail(status);
     }
-    Say("appended " + std::to_string(next + 2));
+    Print("appended " + std::to_string(next + 2));
   }
 }
 
@@ -77,14 +77,14 @@ int AppendRecords(const std::string& path) {
   if (!log.ok()) return Fail(log.status());
   for (std::uint64_t number = log.value()->records().size() + 1;; ++number) {
     if (const Status status = log.value()->Append(SessionRecord{{number}}); !status.ok()) return Fail(status);
-    Say("appended " + std::to_string(number));
+    Print("appended " + std::to_string(number));
   }
 }
 
 int Hold(const std::string& folder) {
   auto store = RocksSnapshotStore::Open(folder, 0, 0);
   if (!store.ok()) return Fail(store.status());
-  Say("open");
+  Print("open");
   char byte = 0;
   while (read(STDIN_FILENO, &byte, 1) > 0) {
   }

@@ -65,11 +65,11 @@ inline SnapshotImage MakeImage(SnapshotId id, ShardIndex part, ImageShape shape 
   header.parameters.learning_rate = 0.1F;
   if (id.version.value % 2 == 1) header.parameters.program_state = std::string("\0\xFFstate", 7);
   header.slot_count = shape.slot_count;
-  header.ended.assign(shape.slot_count, id.version.value);
+  header.ended.assign(shape.slot_count, {id.version.value});
   for (BlockIndex i = 0; i < shape.block_count; ++i) {
     const BlockIndex block = i * 3 + part;
     const std::uint32_t count = shape.elements + (i % 4 == 3 ? 17 : 0);
-    header.blocks.push_back({block, count, i, std::vector<std::uint64_t>(shape.slot_count, i), {}});
+    header.blocks.push_back({block, count, i, std::vector<SequenceNumber>(shape.slot_count, {i}), {}});
     image.arrays.emplace_back();
     for (std::uint32_t a = 0; a < shape.array_count; ++a) {
       const BufferRef buffer = NewBuffer(std::size_t{count} * 4);
@@ -85,7 +85,7 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   work.generation = {99};
   work.id = like.header.id;
   work.parts = {{like.header.part, digest}};
-  for (const SnapshotHeader::Block& block : like.header.blocks) {
+  for (const SnapshotHeader::BlockEntry& block : like.header.blocks) {
     LoadTarget target{block.block, block.count, {}};
     for (std::uint32_t a = 0; a < like.header.array_count; ++a) target.arrays[a] = NewBuffer(block.count * 4);
     work.targets.push_back(std::move(target));
@@ -93,12 +93,12 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   return work;
 }
 
-// Loads a part through CarryOut. Returns its status, or kStale if the part is intact but its bytes are not MakeImage's.
+// Loads a part through Execute. Returns its status, or kStale if the part is intact but its bytes are not MakeImage's.
 inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
                              ImageShape shape = {}) {
   const SnapshotImage like = MakeImage(id, part, shape);
   const LoadSnapshot work = LoadWork(like, digest);
-  const DiskResult result = CarryOut(LoadSnapshot(work), store);
+  const DiskResult result = Execute(LoadSnapshot(work), store);
   CAPSTAN_RETURN_IF_ERROR(std::get<SnapshotLoaded>(result).status);
   for (std::size_t i = 0; i < like.arrays.size(); ++i) {
     for (std::uint32_t a = 0; a < shape.array_count; ++a) {
@@ -114,7 +114,7 @@ inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex par
 inline const std::atomic<bool> kNotCancelled{false};
 
 // These functions are for testing::Fill and testing::Same, which find them by the arguments' namespace.
-template <class Visitor, MaybeConst<SnapshotHeader::Block> M>
+template <class Visitor, MaybeConst<SnapshotHeader::BlockEntry> M>
 void Fields(Visitor& v, M& m) {
   v(m.block);
   v(m.count);
@@ -137,14 +137,14 @@ void Fields(Visitor& v, M& m) {
   v(m.reports);
   v(m.blocks);
 }
-template <class Visitor, MaybeConst<ShardLife> M>
+template <class Visitor, MaybeConst<ShardIdentity> M>
 void Fields(Visitor& v, M& m) {
   v(m.job);
   v(m.shard);
   v(m.incarnation);
   v(m.term);
   v(m.generation);
-  v(m.newest_kept);
+  v(m.newest_retained);
 }
 template <class Visitor, MaybeConst<JobRecord> M>
 void Fields(Visitor& v, M& m) {
@@ -171,7 +171,7 @@ void Fields(Visitor& v, M& m) {
   v(m.generation);
   v(m.snapshot);
   v(m.parameters);
-  v(m.history);
+  v(m.timeline);
 }
 template <class Visitor, MaybeConst<RunningRecord> M>
 void Fields(Visitor& v, M& m) {
@@ -224,7 +224,7 @@ inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
     entry.report.replica_hash = 0;
   }
   BlockIndex next = 0;
-  for (server::SnapshotHeader::Block& block : header.blocks) {
+  for (server::SnapshotHeader::BlockEntry& block : header.blocks) {
     block.block = next + static_cast<BlockIndex>(random.Below(5));
     next = block.block + 1;
     block.last.resize(random.Below(2) * header.slot_count);

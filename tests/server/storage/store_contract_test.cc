@@ -140,14 +140,14 @@ TEMPLATE_TEST_CASE("a block's memory is let go of when it is written", "[server]
 TEMPLATE_TEST_CASE("a shard's life is what was remembered last", "[server][storage]", MemoryStores, RocksStores) {
   TestType stores;
   const auto store = stores.Create();
-  CHECK(store->life().job.IsNull());
-  ShardLife life;
-  life.job = {1, 2};
-  life.shard = kShard;
+  CHECK(store->identity().job.IsNull());
+  ShardIdentity identity;
+  identity.job = {1, 2};
+  identity.shard = kShard;
   for (std::uint64_t term = 1; term < 5; ++term) {
-    life.term = {term};
-    REQUIRE(store->Remember(life).ok());
-    CHECK(store->life() == life);
+    identity.term = {term};
+    REQUIRE(store->PersistIdentity(identity).ok());
+    CHECK(store->identity() == identity);
   }
 }
 
@@ -157,7 +157,7 @@ TEMPLATE_TEST_CASE("a block of another size, a wrong digest or a damaged header 
   const auto store = stores.Create();
   const auto written = WriteOne(store.get(), IdOf(1, 10));
   const auto load = [&](LoadSnapshot work) {
-    return std::get<SnapshotLoaded>(CarryOut(std::move(work), store.get())).status;
+    return std::get<SnapshotLoaded>(Execute(std::move(work), store.get())).status;
   };
   const SnapshotImage like = MakeImage(IdOf(1, 10), kShard);
   CHECK(load(LoadWork(like, written.digest)).ok());
@@ -182,7 +182,7 @@ TEMPLATE_TEST_CASE("a peer gets a part's header and its blocks, verified", "[ser
   const auto store = stores.Create();
   const auto written = WriteOne(store.get(), IdOf(1, 10));
   const auto read = [&](StoredBlock wanted) {
-    return std::get<PeerRead>(CarryOut(ReadForPeer{{5}, wanted}, store.get()));
+    return std::get<PeerRead>(Execute(ReadForPeer{{5}, wanted}, store.get()));
   };
   const PeerRead head = read({IdOf(1, 10), kShard, kFetchHeader});
   REQUIRE(head.status.ok());
@@ -192,7 +192,7 @@ TEMPLATE_TEST_CASE("a peer gets a part's header and its blocks, verified", "[ser
   REQUIRE(header.ok());
   CHECK(header->Digest() == written.digest);
   CHECK(head.peer == PeerId{5});
-  for (const SnapshotHeader::Block& block : header->blocks) {
+  for (const SnapshotHeader::BlockEntry& block : header->blocks) {
     const PeerRead one = read({IdOf(1, 10), kShard, block.block});
     REQUIRE(one.status.ok());
     REQUIRE(one.arrays.size() == 3);
@@ -210,7 +210,7 @@ TEMPLATE_TEST_CASE("removing what is not there is no failure of a disk", "[serve
   TestType stores;
   const auto store = stores.Create();
   WriteOne(store.get(), IdOf(1, 10));
-  const DiskResult result = CarryOut(RemoveParts{{{IdOf(1, 9), kShard, 0}, {IdOf(1, 10), kShard, 0}}}, store.get());
+  const DiskResult result = Execute(RemoveParts{{{IdOf(1, 9), kShard, 0}, {IdOf(1, 10), kShard, 0}}}, store.get());
   CHECK(std::get<PartsRemoved>(result).status.ok());
   CHECK(std::get<PartsRemoved>(result).parts.size() == 2);
   CHECK(store->List().empty());
@@ -220,12 +220,12 @@ TEST_CASE("a store in memory fails as it is told, and what it holds outlives tha
   MemorySnapshotStore store;
   const auto kept = WriteOne(&store, IdOf(1, 10));
   store.FailWrites(Unreachable("the disk is full"));
-  const DiskResult failed = CarryOut(WriteSnapshot{MakeImage(IdOf(1, 11), kShard), nullptr}, &store);
+  const DiskResult failed = Execute(WriteSnapshot{MakeImage(IdOf(1, 11), kShard), nullptr}, &store);
   CHECK(std::get<SnapshotWritten>(failed).status.code() == Code::kUnreachable);
   CHECK(store.List().size() == 1);
   CHECK(LoadAndCompare(&store, IdOf(1, 10), kShard, kept.digest).ok());
   store.FailRemember(Unreachable("the disk is gone"));
-  CHECK(std::get<LifeRemembered>(CarryOut(RememberLife{}, &store)).status.code() == Code::kUnreachable);
+  CHECK(std::get<IdentityPersisted>(Execute(PersistIdentity{}, &store)).status.code() == Code::kUnreachable);
   store.FailWrites({});
   const auto newest = WriteOne(&store, IdOf(1, 11));
   REQUIRE(store.DamageNewest());

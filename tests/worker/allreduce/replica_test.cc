@@ -15,9 +15,9 @@ constexpr std::uint32_t kBlockElements = 8;
 const float kInfinity = std::numeric_limits<float>::infinity();
 
 // Two blocks of two tensors; gradient descent with rate 1 and momentum 0.5.
-class ReplicaBench {
+class ReplicaHarness {
  public:
-  explicit ReplicaBench(const std::string& more = "")
+  explicit ReplicaHarness(const std::string& more = "")
       : config_(ParseJobConfig(
                     "[job]\nmode = \"allreduce\"\nsteps = 5\nglobal_batch = 4\nslots = 1\n[model]\nkind = \"mlp\"\n"
                     "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"momentum\"\nmomentum = 0.5\n"
@@ -57,24 +57,24 @@ class ReplicaBench {
 };
 
 TEST_CASE("a replica makes the next version beside the present one", "[train][replica]") {
-  ReplicaBench bench;
-  const Replica::Outcome outcome = bench.Step(0, 8.0F);
+  ReplicaHarness harness;
+  const Replica::Outcome outcome = harness.Step(0, 8.0F);
   CHECK(outcome.action == StepAction::kApply);
   CHECK(outcome.gradient_squares == 14 * 4.0);
-  CHECK(bench.replica.weights()[0] == 0.0F);
-  const std::vector<Slice> made = bench.replica.Made(outcome.action);
+  CHECK(harness.replica.weights()[0] == 0.0F);
+  const std::vector<Slice> made = harness.replica.Made(outcome.action);
   REQUIRE(made.size() == 2);
-  CHECK(bench.First(made[0]) == -2.0F);
-  CHECK(bench.First(made[1]) == 2.0F);
-  bench.replica.Publish();
-  CHECK(bench.replica.weights()[13] == -2.0F);
-  (void)bench.Step(1, 8.0F);
-  bench.replica.Publish();
-  CHECK(bench.replica.weights()[0] == -5.0F);  // 2 + (0.5 * 2 + 2)
+  CHECK(harness.First(made[0]) == -2.0F);
+  CHECK(harness.First(made[1]) == 2.0F);
+  harness.replica.Publish();
+  CHECK(harness.replica.weights()[13] == -2.0F);
+  (void)harness.Step(1, 8.0F);
+  harness.replica.Publish();
+  CHECK(harness.replica.weights()[0] == -5.0F);  // 2 + (0.5 * 2 + 2)
 }
 
-TEST_CASE("a step that is begun anew gives the same as one that was not", "[train][replica]") {
-  ReplicaBench once, twice;
+TEST_CASE("a step that is begun again gives the same as one that was not", "[train][replica]") {
+  ReplicaHarness once, twice;
   (void)twice.Step(0, 3.0F);
   const Replica::Outcome again = twice.Step(0, 8.0F), first = once.Step(0, 8.0F);
   CHECK(again.hash == first.hash);
@@ -82,36 +82,36 @@ TEST_CASE("a step that is begun anew gives the same as one that was not", "[trai
 }
 
 TEST_CASE("a gradient that is not finite, and one of no samples, leave the version as it is", "[train][replica]") {
-  ReplicaBench bench;
-  (void)bench.Step(0, 8.0F);
-  bench.replica.Publish();
+  ReplicaHarness harness;
+  (void)harness.Step(0, 8.0F);
+  harness.replica.Publish();
   const auto [value, samples] = GENERATE(std::pair(kInfinity, 4U), std::pair(8.0F, 0U));
-  const Replica::Outcome outcome = bench.Step(1, value, samples);
+  const Replica::Outcome outcome = harness.Step(1, value, samples);
   CHECK(outcome.action == StepAction::kSkip);
-  CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == -2.0F);
-  CHECK(bench.replica.weights()[0] == -2.0F);
+  CHECK(harness.First(harness.replica.Made(outcome.action)[0]) == -2.0F);
+  CHECK(harness.replica.weights()[0] == -2.0F);
 }
 
 TEST_CASE("a replica clips by the norm of the whole gradient", "[train][replica]") {
-  ReplicaBench bench("clip_norm = 0.5\n");
-  const Replica::Outcome outcome = bench.Step(0, 8.0F);
+  ReplicaHarness harness("clip_norm = 0.5\n");
+  const Replica::Outcome outcome = harness.Step(0, 8.0F);
   CHECK(outcome.gradient_squares == 14 * 4.0);  // before clipping
   const double norm = std::sqrt(14 * 4.0);
-  CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == Approx(-2.0 * 0.5 / norm));
+  CHECK(harness.First(harness.replica.Made(outcome.action)[0]) == Approx(-2.0 * 0.5 / norm));
 }
 
 TEST_CASE("a version that was given away and is still held is not written again", "[train][replica]") {
-  ReplicaBench bench;
-  const Replica::Outcome outcome = bench.Step(0, 8.0F);
-  const std::vector<Slice> given = bench.replica.Made(outcome.action);
-  (void)bench.Step(0, 80.0F);  // the step begins again
-  CHECK(bench.First(given[0]) == -2.0F);
-  CHECK(bench.First(given[1]) == 2.0F);
-  CHECK(bench.First(bench.replica.Made(outcome.action)[0]) == -20.0F);
+  ReplicaHarness harness;
+  const Replica::Outcome outcome = harness.Step(0, 8.0F);
+  const std::vector<Slice> given = harness.replica.Made(outcome.action);
+  (void)harness.Step(0, 80.0F);  // the step begins again
+  CHECK(harness.First(given[0]) == -2.0F);
+  CHECK(harness.First(given[1]) == 2.0F);
+  CHECK(harness.First(harness.replica.Made(outcome.action)[0]) == -20.0F);
 }
 
 TEST_CASE("other weights have another hash when their block's turn comes", "[train][replica]") {
-  ReplicaBench one, other;
+  ReplicaHarness one, other;
   other.replica.array(0)[10] = 1.0F;  // in the second block
   CHECK(one.Step(0, 8.0F).hash == other.Step(0, 8.0F).hash);
   CHECK(one.Step(1, 8.0F).hash != other.Step(1, 8.0F).hash);

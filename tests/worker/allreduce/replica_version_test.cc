@@ -7,8 +7,8 @@ namespace {
 
 using Taking = ReplicaVersion::Taking;
 
-client::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepAction action = StepAction::kApply) {
-  client::StepTerms terms;
+session::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepAction action = StepAction::kApply) {
+  session::StepTerms terms;
   terms.version = Version{version};
   terms.made_in = Generation{made_in};
   terms.action = action;

@@ -84,7 +84,7 @@ TEST_CASE("any slots give the fewest nodes, with the values and counts of the tr
     Run(data, 1 + random.Below(kCount), &pool, &sums);
     REQUIRE(sums.at_last_slot());
     std::vector<Node> nodes;
-    for (const SlotSums::Part& part : sums.parts()) {
+    for (const SlotSums::PartialSum& part : sums.parts()) {
       nodes.push_back(part.node);
       INFO("round " << round << " node [" << part.node.begin << ", " << part.node.end << ")");
       REQUIRE(part.samples == SamplesOf(data, part.node));

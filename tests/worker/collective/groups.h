@@ -25,7 +25,7 @@ extern const std::vector<std::string> kKinds;
 // a connection, however late. A test that breaks connections passes another `farewell`; one that slows them down passes
 // another `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
-                                                std::chrono::milliseconds farewell = kPatience,
+                                                std::chrono::milliseconds failure_send = kPatience,
                                                 std::chrono::milliseconds silence = kPatience);
 
 inline void RunThreads(int size, const std::function<void(int rank)>& body) {

@@ -6,7 +6,7 @@
 namespace capstan::collective {
 namespace {
 
-std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds farewell,
+std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds failure_send,
                                               std::chrono::milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   InProcessRendezvous rendezvous(size, NameOfTestRank);
@@ -14,7 +14,7 @@ std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::millisecond
   RunThreads(size, [&](int rank) {
     GlooMeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
     options.answer = kPatience;
-    options.farewell = farewell;
+    options.failure_send = failure_send;
     options.silence = silence;
     results[static_cast<std::size_t>(rank)] = CreateGlooMesh(options, &rendezvous, In(kPatience));
   });
@@ -38,10 +38,11 @@ bool HasGloo() {
 const std::vector<std::string> kKinds =
     HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
 
-std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size, std::chrono::milliseconds farewell,
+std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
+                                                std::chrono::milliseconds failure_send,
                                                 std::chrono::milliseconds silence) {
   INFO(kind << ", " << size << " ranks");
-  return kind == "gloo" ? GlooMeshes(size, farewell, silence) : CreateInProcessMeshes(size, NameOfTestRank);
+  return kind == "gloo" ? GlooMeshes(size, failure_send, silence) : CreateInProcessMeshes(size, NameOfTestRank);
 }
 
 Groups::Groups(const std::string& kind, int size, const GroupOptions& options)

@@ -29,7 +29,7 @@ Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, millisec
   bench::PipeRendezvous rendezvous(&parent);
   GlooMeshOptions options{rank, ranks, "127.0.0.1", [](int r) { return "w-" + std::to_string(r); }, silence};
   options.answer *= testing::Patience();
-  options.farewell *= testing::Patience();
+  options.failure_send *= testing::Patience();
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<Mesh> mesh, CreateGlooMesh(options, &rendezvous, Clock::now() + kPatience));
   const std::unique_ptr<Group> group = CreateGroup(std::move(mesh), {.chunk_bytes = kMany});
   std::vector<float> data(count, 1.0F);

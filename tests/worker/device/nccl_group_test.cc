@@ -207,7 +207,7 @@ TEST_CASE("a gather brings each rank's numbers to their places at the root, its 
   emulation::RunLate(false);
 }
 
-TEST_CASE("gathers among other calls on their way take what is there in their turn", "[nccl]") {
+TEST_CASE("gathers among other calls in flight take what is there in their turn", "[nccl]") {
   const Environment environment;
   emulation::RunLate(GENERATE(false, true));
   CheckAll(RunMembers(3, [](Member& member) -> Status {
@@ -355,7 +355,7 @@ TEST_CASE("an error that NCCL reports ends a call at once, with its text", "[ncc
   for (const Status& end : ends) {
     CHECK(end.code() == Code::kUnreachable);
     CHECK_THAT(end.message(), Contains("remote process exited or there was a network error") &&
-                                  Contains("a peer is gone") && Contains("form the group anew"));
+                                  Contains("a peer is gone") && Contains("form the group again"));
   }
 }
 
@@ -478,7 +478,7 @@ TEST_CASE("an abort from another thread ends a wait by name, and the others end 
   CHECK(ends[1].ok());
 }
 
-TEST_CASE("calls on their way are bounded, those long done can be asked for, and what is none is refused", "[nccl]") {
+TEST_CASE("calls in flight are bounded, those long done can be asked for, and what is none is refused", "[nccl]") {
   const Environment environment;
   Guarded<bool> is_full;
   CheckAll(RunMembers(2, [&](Member& member) -> Status {
@@ -500,7 +500,7 @@ TEST_CASE("calls on their way are bounded, those long done can be asked for, and
   }));
 }
 
-TEST_CASE("a group that goes while calls are on their way gives them up", "[nccl]") {
+TEST_CASE("a group that goes while calls are in flight gives them up", "[nccl]") {
   const Environment environment("hang 1");
   CheckAll(RunMembers(2, [&](Member& member) -> Status {
     const Memory memory = member.Put(Floats(10, 1.0F));

@@ -17,16 +17,16 @@
 namespace capstan::train {
 namespace {
 
-using client::PushWay;
-using client::Session;
+using session::PushWay;
+using session::Session;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPatience = std::chrono::seconds(60);
 
 struct Heard {
-  std::vector<client::PushCommand> pushes;
+  std::vector<session::PushCommand> pushes;
   std::vector<std::uint64_t> released;  // by round
-  std::vector<client::LocalGroupCommand> said;
+  std::vector<session::LocalGroupCommand> said;
   bool stops_at_release = false;  // while this is true, the callback blocks at its next ReleaseCommand
 };
 
@@ -68,14 +68,14 @@ class Neighbour {
                }};
     const LocalDevice* const device = adds == Adds::kOnHosts ? nullptr : &device_;
     reducer_ = CreateLocalReducer({.host = "127.0.0.1", .bucket_bytes = 16, .device = [device] { return device; }});
-    reducer_->Begin(catalog, Encoding::kFp32, [this](client::Command&& command) {
+    reducer_->Begin(catalog, Encoding::kFp32, [this](session::Command&& command) {
       heard_.Change([&](Heard& heard) {
-        if (auto* push = std::get_if<client::PushCommand>(&command)) heard.pushes.push_back(std::move(*push));
-        if (const auto* release = std::get_if<client::ReleaseCommand>(&command))
+        if (auto* push = std::get_if<session::PushCommand>(&command)) heard.pushes.push_back(std::move(*push));
+        if (const auto* release = std::get_if<session::ReleaseCommand>(&command))
           heard.released.push_back(release->round);
-        if (auto* said = std::get_if<client::LocalGroupCommand>(&command)) heard.said.push_back(std::move(*said));
+        if (auto* said = std::get_if<session::LocalGroupCommand>(&command)) heard.said.push_back(std::move(*said));
       });
-      if (!std::holds_alternative<client::ReleaseCommand>(command)) return;
+      if (!std::holds_alternative<session::ReleaseCommand>(command)) return;
       (void)heard_.AwaitUntil(Clock::now() + kPatience, [](const Heard& heard) { return !heard.stops_at_release; });
     });
   }
@@ -168,13 +168,13 @@ class Machine {
 TEST_CASE("the first worker of a machine pushes the sum, and the other one holds its own", "[local]") {
   Machine machine;
   for (std::uint64_t step = 0; step < 3; ++step) {
-    CHECK(machine.first().Begin(10 + step, step, 1.0F) == PushWay::kHeld);
-    CHECK(machine.second().Begin(20 + step, step, 2.0F) == PushWay::kHeld);
+    CHECK(machine.first().Begin(10 + step, step, 1.0F) == PushWay::kDeferred);
+    CHECK(machine.second().Begin(20 + step, step, 2.0F) == PushWay::kDeferred);
     for (auto& worker : machine.workers) worker->AllReady();
     const std::size_t blocks = machine.catalog.blocks().size();
     REQUIRE(machine.first().AwaitPushes(blocks * (step + 1)));
     CHECK(machine.first().reducer().Done(Clock::now() + kPatience));
-    const client::PushCommand push = machine.first().heard().pushes.back();
+    const session::PushCommand push = machine.first().heard().pushes.back();
     CHECK(push.round == 10 + step);
     CHECK(push.node == Node{0, 2});
     CHECK(push.samples == 4);
@@ -187,8 +187,8 @@ TEST_CASE("the first worker of a machine pushes the sum, and the other one holds
 
 TEST_CASE("a second round of a step, and who is behind, are pushed by themselves", "[local]") {
   Machine machine;
-  CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kHeld);
-  CHECK(machine.second().Begin(20, 3, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kDeferred);
+  CHECK(machine.second().Begin(20, 3, 1.0F) == PushWay::kDeferred);
   CHECK(machine.second().AwaitReleased(20));
   CHECK(machine.first().Begin(11, 4, 1.0F) == PushWay::kNow);
   CHECK(machine.first().reducer().Done(Clock::now()));  // no member is waited for
@@ -197,12 +197,12 @@ TEST_CASE("a second round of a step, and who is behind, are pushed by themselves
 TEST_CASE("a worker that had nothing to do in a step is not waited for, and does what comes later by itself",
           "[local]") {
   Machine machine;
-  CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kHeld);
-  machine.second().reducer().LeaveStep({Generation{1}, Step{4}});
+  CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kDeferred);
+  machine.second().reducer().TakeStepDone({Generation{1}, Step{4}});
   CHECK(machine.first().AwaitReleased(10));
   CHECK(machine.second().Begin(20, 4, 1.0F) == PushWay::kNow);
-  for (auto& worker : machine.workers) CHECK(worker->Begin(21, 5, 1.0F) == PushWay::kHeld);
-  machine.first().reducer().LeaveStep({Generation{1}, Step{5}});  // it has contributed what it had
+  for (auto& worker : machine.workers) CHECK(worker->Begin(21, 5, 1.0F) == PushWay::kDeferred);
+  machine.first().reducer().TakeStepDone({Generation{1}, Step{5}});  // it has contributed what it had
   for (auto& worker : machine.workers) worker->AllReady();
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
 }
@@ -210,16 +210,16 @@ TEST_CASE("a worker that had nothing to do in a step is not waited for, and does
 TEST_CASE("a round that is given up before they meet is pushed by all, and their group lives on", "[local]") {
   Machine machine;
   machine.first().StopAtRelease();
-  CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kHeld);
-  CHECK(machine.second().Begin(20, 1, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kDeferred);
+  CHECK(machine.second().Begin(20, 1, 1.0F) == PushWay::kDeferred);
   REQUIRE(machine.first().AwaitReleased(10));
-  CHECK(machine.first().Begin(11, 1, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(11, 1, 1.0F) == PushWay::kDeferred);
   machine.first().reducer().GiveUpRound();
   machine.first().GoOn();
   machine.second().AllReady();
   CHECK(machine.second().AwaitReleased(20));
-  CHECK(machine.first().Begin(12, 2, 1.0F) == PushWay::kHeld);
-  CHECK(machine.second().Begin(21, 2, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(12, 2, 1.0F) == PushWay::kDeferred);
+  CHECK(machine.second().Begin(21, 2, 1.0F) == PushWay::kDeferred);
   for (auto& worker : machine.workers) worker->AllReady();
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
   for (auto& worker : machine.workers) CHECK(worker->heard().said.back().state == GroupState::kFormed);
@@ -227,19 +227,19 @@ TEST_CASE("a round that is given up before they meet is pushed by all, and their
 
 TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can form another group", "[local]") {
   Machine machine;
-  CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kHeld);
-  CHECK(machine.second().Begin(20, 0, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kDeferred);
+  CHECK(machine.second().Begin(20, 0, 1.0F) == PushWay::kDeferred);
   machine.second().AllReady();
-  machine.first().reducer().LeaveStep({Generation{1}, Step{0}});  // its deferred pushes are not forgotten
-  machine.first().reducer().GiveUpRound();                        // it may have begun to add
+  machine.first().reducer().TakeStepDone({Generation{1}, Step{0}});  // its deferred pushes are not forgotten
+  machine.first().reducer().GiveUpRound();                           // it may have begun to add
   machine.workers.pop_back();
   CHECK(machine.first().AwaitReleased(10));
   (void)machine.first().Begin(11, 1, 1.0F);  // it is noticed here at the latest
   CHECK(machine.first().Await(GroupState::kBroken));
   machine.workers.push_back(std::make_unique<Neighbour>(machine.catalog, 1));
   machine.Form(6);
-  CHECK(machine.first().Begin(12, 2, 1.0F) == PushWay::kHeld);
-  CHECK(machine.second().Begin(20, 2, 1.0F) == PushWay::kHeld);
+  CHECK(machine.first().Begin(12, 2, 1.0F) == PushWay::kDeferred);
+  CHECK(machine.second().Begin(20, 2, 1.0F) == PushWay::kDeferred);
   for (auto& worker : machine.workers) worker->AllReady();
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
 }
@@ -248,7 +248,7 @@ TEST_CASE("a neighbour that is lost while devices add up is no fault of theirs",
   Machine machine(Adds::kOnHangingDevices);
   for (std::uint64_t lost = 0; lost < DeviceTries::kMax; ++lost) {
     for (auto& worker : machine.workers) {
-      CHECK(worker->Begin(10 + lost, lost, 1.0F) == PushWay::kHeld);
+      CHECK(worker->Begin(10 + lost, lost, 1.0F) == PushWay::kDeferred);
       worker->AllReady();
     }
     REQUIRE(machine.first().AwaitHanging(static_cast<int>(lost) + 1));

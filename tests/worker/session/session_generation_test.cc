@@ -1,16 +1,16 @@
 // A new generation: nothing of the one before may be left in a session.
-#include "common/wire/messages/assign.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 #include "common/wire/wire_codec.h"
 #include "tests/catch.h"
-#include "tests/worker/session/session_bench.h"
+#include "tests/worker/session/session_harness.h"
 
-namespace capstan::client {
+namespace capstan::session {
 namespace {
 
 using std::chrono::seconds;
@@ -18,11 +18,11 @@ using std::chrono::seconds;
 // How far a session has come when its generation ends.
 enum class Until { kAskingCoverage, kComputing, kPushed, kNextPull, kStop };
 
-class GenerationBench : public SessionBench {
+class GenerationHarness : public SessionHarness {
  public:
-  explicit GenerationBench(Mode mode) : SessionBench(mode), mode_(mode) { Declare(); }
+  explicit GenerationHarness(Mode mode) : SessionHarness(mode), mode_(mode) { Declare(); }
 
-  // Returns the messages to shards, and the last Beat, as bytes. Earlier Beats are left out, because they depend on the
+  // Returns the messages to shards, and the last Heartbeat, as bytes. Earlier Beats are left out, because they depend on the
   // time.
   std::vector<std::vector<std::byte>> TakeBytes() {
     std::vector<std::vector<std::byte>> all;
@@ -32,7 +32,7 @@ class GenerationBench : public SessionBench {
       REQUIRE(EncodeHeader(envelope.message.header, &bytes).ok());
       if (envelope.to != kCoordinator)
         all.push_back(std::move(bytes));
-      else if (envelope.message.header.Is<Beat>())
+      else if (envelope.message.header.Is<Heartbeat>())
         beat = std::move(bytes);
     }
     all.push_back(std::move(beat));
@@ -71,22 +71,23 @@ class GenerationBench : public SessionBench {
   void Live(Until until) {
     EnterGeneration(1, 1, {0, 1}, Step{0});
     if (mode_ == Mode::kAllReduce) {
-      session->SayGroup(Generation{1}, GroupState::kOffered, "address", now, &ignored_);
+      session->ReportGroup(Generation{1}, GroupState::kOffered, "address", now, &ignored_);
     }
     Ready();
     if (until == Until::kAskingCoverage) return FromShard(0, MakeCoverage(0, 0, {{0, {0, 2}}}, {0}));
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeCoverage(shard, 0, {{shard, {0, 1}}}, {});
-      staged.clocks = {0, 0, 0, 0};
+      staged.clocks = {{0}, {0}, {0}, {0}};
       FromShard(shard, staged);
     }
     AnswerPull(0, until == Until::kStop);
-    const Work work = TakeWork().work;
+    const RoundWork work = TakeWork().work;
     if (until == Until::kComputing || until == Until::kStop) return;
-    for (BlockIndex block = 4; block-- > 0;) Push(work, {1, 2}, block, 1, block == 0 ? PushWay::kHeld : PushWay::kNow);
+    for (BlockIndex block = 4; block-- > 0;)
+      Push(work, {1, 2}, block, 1, block == 0 ? PushWay::kDeferred : PushWay::kNow);
     session->SumsMade(work.round, now);
     for (SlotIndex slot : work.slots) EndSlot(work, slot);
-    if (mode_ == Mode::kAllReduce) session->Give(work.round, {Values(16, 1)}, {0, 1, 2}, now, &ignored_);
+    if (mode_ == Mode::kAllReduce) session->UploadVersion(work.round, {Values(16, 1)}, {0, 1, 2}, now, &ignored_);
     Staged staged = MakeStaged(0, 0, {{2, {1, 2}}});
     staged.credit = 1;
     FromShard(0, staged);
@@ -100,7 +101,7 @@ class GenerationBench : public SessionBench {
     };
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeCoverage(shard, 3);
-      staged.clocks = {3, 3, 3, 3};
+      staged.clocks = {{3}, {3}, {3}, {3}};
       FromShard(shard, staged);
     }
     add();
@@ -133,16 +134,16 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
   const Until until =
       GENERATE(Until::kAskingCoverage, Until::kComputing, Until::kPushed, Until::kNextPull, Until::kStop);
   CAPTURE(static_cast<int>(mode), static_cast<int>(until));
-  GenerationBench used(mode), fresh(mode);
+  GenerationHarness used(mode), fresh(mode);
   used.Live(until);
-  for (GenerationBench* bench : {&used, &fresh}) {
-    bench->EnterGeneration(2, 10, {1}, Step{3});
-    bench->Events<Session::WorkReady>();
-    bench->Forget();
-    bench->Ready();
+  for (GenerationHarness* harness : {&used, &fresh}) {
+    harness->EnterGeneration(2, 10, {1}, Step{3});
+    harness->Events<Session::WorkReady>();
+    harness->Forget();
+    harness->Ready();
     // A session that was ready when the generation began has already asked for coverage; the test drops these
     // questions.
-    for (ShardIndex shard = 0; shard < SessionBench::kShards; ++shard) (void)bench->TakeFor<CoverageQuery>(shard);
+    for (ShardIndex shard = 0; shard < SessionHarness::kShards; ++shard) (void)harness->TakeFor<CoverageQuery>(shard);
   }
   const auto expected = fresh.Answer();
   CHECK(used.Answer() == expected);
@@ -156,8 +157,8 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
   CHECK(mine.work.group.size() == other.work.group.size());
   CHECK(mine.work.rank == other.work.rank);
   CHECK(mine.loss_scale == other.loss_scale);
-  CHECK(mine.weights_held == other.weights_held);
+  CHECK(mine.weights_complete == other.weights_complete);
   CHECK(used.session->unstaged_pushes() == fresh.session->unstaged_pushes());
 }
 
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -7,16 +7,16 @@
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/view.h"
 #include "tests/catch.h"
-#include "tests/worker/session/session_bench.h"
+#include "tests/worker/session/session_harness.h"
 
-namespace capstan::client {
+namespace capstan::session {
 namespace {
 
 using std::chrono::seconds;
 using Slots = std::vector<SlotIndex>;
 using PushHeader = capstan::Push;
 
-class LocalBench : public SessionBench {
+class LocalHarness : public SessionHarness {
  public:
   View MakeLocalView(std::uint64_t epoch, const std::vector<std::string>& addresses) {
     View view = MakeView({0});
@@ -27,16 +27,16 @@ class LocalBench : public SessionBench {
     return view;
   }
   // Begins a round of a worker whose group has epoch 5.
-  Work BeginLocalWork() {
+  RoundWork BeginLocalWork() {
     Declare();
     FromCoordinator(MakeLocalView(5, {"", ""}));
-    const Work work = BeginWork();
+    const RoundWork work = BeginWork();
     Forget();
     return work;
   }
   std::size_t Pushed() { return TakeFor<PushHeader>(0).size() + TakeFor<PushHeader>(1).size(); }
-  void Hold(const Work& work) {
-    for (BlockIndex block = 4; block-- > 0;) Push(work, {0, 1}, block, 1, PushWay::kHeld);
+  void Hold(const RoundWork& work) {
+    for (BlockIndex block = 4; block-- > 0;) Push(work, {0, 1}, block, 1, PushWay::kDeferred);
   }
   void Release(std::uint64_t round) {
     Outbox out;
@@ -44,204 +44,204 @@ class LocalBench : public SessionBench {
     released = 0;
     for (const Envelope& one : out.envelopes) released += one.message.header.Is<PushHeader>() ? 1 : 0;
   }
-  std::vector<Beat> Say(std::uint64_t epoch, GroupState state, const std::string& text) {
+  std::vector<Heartbeat> Report(std::uint64_t epoch, GroupState state, const std::string& text) {
     Outbox out;
-    session->SayLocalGroup(epoch, state, text, now, &out);
-    std::vector<Beat> said;
-    for (const Envelope& one : out.envelopes) said.push_back(one.message.header.Get<Beat>());
-    return said;
+    session->ReportMachineGroup(epoch, state, text, now, &out);
+    std::vector<Heartbeat> sent;
+    for (const Envelope& one : out.envelopes) sent.push_back(one.message.header.Get<Heartbeat>());
+    return sent;
   }
 
   std::size_t released = 0;
 };
 
 TEST_CASE("a worker hears of its machine's group, and of the addresses when all are there", "[client][local]") {
-  LocalBench bench;
-  bench.Declare();
-  bench.FromCoordinator(bench.MakeLocalView(5, {"", ""}));
-  const std::vector<Session::LocalGroup> first = bench.Events<Session::LocalGroup>();
+  LocalHarness harness;
+  harness.Declare();
+  harness.FromCoordinator(harness.MakeLocalView(5, {"", ""}));
+  const std::vector<Session::LocalGroup> first = harness.Events<Session::LocalGroup>();
   REQUIRE(first.size() == 1);
   CHECK(first[0].epoch == 5);
   CHECK(first[0].rank == 1);
-  CHECK(bench.Say(4, GroupState::kOffered, "b").empty());  // another group's
-  const std::vector<Beat> said = bench.Say(5, GroupState::kOffered, "b");
-  REQUIRE(said.size() == 1);
-  CHECK(said[0].group == GroupState::kOffered);
-  CHECK(said[0].group_epoch == 5);
-  CHECK(said[0].group_text == "b");
-  bench.FromCoordinator(bench.MakeLocalView(5, {"a", ""}));
-  CHECK(bench.Events<Session::LocalGroup>().empty());
-  bench.FromCoordinator(bench.MakeLocalView(5, {"a", "b"}));
-  const std::vector<Session::LocalGroup> known = bench.Events<Session::LocalGroup>();
+  CHECK(harness.Report(4, GroupState::kOffered, "b").empty());  // another group's
+  const std::vector<Heartbeat> sent = harness.Report(5, GroupState::kOffered, "b");
+  REQUIRE(sent.size() == 1);
+  CHECK(sent[0].group == GroupState::kOffered);
+  CHECK(sent[0].group_epoch == 5);
+  CHECK(sent[0].group_text == "b");
+  harness.FromCoordinator(harness.MakeLocalView(5, {"a", ""}));
+  CHECK(harness.Events<Session::LocalGroup>().empty());
+  harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
+  const std::vector<Session::LocalGroup> known = harness.Events<Session::LocalGroup>();
   REQUIRE(known.size() == 1);
   CHECK(known[0].members[0].address == "a");
-  bench.FromCoordinator(bench.MakeLocalView(5, {"a", "b"}));
-  CHECK(bench.Events<Session::LocalGroup>().empty());
-  bench.FromCoordinator(bench.MakeLocalView(0, {}));
-  const std::vector<Session::LocalGroup> alone = bench.Events<Session::LocalGroup>();
+  harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
+  CHECK(harness.Events<Session::LocalGroup>().empty());
+  harness.FromCoordinator(harness.MakeLocalView(0, {}));
+  const std::vector<Session::LocalGroup> alone = harness.Events<Session::LocalGroup>();
   REQUIRE(alone.size() == 1);
   CHECK(alone[0].members.empty());
 }
 
 TEST_CASE("what is held is not sent, and is let go of when the version is published", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  CHECK(bench.session->unstaged_pushes() == 4);
-  bench.Tick(seconds(2));
-  bench.Tick(seconds(2));
-  CHECK(bench.Pushed() == 0);
-  bench.EndSlot(work, 0);
-  bench.Ready();
-  bench.SendAllWeights(1);
-  CHECK(bench.session->unstaged_pushes() == 0);
-  bench.Tick(seconds(20));
-  CHECK(bench.Pushed() == 0);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  CHECK(harness.session->unstaged_pushes() == 4);
+  harness.Tick(seconds(2));
+  harness.Tick(seconds(2));
+  CHECK(harness.Pushed() == 0);
+  harness.EndSlot(work, 0);
+  harness.Ready();
+  harness.SendAllWeights(1);
+  CHECK(harness.session->unstaged_pushes() == 0);
+  harness.Tick(seconds(20));
+  CHECK(harness.Pushed() == 0);
 }
 
 TEST_CASE("a sum that is staged settles what is held of it", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
-  CHECK(bench.Pushed() == 1);
-  bench.FromShard(0, bench.MakeStaged(0, 0, {{2, {0, 2}}}));
-  CHECK(bench.session->unstaged_pushes() == 3);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
+  CHECK(harness.Pushed() == 1);
+  harness.FromShard(0, harness.MakeStaged(0, 0, {{2, {0, 2}}}));
+  CHECK(harness.session->unstaged_pushes() == 3);
 }
 
 TEST_CASE("what is held is sent when it is released, and the rest of the round with it", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Push(work, {0, 1}, 3, 1, PushWay::kHeld);
-  bench.Push(work, {0, 1}, 2, 1, PushWay::kHeld);
-  bench.Release(work.round - 1);
-  CHECK(bench.released == 0);
-  bench.Release(work.round);
-  CHECK(bench.released == 2);
-  bench.Push(work, {0, 1}, 1, 1, PushWay::kHeld);
-  CHECK(bench.TakeFor<PushHeader>(1).size() == 1);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Push(work, {0, 1}, 3, 1, PushWay::kDeferred);
+  harness.Push(work, {0, 1}, 2, 1, PushWay::kDeferred);
+  harness.Release(work.round - 1);
+  CHECK(harness.released == 0);
+  harness.Release(work.round);
+  CHECK(harness.released == 2);
+  harness.Push(work, {0, 1}, 1, 1, PushWay::kDeferred);
+  CHECK(harness.TakeFor<PushHeader>(1).size() == 1);
 }
 
 TEST_CASE("another group of the machine has all sent that was held for the one before", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.FromCoordinator(bench.MakeLocalView(5, {"", ""}));
-  CHECK(bench.Pushed() == 0);
-  bench.FromCoordinator(bench.MakeLocalView(6, {"", ""}));
-  CHECK(bench.Pushed() == 4);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.FromCoordinator(harness.MakeLocalView(5, {"", ""}));
+  CHECK(harness.Pushed() == 0);
+  harness.FromCoordinator(harness.MakeLocalView(6, {"", ""}));
+  CHECK(harness.Pushed() == 4);
 }
 
 TEST_CASE("what is held is sent when nothing of it arrives for long, whatever became of the group", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.session->SumsMade(work.round, bench.now);
-  bench.Tick(HeldPushes::kMost - seconds(1));
-  CHECK(bench.Pushed() == 0);
-  bench.Tick(seconds(1));
-  CHECK(bench.Pushed() == 4);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.session->SumsMade(work.round, harness.now);
+  harness.Tick(DeferredPushes::kMost - seconds(1));
+  CHECK(harness.Pushed() == 0);
+  harness.Tick(seconds(1));
+  CHECK(harness.Pushed() == 4);
 }
 
 TEST_CASE("what is held is held for as long as the machine's workers are at it", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.session->SumsMade(work.round - 1, bench.now);  // of a round before
-  bench.Tick(10 * HeldPushes::kMost);
-  CHECK(bench.Pushed() == 0);
-  bench.session->SumsMade(work.round, bench.now);
-  bench.Tick(HeldPushes::kMost);
-  CHECK(bench.Pushed() == 4);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.session->SumsMade(work.round - 1, harness.now);  // of a round before
+  harness.Tick(10 * DeferredPushes::kMost);
+  CHECK(harness.Pushed() == 0);
+  harness.session->SumsMade(work.round, harness.now);
+  harness.Tick(DeferredPushes::kMost);
+  CHECK(harness.Pushed() == 4);
 }
 
 TEST_CASE("a worker says that it has left a step, whose slots it has done", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  CHECK(bench.Events<Session::StepLeft>().empty());
-  bench.EndSlot(work, 0);
-  bench.Ready();
-  const std::vector<Session::StepLeft> left = bench.Events<Session::StepLeft>();
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  CHECK(harness.Events<Session::StepDone>().empty());
+  harness.EndSlot(work, 0);
+  harness.Ready();
+  const std::vector<Session::StepDone> left = harness.Events<Session::StepDone>();
   REQUIRE(left.size() == 1);
   CHECK(left[0].generation == work.generation);
   CHECK(left[0].step == work.step);
 }
 
 TEST_CASE("a worker that has ended its slots does not compute while it waits for its machine", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
   const auto computes = [&] {
-    bench.Forget();
-    bench.Tick(seconds(1));
-    const std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
+    harness.Forget();
+    harness.Tick(seconds(1));
+    const std::vector<Heartbeat> beats = harness.Take<Heartbeat>(SessionHarness::kCoordinator);
     REQUIRE_FALSE(beats.empty());
     return beats.back().computing;
   };
-  bench.Hold(work);
+  harness.Hold(work);
   CHECK(computes());
-  bench.EndSlot(work, 0);
-  CHECK(computes());  // its word about the slot is on its way
-  Staged staged = bench.MakeStaged(0, 0);
+  harness.EndSlot(work, 0);
+  CHECK(computes());  // its word about the slot is in flight
+  Staged staged = harness.MakeStaged(0, 0);
   staged.ended = {0};
-  bench.FromShard(0, staged);
+  harness.FromShard(0, staged);
   CHECK_FALSE(computes());
 }
 
 TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.EndSlot(work, 0);
-  bench.session->SumsMade(work.round, bench.now);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.EndSlot(work, 0);
+  harness.session->SumsMade(work.round, harness.now);
   for (BlockIndex block = 3; block > 0; --block) {
-    bench.Forget();
-    bench.Tick(HeldPushes::kMost - seconds(1));
+    harness.Forget();
+    harness.Tick(DeferredPushes::kMost - seconds(1));
     const ShardIndex shard = block % 2;
-    const std::vector<CoverageQuery> asked = bench.TakeFor<CoverageQuery>(shard);
+    const std::vector<CoverageQuery> asked = harness.TakeFor<CoverageQuery>(shard);
     REQUIRE_FALSE(asked.empty());
     CHECK(asked.back().step == work.step);
-    bench.FromShard(shard, bench.MakeCoverage(shard, work.step.value, {{block, {0, 2}}}));
+    harness.FromShard(shard, harness.MakeCoverage(shard, work.step.value, {{block, {0, 2}}}));
   }
-  CHECK(bench.Pushed() == 0);
-  CHECK(bench.session->unstaged_pushes() == 1);
-  bench.Tick(HeldPushes::kMost);
-  CHECK(bench.Pushed() == 1);
+  CHECK(harness.Pushed() == 0);
+  CHECK(harness.session->unstaged_pushes() == 1);
+  harness.Tick(DeferredPushes::kMost);
+  CHECK(harness.Pushed() == 1);
 }
 
 TEST_CASE("a shard that another worker pushes to need not answer this one", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Push(work, {0, 1}, 2, 1, PushWay::kHeld);
-  bench.Forget();
-  bench.Tick(seconds(4));
-  std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Push(work, {0, 1}, 2, 1, PushWay::kDeferred);
+  harness.Forget();
+  harness.Tick(seconds(4));
+  std::vector<Heartbeat> beats = harness.Take<Heartbeat>(SessionHarness::kCoordinator);
   REQUIRE_FALSE(beats.empty());
   CHECK(beats.back().missing.empty());
-  bench.Push(work, {0, 1}, 3);
-  bench.Tick(seconds(4));
-  beats = bench.Take<Beat>(SessionBench::kCoordinator);
+  harness.Push(work, {0, 1}, 3);
+  harness.Tick(seconds(4));
+  beats = harness.Take<Heartbeat>(SessionHarness::kCoordinator);
   REQUIRE_FALSE(beats.empty());
   CHECK(beats.back().missing == std::vector<ShardIndex>{1});
 }
 
 TEST_CASE("a worker whose pushes are held waits for others", "[client][local]") {
-  LocalBench bench;
-  const Work work = bench.BeginLocalWork();
-  bench.Hold(work);
-  bench.EndSlot(work, 0);
-  bench.FromShard(0, [&] {
-    Staged staged = bench.MakeStaged(0, 0);
+  LocalHarness harness;
+  const RoundWork work = harness.BeginLocalWork();
+  harness.Hold(work);
+  harness.EndSlot(work, 0);
+  harness.FromShard(0, [&] {
+    Staged staged = harness.MakeStaged(0, 0);
     staged.ended = {0};
     return staged;
   }());
-  bench.Ready();  // for the next version
-  bench.Forget();
-  bench.Tick(seconds(1));
-  const std::vector<Beat> beats = bench.Take<Beat>(SessionBench::kCoordinator);
+  harness.Ready();  // for the next version
+  harness.Forget();
+  harness.Tick(seconds(1));
+  const std::vector<Heartbeat> beats = harness.Take<Heartbeat>(SessionHarness::kCoordinator);
   REQUIRE_FALSE(beats.empty());
   CHECK_FALSE(beats.back().computing);
 }
 
 }  // namespace
-}  // namespace capstan::client
+}  // namespace capstan::session

@@ -14,10 +14,10 @@
 #include "common/data/metrics_check.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/slot_report.h"
+#include "worker/client/client_base.h"
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
 #include "worker/client/gradient_check.h"
-#include "worker/client/session_client.h"
 #include "worker/client/slot_sums.h"
 #include "worker/client/slot_verdict.h"
 
@@ -25,19 +25,19 @@ namespace capstan {
 
 namespace {
 
-using client::Session;
 using client::SlotSums;
+using session::Session;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);  // how often to look at events while waiting for something else
 
-// Copies the kGiven tensors into a flat array laid out as the catalog; null when no tensor is kGiven.
-Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPool* pool) {
+// Copies the kFromWorker tensors into a flat array laid out as the catalog; null when no tensor is kFromWorker.
+Result<BufferRef> CopyInitialWeights(const Catalog& catalog, const float* given, BufferPool* pool) {
   if (!catalog.is_given()) return BufferRef();
   BufferRef weights = pool->Take();
   std::memset(weights->data(), 0, catalog.element_count() * sizeof(float));
   for (TensorIndex i = 0; i < catalog.tensors().size(); ++i) {
     const TensorSpec& tensor = catalog.tensors()[i];
-    if (tensor.init.kind != InitKind::kGiven) continue;
+    if (tensor.init.kind != InitKind::kFromWorker) continue;
     const std::string name = "tensor \"" + tensor.name + "\" has its first weights given, ";
     if (given == nullptr) return Invalid(name + "and WorkerDescription::given is null");
     const std::span<const float> values(given + catalog.flat_offset(i), tensor.ElementCount());
@@ -51,12 +51,12 @@ Result<BufferRef> TakeGiven(const Catalog& catalog, const float* given, BufferPo
   return weights;
 }
 
-class NetworkClient : public client::SessionClient {
+class ParameterServerClient : public client::ClientBase {
  public:
-  NetworkClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local,
-                std::function<bool()> stop_requested)
-      : SessionClient(std::move(connection)), local_(std::move(local)), stop_requested_(std::move(stop_requested)) {}
-  ~NetworkClient() override {
+  ParameterServerClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local,
+                        std::function<bool()> stop_requested)
+      : ClientBase(std::move(connection)), local_(std::move(local)), stop_requested_(std::move(stop_requested)) {}
+  ~ParameterServerClient() override {
     if (local_) local_->Stop();
     Close();
   }
@@ -83,8 +83,8 @@ class NetworkClient : public client::SessionClient {
     sums_.reset();
     state_after_step_.clear();
   }
-  void BeginRound(const Session::WorkReady& ready) override;
-  void TakeBlock(client::BlockArrived& block) override {
+  void BeginRound(const session::Session::WorkReady& ready) override;
+  void TakeBlock(session::BlockArrived& block) override {
     arrived_[block.block] = true;
     if (block.block == 0) program_state_ = std::move(block.program_state);
   }
@@ -123,13 +123,13 @@ class NetworkClient : public client::SessionClient {
   std::unique_ptr<SlotSums> sums_;
   std::size_t slots_begun_ = 0;
   bool slot_open_ = false;  // begun and not ended
-  client::PushWay way_ = client::PushWay::kNow;
+  session::PushWay way_ = session::PushWay::kNow;
   std::uint64_t slot_samples_ = 0;
   BufferRef slot_gradient_;
   client::FinishedBlocks finished_;  // of the current slot
 };
 
-Status NetworkClient::Declare(const WorkerDescription& description) {
+Status ParameterServerClient::Declare(const WorkerDescription& description) {
   if (catalog_) return Misuse("Declare comes once");
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(job_file(), "the coordinator's job file"));
   if (WorkersUpdate(config.mode())) {
@@ -138,7 +138,7 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
   std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
   auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
-  CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, TakeGiven(catalog, description.given, pool.get()));
+  CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, CopyInitialWeights(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);
   weights_ = pool_->Take();
@@ -147,32 +147,32 @@ Status NetworkClient::Declare(const WorkerDescription& description) {
     narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
   verdict_ = client::SlotVerdict::Create(config);
-  client::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
+  session::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
-  client::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
-                                 narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr};
+  session::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
+                                  narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr};
   if (local_) {
-    local_->Begin(*catalog_, encoding_, [this](client::Command&& command) { loop().Send(std::move(command)); });
-    declare.on_local_group = [this](const Session::LocalGroup& group) { local_->TakeGroup(group); };
-    declare.on_step_left = [this](const Session::StepLeft& left) { local_->LeaveStep(left); };
+    local_->Begin(*catalog_, encoding_, [this](session::Command&& command) { loop().Send(std::move(command)); });
+    declare.on_local_group = [this](const session::Session::LocalGroup& group) { local_->TakeGroup(group); };
+    declare.on_step_done = [this](const session::Session::StepDone& left) { local_->TakeStepDone(left); };
   }
   loop().Send(std::move(declare));
   Declared();
   return {};
 }
 
-void NetworkClient::BeginRound(const Session::WorkReady& ready) {
-  const client::Work& next = ready.work;
+void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready) {
+  const session::RoundWork& next = ready.work;
   if (verdict_) {
     if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
   }
-  arrived_.assign(catalog_->blocks().size(), ready.weights_held);
+  arrived_.assign(catalog_->blocks().size(), ready.weights_complete);
   sums_ = std::make_unique<SlotSums>(next.slots, next.slot_count);
   slots_begun_ = 0;
   slot_open_ = false;
 }
 
-Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
+Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
   if (!sums_ || !NamesTensors(first, last)) {
     return Misuse("WaitWeights(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a round");
@@ -186,7 +186,7 @@ Status NetworkClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadl
   return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
 }
 
-Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
+Status ParameterServerClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
   if (!failure().ok()) return failure();
   if (!catalog_) return Misuse("SetHyperParameters comes after Declare");
   if (hyper_parameters_settled_) {
@@ -196,11 +196,11 @@ Status NetworkClient::SetHyperParameters(const std::vector<HyperParameters>& gro
     return Misuse("SetHyperParameters: " + status.message());
   }
   has_hyper_parameters_ = true;
-  loop().Send(client::HyperParametersCommand{groups});
+  loop().Send(session::HyperParametersCommand{groups});
   return {};
 }
 
-Status NetworkClient::SetProgramState(std::string_view state) {
+Status ParameterServerClient::SetProgramState(std::string_view state) {
   if (!failure().ok()) return failure();
   if (!sums_) return Misuse("SetProgramState comes in a round, before the end of a slot");
   if (verdict_) {
@@ -218,7 +218,7 @@ Status NetworkClient::SetProgramState(std::string_view state) {
 }
 
 // Called with a round's first gradient. From then on hyper-parameters must not change: all pushes carry them.
-Status NetworkClient::SettleHyperParameters(const char* call) {
+Status ParameterServerClient::SettleHyperParameters(const char* call) {
   if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
     return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
   }
@@ -226,7 +226,7 @@ Status NetworkClient::SettleHyperParameters(const char* call) {
   return {};
 }
 
-Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
+Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
   if (!failure().ok()) return failure();
   if (!sums_ || slot_open_ || slots_begun_ == work().slots.size() || work().slots[slots_begun_] != slot) {
     return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
@@ -242,14 +242,14 @@ Result<float*> NetworkClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   return samples == 0 ? nullptr : slot_gradient_.As<float>();
 }
 
-void NetworkClient::BeginLocalReduce() {
+void ParameterServerClient::BeginLocalReduce() {
   way_ = local_->BeginRound({round(), Generation{work().generation}, Step{work().step}, work().slot_count,
                              work().loss_scale, sums_->parts()});
 }
 
 // Waits until all sums are pushed that this worker pushes for others. It must stay in the round that long, because
 // Session drops pushes of a past round.
-Status NetworkClient::AwaitLocalReduce() {
+Status ParameterServerClient::AwaitLocalReduce() {
   while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     if (stop_requested_()) return {Code::kStale, "asked to stop"};
@@ -257,8 +257,8 @@ Status NetworkClient::AwaitLocalReduce() {
   return {};
 }
 
-ClientCounters NetworkClient::counters() const {
-  ClientCounters counters = SessionClient::counters();
+ClientCounters ParameterServerClient::counters() const {
+  ClientCounters counters = ClientBase::counters();
   if (!local_) return counters;
   const client::LocalReduce::Counters local = local_->counters();
   counters.reduced_bytes = local.reduced_bytes;
@@ -268,7 +268,7 @@ ClientCounters NetworkClient::counters() const {
   return counters;
 }
 
-Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
+Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   const FloatControl float_control;
   if (!slot_open_ || !NamesTensors(first, last)) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
@@ -280,7 +280,7 @@ Status NetworkClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 }
 
 // Adds the final gradient of a block along the tree and, in the round's last slot, pushes it.
-void NetworkClient::FinishBlock(BlockIndex index) {
+void ParameterServerClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   // Round to the job's encoding first, so that sums and checks see what each slot's own push would have carried.
   if (slot_gradient_ && (sums_->slots().size() > 1 || verdict_)) {
@@ -290,11 +290,11 @@ void NetworkClient::FinishBlock(BlockIndex index) {
   if (sums_->at_last_slot() && !waits_for_all()) PushBlock(index);
 }
 
-void NetworkClient::PushBlock(BlockIndex index) {
+void ParameterServerClient::PushBlock(BlockIndex index) {
   if (round_is_over() || !failure().ok()) return;
   const Block& block = catalog_->blocks()[index];
-  for (const SlotSums::Part& part : sums_->parts()) {
-    client::PushCommand push{round(), part.node, index, left_out() ? 0 : part.samples, work().loss_scale, 0, {}, way_};
+  for (const SlotSums::PartialSum& part : sums_->parts()) {
+    session::PushCommand push{round(), part.node, index, left_out() ? 0 : part.samples, work().loss_scale, 0, {}, way_};
     if (part.gradient && !left_out()) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
       if (verdict_ && !waits_for_all() && !client::AllFinite(gradient)) return RefuseGradient();
@@ -310,14 +310,14 @@ void NetworkClient::PushBlock(BlockIndex index) {
   if (local_) local_->BlockReady(index);
 }
 
-void NetworkClient::RefuseGradient() {
+void ParameterServerClient::RefuseGradient() {
   (void)Fail(Invalid("the gradient of slot " + std::to_string(work().slots[slots_begun_ - 1]) + ", its push " +
                      std::to_string(work().step + 1) +
                      ", is not finite. Look for NaN in the data or a learning rate that is too large, or set "
                      "job.on_nonfinite = \"skip\" to leave such pushes out"));
 }
 
-Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
+Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   const FloatControl float_control;
   if (!slot_open_ || work().slots[slots_begun_ - 1] != slot) {
     return Misuse("EndSlot(" + std::to_string(slot) + ") does not end the slot that was begun");
@@ -338,16 +338,16 @@ Status NetworkClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   }
   if (!failure().ok()) return failure();
   SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
-  loop().Send(client::EndSlotCommand{round(), std::move(report), state_after_step_});
+  loop().Send(session::EndSlotCommand{round(), std::move(report), state_after_step_});
   if (local_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitLocalReduce());
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
 }
 
 }  // namespace
 
-std::unique_ptr<Client> client::CreateNetworkClient(Connection connection, std::unique_ptr<LocalReduce> local,
-                                                    std::function<bool()> stop_requested) {
-  return std::make_unique<NetworkClient>(std::move(connection), std::move(local), std::move(stop_requested));
+std::unique_ptr<Client> client::CreateParameterServerClient(Connection connection, std::unique_ptr<LocalReduce> local,
+                                                            std::function<bool()> stop_requested) {
+  return std::make_unique<ParameterServerClient>(std::move(connection), std::move(local), std::move(stop_requested));
 }
 
 }  // namespace capstan

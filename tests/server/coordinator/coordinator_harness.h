@@ -1,4 +1,4 @@
-// CoordinatorBench: one coordinator with its log, and methods that act as shards and workers.
+// CoordinatorHarness: one coordinator with its log, and methods that act as shards and workers.
 //
 // Kind:   a value of one test.
 // Why:    here a shard is only its Hello, so a test can set the state that a coordinator finds.
@@ -22,7 +22,7 @@ namespace capstan::server {
 
 inline bool IsNamed(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
 
-class CoordinatorBench {
+class CoordinatorHarness {
  public:
   struct FakeShard {
     PeerId peer;
@@ -33,7 +33,7 @@ class CoordinatorBench {
   static constexpr std::uint32_t kBlockElements = 4;
   static constexpr PeerId kStranger{9};
 
-  explicit CoordinatorBench(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
+  explicit CoordinatorHarness(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
 
   // Starts a coordinator. The one before, if any, counts as dead.
   void Live() {
@@ -57,7 +57,7 @@ class CoordinatorBench {
   void Pass(Instant time, const std::vector<Join>& alive = {}) {
     constexpr Instant kEvery = std::chrono::milliseconds(500);
     for (Instant passed{}; passed < time; passed += kEvery) {
-      for (const Join& join : alive) Send(PeerOf(join), MakeBeat(join));
+      for (const Join& join : alive) Send(PeerOf(join), MakeHeartbeat(join));
       Tick(kEvery);
     }
   }
@@ -108,16 +108,16 @@ class CoordinatorBench {
   }
   // Returns the newest view sent to a worker since the last call; nothing if there is none.
   View ViewOf(const Join& join);
-  Beat MakeBeat(const Join& join);
+  Heartbeat MakeHeartbeat(const Join& join);
   Leave MakeLeave(const Join& join);
 
   // ---- shards
-  void SayHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
+  void SendHello(ShardIndex shard) { Send(shards[shard].peer, shards[shard].hello); }
   // Makes every shard answer with the new term.
   void ShardsEchoTerm() {
     for (ShardIndex i = 0; i < shards.size(); ++i) {
       shards[i].hello.term = coordinator->term();
-      SayHello(i);
+      SendHello(i);
     }
   }
   void AnswerReset(ShardIndex shard);
@@ -141,7 +141,7 @@ class CoordinatorBench {
     hello.prepared.reset();
     hello.parts = std::move(parts);
     hello.term = coordinator->term();
-    SayHello(shard);
+    SendHello(shard);
   }
   SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const;
   static std::uint64_t DigestOf(SnapshotId id, ShardIndex part) {

@@ -1,4 +1,4 @@
-#include "worker/client/session_client.h"
+#include "worker/client/client_base.h"
 
 #include <algorithm>
 #include <utility>
@@ -22,56 +22,57 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
                    (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +
                    "; ranks are counted from 0 and below their number, and come with it");
   }
-  SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline, options.on_notice};
+  session::SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline,
+                                             options.on_notice};
   loop_options.rank = options.rank ? *options.rank + 1 : 0;
   loop_options.ranks = options.ranks;
   loop_options.machine = traits.machine;
   loop_options.metrics = traits.metrics;
   Connection connection;
-  CAPSTAN_ASSIGN_OR_RETURN(connection.loop, SessionLoop::Start(loop_options));
+  CAPSTAN_ASSIGN_OR_RETURN(connection.loop, session::SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);
   while (connection.job_file.empty()) {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline) return Timeout("waited for the coordinator's job file until the deadline");
     if (traits.stop_requested()) return Refused("asked to stop before the coordinator has answered");
-    std::optional<LoopEvent> event = connection.loop->events().PopUntil(std::min(deadline, now + kLookAtStop));
+    std::optional<session::LoopEvent> event = connection.loop->events().PopUntil(std::min(deadline, now + kLookAtStop));
     if (!event) continue;
-    if (auto* file = std::get_if<Session::JobFile>(&*event)) connection.job_file = std::move(file->text);
-    if (const auto* failed = std::get_if<Session::Failed>(&*event)) return failed->status;
+    if (auto* file = std::get_if<session::Session::JobFile>(&*event)) connection.job_file = std::move(file->text);
+    if (const auto* failed = std::get_if<session::Session::Failed>(&*event)) return failed->status;
   }
   return connection;
 }
 
-void SessionClient::Close() {
+void ClientBase::Close() {
   if (!loop_) return;
   if (!ended_) (void)Leave("the client was closed").ok();
   loop_.reset();
 }
 
-Status SessionClient::TakeEvent(Deadline deadline, const char* what) {
-  std::optional<LoopEvent> event = loop_->events().PopUntil(deadline);
+Status ClientBase::TakeEvent(Deadline deadline, const char* what) {
+  std::optional<session::LoopEvent> event = loop_->events().PopUntil(deadline);
   if (!event) return Timeout(std::string("waited for ") + what + " until the deadline");
   std::visit([this](auto& body) { On(body); }, *event);
   return failure_;
 }
 
-Status SessionClient::LookUp() {
-  while (std::optional<LoopEvent> event = loop_->events().TryPop()) {
+Status ClientBase::LookUp() {
+  while (std::optional<session::LoopEvent> event = loop_->events().TryPop()) {
     std::visit([this](auto& body) { On(body); }, *event);
   }
   if (!failure_.ok()) return failure_;
   return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
 }
 
-Status SessionClient::Fail(Status status) {
+Status ClientBase::Fail(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
   return failure_;
 }
 
-Status SessionClient::Misuse(const std::string& what) { return Fail(Invalid("the client was used wrongly: " + what)); }
+Status ClientBase::Misuse(const std::string& what) { return Fail(Invalid("the client was used wrongly: " + what)); }
 
-void SessionClient::On(Session::WorkReady& ready) {
-  const client::Work& work = ready.work;
+void ClientBase::On(session::Session::WorkReady& ready) {
+  const session::RoundWork& work = ready.work;
   asked_ = false;
   has_work_ = true;
   void_ = false;
@@ -80,7 +81,7 @@ void SessionClient::On(Session::WorkReady& ready) {
   BeginRound(ready);
 }
 
-Result<std::optional<capstan::Work>> SessionClient::NextWork(Deadline deadline) {
+Result<std::optional<capstan::Work>> ClientBase::NextWork(Deadline deadline) {
   if (!failure_.ok()) return failure_;
   if (!declared_) return Misuse("NextWork comes after Declare");
   has_work_ = void_ = false;
@@ -89,20 +90,20 @@ Result<std::optional<capstan::Work>> SessionClient::NextWork(Deadline deadline) 
     if (finished_) return std::optional<capstan::Work>();
     has_work_ = void_ = false;
     // Ready is sent only once per round: a second one would give up a round that is about to be issued.
-    if (!std::exchange(asked_, true)) loop_->Send(ReadyCommand{});
+    if (!std::exchange(asked_, true)) loop_->Send(session::ReadyCommand{});
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
   }
   return std::optional<capstan::Work>(work_);
 }
 
 // After a timeout the next call continues the same barrier, even if it was passed in between.
-Status SessionClient::Barrier(Deadline deadline) {
+Status ClientBase::Barrier(Deadline deadline) {
   if (!failure_.ok()) return failure_;
   if (!declared_) return Misuse("Barrier comes after Declare");
   if (barrier_state_ == BarrierState::kNone) {
     barrier_state_ = BarrierState::kWaiting;
     barrier_missing_.clear();
-    loop_->Send(BarrierCommand{});
+    loop_->Send(session::BarrierCommand{});
   }
   while (barrier_state_ == BarrierState::kWaiting) {
     if (finished_) return {Code::kStale, "the job is done: nobody comes to a barrier any more"};
@@ -115,8 +116,8 @@ Status SessionClient::Barrier(Deadline deadline) {
   return {};
 }
 
-Status SessionClient::Leave(const std::string& reason) {
-  loop_->Send(LeaveCommand{reason});
+Status ClientBase::Leave(const std::string& reason) {
+  loop_->Send(session::LeaveCommand{reason});
   ended_ = true;
   (void)Fail(Invalid("the client has left the job; connect another one to take part again"));
   return {};
@@ -128,7 +129,7 @@ namespace capstan {
 
 Result<std::unique_ptr<Client>> Client::Connect(const ClientOptions& options) {
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(options));
-  return client::GuardAgainstFork(client::CreateNetworkClient(std::move(connection)));
+  return client::GuardAgainstFork(client::CreateParameterServerClient(std::move(connection)));
 }
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-#include "tests/server/coordinator/coordinator_bench.h"
+#include "tests/server/coordinator/coordinator_harness.h"
 
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
@@ -12,7 +12,7 @@
 
 namespace capstan::server {
 
-CoordinatorBench::CoordinatorBench(std::uint32_t shard_count, std::uint32_t workers, Mode mode) {
+CoordinatorHarness::CoordinatorHarness(std::uint32_t shard_count, std::uint32_t workers, Mode mode) {
   config.job.mode = mode;
   config.job.steps = 3;
   config.job.slots = config.job.global_batch = 2;
@@ -27,7 +27,7 @@ CoordinatorBench::CoordinatorBench(std::uint32_t shard_count, std::uint32_t work
   }
 }
 
-void CoordinatorBench::Run() {
+void CoordinatorHarness::Run() {
   Live();
   ShardsEchoTerm();
   for (std::uint32_t i = 0; i < config.cluster.workers; ++i) Joins("w" + std::to_string(i));
@@ -35,26 +35,26 @@ void CoordinatorBench::Run() {
   Forget();
 }
 
-View CoordinatorBench::ViewOf(const Join& join) {
+View CoordinatorHarness::ViewOf(const Join& join) {
   const std::vector<View> views = Take<View>(PeerOf(join));
   if (!views.empty()) sessions_[PeerOf(join)] = views.back().session;
   return views.empty() ? View{} : views.back();
 }
 
-Beat CoordinatorBench::MakeBeat(const Join& join) {
+Heartbeat CoordinatorHarness::MakeHeartbeat(const Join& join) {
   ViewOf(join);
-  Beat beat;
+  Heartbeat beat;
   beat.session = sessions_[PeerOf(join)];
   beat.nonce = join.nonce;
   return beat;
 }
 
-Leave CoordinatorBench::MakeLeave(const Join& join) {
+Leave CoordinatorHarness::MakeLeave(const Join& join) {
   ViewOf(join);
   return {sessions_[PeerOf(join)], join.nonce, "test"};
 }
 
-void CoordinatorBench::AnswerReset(ShardIndex shard) {
+void CoordinatorHarness::AnswerReset(ShardIndex shard) {
   Hello& hello = shards[shard].hello;
   hello.serving = true;
   hello.generation = coordinator->generation();
@@ -65,7 +65,7 @@ void CoordinatorBench::AnswerReset(ShardIndex shard) {
   Send(shards[shard].peer, ResetDone{shard, hello.incarnation, hello.generation});
 }
 
-void CoordinatorBench::Commits(ShardIndex shard, const Commit& commit) {
+void CoordinatorHarness::Commits(ShardIndex shard, const Commit& commit) {
   Hello& hello = shards[shard].hello;
   hello.version = Version{commit.step.value + 1};
   hello.last_commit = commit;
@@ -73,7 +73,7 @@ void CoordinatorBench::Commits(ShardIndex shard, const Commit& commit) {
   Send(shards[shard].peer, Committed{shard, hello.incarnation, hello.generation, commit.step});
 }
 
-void CoordinatorBench::DoStep(std::uint64_t step) {
+void CoordinatorHarness::DoStep(std::uint64_t step) {
   for (ShardIndex i = 0; i < shards.size(); ++i) Prepares(i, step);
   for (ShardIndex i = 0; i < shards.size(); ++i) {
     const std::vector<Commit> commits = TakeFromShard<Commit>(i);
@@ -81,7 +81,7 @@ void CoordinatorBench::DoStep(std::uint64_t step) {
   }
 }
 
-SnapshotDone CoordinatorBench::MakeDone(ShardIndex shard, std::uint64_t version) const {
+SnapshotDone CoordinatorHarness::MakeDone(ShardIndex shard, std::uint64_t version) const {
   SnapshotDone done{shard,
                     shards[shard].hello.incarnation,
                     coordinator->term(),
@@ -99,12 +99,12 @@ SnapshotDone CoordinatorBench::MakeDone(ShardIndex shard, std::uint64_t version)
   return done;
 }
 
-void CoordinatorBench::Keeps(ShardIndex shard, std::uint64_t version) {
+void CoordinatorHarness::Keeps(ShardIndex shard, std::uint64_t version) {
   Send(shards[shard].peer, MakeDone(shard, version));
 }
 
-Prepared CoordinatorBench::MakePrepared(ShardIndex shard, std::uint64_t step, double square,
-                                        std::uint32_t attempt) const {
+Prepared CoordinatorHarness::MakePrepared(ShardIndex shard, std::uint64_t step, double square,
+                                          std::uint32_t attempt) const {
   Prepared prepared{shard, shards[shard].hello.incarnation, coordinator->generation(), Step{step}, attempt, {}};
   const std::size_t blocks = shards.size() == 1 ? 2 : shard < 2 ? 1 : 0;
   prepared.report.segment_squares.assign(blocks, square);

@@ -1,4 +1,4 @@
-// Assign, Assigned: a worker uploads arrays of blocks to a shard, and the shard's answer.
+// UploadBlock, UploadAck: a worker uploads arrays of blocks to a shard, and the shard's answer.
 //
 // Kind:   values.
 #pragma once
@@ -10,10 +10,10 @@
 
 namespace capstan {
 
-// The payload is one array of a block: the initial weights of a block with tensors of kGiven or, in allreduce, an array
-// of the version that `step` makes. The shard answers with Assigned when it has all arrays of the block. If one array
+// The payload is one array of a block: the initial weights of a block with tensors of kFromWorker or, in allreduce, an array
+// of the version that `step` makes. The shard answers with UploadAck when it has all arrays of the block. If one array
 // is sent several times, the first copy counts.
-struct Assign {
+struct UploadBlock {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
@@ -23,12 +23,12 @@ struct Assign {
   std::uint32_t array = 0;  // 0: weights; then the optimizer's states
 };
 
-struct Assigned {
+struct UploadAck {
   Generation generation;
   Incarnation incarnation;
   ShardIndex shard = 0;
   std::vector<BlockIndex> blocks;  // blocks whose arrays this shard has
-  Step step;                       // step of the Assigns; Assigns for a past step are acknowledged unread
+  Step step;                       // step of the UploadBlocks; UploadBlocks for a past step are acknowledged unread
 };
 
 }  // namespace capstan

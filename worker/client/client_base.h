@@ -1,4 +1,4 @@
-// SessionClient: the base of all Client implementations. It runs the session's thread and handles its events, rounds,
+// ClientBase: the base of all Client implementations. It runs the session's thread and handles its events, rounds,
 // barriers and leaving. Derived classes handle weights and gradients.
 //
 // Kind:   owned by the application's thread.
@@ -19,7 +19,7 @@ namespace capstan::client {
 
 // A session's thread that has received the job file. Connect fails as Client::Connect does.
 struct Connection {
-  std::unique_ptr<SessionLoop> loop;
+  std::unique_ptr<session::SessionLoop> loop;
   std::string job_file;
 };
 struct ProcessTraits {
@@ -34,11 +34,11 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
 // Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `local` adds up the pushes
 // of this machine's workers; null: each worker pushes for itself. EndSlot polls `stop_requested` while it waits for
 // them, and returns kStale once it is true.
-std::unique_ptr<Client> CreateNetworkClient(
+std::unique_ptr<Client> CreateParameterServerClient(
     Connection connection, std::unique_ptr<LocalReduce> local = nullptr,
     std::function<bool()> stop_requested = [] { return false; });
 
-class SessionClient : public Client {
+class ClientBase : public Client {
  public:
   const std::string& job_file() const override { return job_file_; }
   Result<std::optional<capstan::Work>> NextWork(Deadline deadline) override;
@@ -47,13 +47,13 @@ class SessionClient : public Client {
   ClientCounters counters() const override { return loop_->counters(); }
 
  protected:
-  explicit SessionClient(Connection connection)
+  explicit ClientBase(Connection connection)
       : loop_(std::move(connection.loop)), job_file_(std::move(connection.job_file)) {}
   // Leaves the job and stops the thread. Every derived destructor must call it first, because until then the thread may
   // write into the weights.
   void Close();
 
-  SessionLoop& loop() { return *loop_; }
+  session::SessionLoop& loop() { return *loop_; }
   // Both record the failure: all later calls fail as well.
   Status Misuse(const std::string& what);
   Status Fail(Status status);
@@ -71,28 +71,28 @@ class SessionClient : public Client {
   std::uint64_t round() const { return round_; }
 
   virtual void GiveUpRound() = 0;  // called when another round is requested
-  virtual void BeginRound(const Session::WorkReady& ready) = 0;
-  virtual void TakeBlock(BlockArrived&) {}
-  virtual void TakeGroup(Session::GroupKnown&) {}
+  virtual void BeginRound(const session::Session::WorkReady& ready) = 0;
+  virtual void TakeBlock(session::BlockArrived&) {}
+  virtual void TakeGroup(session::Session::GroupKnown&) {}
 
  private:
-  void On(Session::JobFile&) {}
-  void On(Session::Joined&) {}
-  void On(Session::WorkReady& ready);
-  void On(BlockArrived& block) { TakeBlock(block); }
-  void On(Session::GroupKnown& group) { TakeGroup(group); }
-  void On(Session::WorkVoid& ended) {
+  void On(session::Session::JobFile&) {}
+  void On(session::Session::Joined&) {}
+  void On(session::Session::WorkReady& ready);
+  void On(session::BlockArrived& block) { TakeBlock(block); }
+  void On(session::Session::GroupKnown& group) { TakeGroup(group); }
+  void On(session::Session::WorkVoid& ended) {
     if (has_work_ && ended.round == round_) void_ = true;
   }
-  void On(Session::BarrierWaits& waits) { barrier_missing_ = std::move(waits.missing); }
-  void On(Session::BarrierPassed&) { barrier_state_ = BarrierState::kPassed; }
-  void On(Session::Finished&) { finished_ = ended_ = true; }
-  void On(Session::Failed& failed) {
+  void On(session::Session::BarrierWaits& waits) { barrier_missing_ = std::move(waits.missing); }
+  void On(session::Session::BarrierPassed&) { barrier_state_ = BarrierState::kPassed; }
+  void On(session::Session::Finished&) { finished_ = ended_ = true; }
+  void On(session::Session::Failed& failed) {
     failure_ = failed.status;
     ended_ = true;
   }
 
-  std::unique_ptr<SessionLoop> loop_;
+  std::unique_ptr<session::SessionLoop> loop_;
   const std::string job_file_;
   bool declared_ = false;
   bool finished_ = false, ended_ = false;

@@ -1,4 +1,4 @@
-// SessionBench: one session, with methods that act as the coordinator, two shards and the application.
+// SessionHarness: one session, with methods that act as the coordinator, two shards and the application.
 //
 // Kind:   a value of one test.
 #pragma once
@@ -17,16 +17,16 @@
 #include "common/wire/messages/weights.h"
 #include "worker/session/session.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
-class SessionBench {
+class SessionHarness {
  public:
   static constexpr PeerId kCoordinator{1};
   static constexpr std::uint32_t kBlockElements = 4, kShards = 2;
   static constexpr SlotIndex kSlots = 4;
 
   // The job has blocks 0 to `blocks` - 1 of 4 elements each: even ones on shard 0, odd ones on shard 1.
-  explicit SessionBench(Mode mode = Mode::kSync, std::size_t blocks = 4) : mode_(mode), blocks_(blocks) {
+  explicit SessionHarness(Mode mode = Mode::kSync, std::size_t blocks = 4) : mode_(mode), blocks_(blocks) {
     SessionOptions options;
     options.name = "w";
     options.nonce = 5;
@@ -86,10 +86,10 @@ class SessionBench {
     });
     return taken;
   }
-  // Whether the application got no event other than StepLeft.
+  // Whether the application got no event other than StepDone.
   bool NoEvents() const {
     return std::all_of(events_.begin(), events_.end(),
-                       [](const Session::Event& event) { return std::holds_alternative<Session::StepLeft>(event); });
+                       [](const Session::Event& event) { return std::holds_alternative<Session::StepDone>(event); });
   }
   void Forget() { out_ = {}; }
   const Outbox& out() const { return out_; }
@@ -126,7 +126,7 @@ class SessionBench {
     Gather();
   }
   // Joins, and gets these slots of a running job.
-  SessionBench& Join(std::vector<SlotIndex> slots) {
+  SessionHarness& Join(std::vector<SlotIndex> slots) {
     Declare();
     FromCoordinator(MakeView(std::move(slots)));
     events_.clear();
@@ -135,19 +135,19 @@ class SessionBench {
   }
 
   // ---- shards
-  Staged MakeStaged(ShardIndex shard, std::uint64_t step, std::vector<Staged::Entry> held = {}) const {
+  Staged MakeStaged(ShardIndex shard, std::uint64_t step, std::vector<Staged::Entry> nodes = {}) const {
     Staged staged;
     staged.generation = session->generation();
     staged.incarnation = Incarnation{50 + shard};
     staged.shard = shard;
     staged.step = Step{step};
-    staged.held = std::move(held);
+    staged.nodes = std::move(nodes);
     staged.credit = 16;
     return staged;
   }
-  Staged MakeCoverage(ShardIndex shard, std::uint64_t step, std::vector<Staged::Entry> held = {},
+  Staged MakeCoverage(ShardIndex shard, std::uint64_t step, std::vector<Staged::Entry> nodes = {},
                       std::vector<SlotIndex> ended = {}) const {
-    Staged staged = MakeStaged(shard, step, std::move(held));
+    Staged staged = MakeStaged(shard, step, std::move(nodes));
     staged.full = true;
     staged.ended = std::move(ended);
     return staged;
@@ -205,27 +205,28 @@ class SessionBench {
     Gather();
   }
   // Goes from the start to a round whose weights have all arrived; returns the work.
-  Work BeginWork(std::uint64_t version = 0) {
+  RoundWork BeginWork(std::uint64_t version = 0) {
     Ready();
     NothingCovered(version);
     SendAllWeights(version);
     const std::vector<Session::WorkReady> ready = Events<Session::WorkReady>();
     Events<Session::WeightsArrived>();
-    return ready.size() == 1 ? ready[0].work : Work{};
+    return ready.size() == 1 ? ready[0].work : RoundWork{};
   }
-  void Push(const Work& work, Node node, BlockIndex block, std::uint64_t samples = 1, PushWay way = PushWay::kNow) {
+  void Push(const RoundWork& work, Node node, BlockIndex block, std::uint64_t samples = 1,
+            PushWay way = PushWay::kNow) {
     Slice payload = samples == 0 ? Slice{} : Values(4, static_cast<float>(block));
     const std::uint64_t hash = Hash64(payload.bytes());
     session->Push({work.round, node, block, samples, 1.0F, hash, std::move(payload), way}, now, &out_);
     Gather();
   }
-  void EndSlot(const Work& work, SlotIndex slot, std::string program_state = "") {
+  void EndSlot(const RoundWork& work, SlotIndex slot, std::string program_state = "") {
     SlotReport report;
     report.slot = slot;
     session->EndSlot(work.round, report, std::move(program_state), now, &out_);
     Gather();
   }
-  void PushAll(const Work& work, Node node) {
+  void PushAll(const RoundWork& work, Node node) {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Push(work, node, block);
     for (SlotIndex slot = node.begin; slot < node.end; ++slot) EndSlot(work, slot);
   }
@@ -233,7 +234,7 @@ class SessionBench {
   void StageAll(std::uint64_t step, Node node) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeStaged(shard, step);
-      for (BlockIndex block = shard; block < blocks_; block += kShards) staged.held.push_back({block, node});
+      for (BlockIndex block = shard; block < blocks_; block += kShards) staged.nodes.push_back({block, node});
       for (SlotIndex slot = node.begin; slot < node.end; ++slot) {
         if (slot % kShards == shard) staged.ended.push_back(slot);
       }
@@ -264,6 +265,6 @@ class SessionBench {
   std::vector<Session::Event> events_;
 };
 
-inline constexpr PeerId kCoordinator = SessionBench::kCoordinator;
+inline constexpr PeerId kCoordinator = SessionHarness::kCoordinator;
 
-}  // namespace capstan::client
+}  // namespace capstan::session

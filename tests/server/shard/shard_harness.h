@@ -1,4 +1,4 @@
-// ShardBench: one shard, and methods that act as the coordinator and the workers.
+// ShardHarness: one shard, and methods that act as the coordinator and the workers.
 //
 // Kind:   a value of one test.
 // Why:    weights start at zero and the optimizer is gradient descent with rate 1. So after the first step each weight
@@ -29,7 +29,7 @@ struct Commit;
 
 namespace capstan::server {
 
-struct ShardBenchOptions {
+struct ShardHarnessOptions {
   Mode mode = Mode::kSync;
   ShardIndex shard = 0;
   std::uint32_t shard_count = 1;
@@ -47,11 +47,11 @@ struct ShardBenchOptions {
   std::size_t log_records_max = 100;
 };
 
-class ShardBench {
+class ShardHarness {
  public:
   static constexpr PeerId kCoordinator{1}, kWorker{2}, kOther{3};
 
-  explicit ShardBench(ShardBenchOptions options = {}) : options_(std::move(options)) {
+  explicit ShardHarness(ShardHarnessOptions options = {}) : options_(std::move(options)) {
     ShardOptions core;
     core.shard = options_.shard;
     core.shard_count = options_.shard_count;
@@ -130,7 +130,8 @@ class ShardBench {
   Reset MakeReset(std::uint64_t to_generation = 1) const {
     Reset reset;
     reset.term = Term{1};
-    reset.generation = reset.history = Generation{to_generation};
+    reset.generation = Generation{to_generation};
+    reset.timeline = TimelineFrom(reset.generation);
     reset.incarnation = Incarnation{7};
     reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;
@@ -153,7 +154,7 @@ class ShardBench {
     for (const SnapshotPart& part : parts) reset.sources.push_back({part.digest, EndpointOf(part.part)});
     return reset;
   }
-  ShardBench& Start() {
+  ShardHarness& Start() {
     FromCoordinator(MakeReset());
     out_.Clear();
     return *this;
@@ -165,8 +166,8 @@ class ShardBench {
   void Commits(std::uint64_t step, std::uint32_t attempt = 0, StepAction action = StepAction::kApply);
   Commit MakeSnapshotCommit(std::uint64_t step) const;
   Pin MakePin(std::uint64_t version) const { return {Term{1}, generation, Version{version}}; }
-  SnapshotsKept MakeKept(std::vector<SnapshotId> kept, SnapshotId settled) const {
-    return {Term{1}, generation, std::move(kept), settled};
+  RetainedSnapshots MakeRetained(std::vector<SnapshotId> retained, SnapshotId settled) const {
+    return {Term{1}, generation, std::move(retained), settled};
   }
 
   // ---- workers
@@ -221,8 +222,8 @@ class ShardBench {
     return answers.size() == 1 ? answers[0] : Staged{};
   }
   // Returns the first weight of a block on this shard.
-  float WeightOf(std::size_t local) const {
-    return *reinterpret_cast<const float*>(shard->store().Weights(local).data);
+  float WeightOf(std::size_t index) const {
+    return *reinterpret_cast<const float*>(shard->store().Weights(index).data);
   }
   std::size_t SizeOf(BlockIndex block) const { return static_cast<std::size_t>(options_.tensors[block]); }
 
@@ -263,7 +264,7 @@ class ShardBench {
       for (LogWork& piece : shard->TakeLogWork()) waiting_log_work.push_back(std::move(piece));
       if (holds_log_ || waiting_log_work.empty()) return;
       for (const LogWork& piece : std::exchange(waiting_log_work, {})) {
-        shard->Handle(CarryOut(piece, log()), now, &out_);
+        shard->Handle(Execute(piece, log()), now, &out_);
       }
       shard->Flush(now, &out_);
     }
@@ -274,13 +275,13 @@ class ShardBench {
       if (work_.empty()) work_ = shard->TakeDiskWork();
       if (work_.empty()) return;
       for (DiskWork& piece : std::exchange(work_, {})) {
-        shard->Handle(CarryOut(std::move(piece), &disk), now, &out_);
+        shard->Handle(Execute(std::move(piece), &disk), now, &out_);
       }
     }
     for (DiskWork& piece : shard->TakeDiskWork()) work_.push_back(std::move(piece));
   }
 
-  const ShardBenchOptions options_;
+  const ShardHarnessOptions options_;
   BufferPool pool_{64};
   Outbox out_;
   std::vector<DiskWork> work_;
@@ -289,8 +290,8 @@ class ShardBench {
 };
 
 // Names for most tests of a shard: its peers, and the leaves of a job with two slots.
-inline constexpr PeerId kCoordinator = ShardBench::kCoordinator, kWorker = ShardBench::kWorker,
-                        kOther = ShardBench::kOther;
+inline constexpr PeerId kCoordinator = ShardHarness::kCoordinator, kWorker = ShardHarness::kWorker,
+                        kOther = ShardHarness::kOther;
 inline constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};
 
 }  // namespace capstan::server

@@ -22,7 +22,7 @@ enum class Reason : std::uint32_t {
 
 using RankSet = std::bitset<kRanksMax>;
 
-struct Verdict {
+struct MeshFailure {
   Reason reason = Reason::kAbsent;
   RankSet missing = {};
   std::string why = {};  // the transport's error text, if any
@@ -38,11 +38,11 @@ inline std::string NamesOf(const RankSet& ranks, const NameOfRank& name_of) {
   return names;
 }
 
-inline Status StatusOf(const Verdict& verdict, const NameOfRank& name_of) {
-  const std::string names = NamesOf(verdict.missing, name_of);
+inline Status StatusOf(const MeshFailure& failure, const NameOfRank& name_of) {
+  const std::string names = NamesOf(failure.missing, name_of);
   const std::string next =
-      "; form the group anew with the ranks that are left" + (verdict.why.empty() ? "" : " (" + verdict.why + ")");
-  switch (verdict.reason) {
+      "; form the group again with the ranks that are left" + (failure.why.empty() ? "" : " (" + failure.why + ")");
+  switch (failure.reason) {
     case Reason::kStalled:
       return Timeout("a collective's deadline has passed in waiting for " + names +
                      ", though all members answer and have begun it; let all make the same calls with arrays of one " +

@@ -1,4 +1,4 @@
-// ShardLife: the identity and fencing numbers of a shard that its directory keeps.
+// ShardIdentity: the identity and fencing numbers of a shard that its directory keeps.
 //
 // Kind:   a value.
 #pragma once
@@ -9,14 +9,14 @@
 namespace capstan::server {
 
 // A shard's directory keeps these numbers next to its snapshots. The shard's next process reads them.
-struct ShardLife {
+struct ShardIdentity {
   JobId job;  // null: no job yet
   ShardIndex shard = 0;
   Incarnation incarnation;
   Term term;
   Generation generation;
-  SnapshotId newest_kept;
-  bool operator==(const ShardLife&) const = default;
+  SnapshotId newest_retained;
+  bool operator==(const ShardIdentity&) const = default;
 };
 
 }  // namespace capstan::server

@@ -14,7 +14,7 @@ namespace {
 
 std::size_t BytesOf(std::uint32_t elements) { return std::size_t{elements} * sizeof(float); }
 
-Status LoadBlock(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::Block& entry,
+Status LoadBlock(const SnapshotStore& store, const SnapshotHeader& header, const SnapshotHeader::BlockEntry& entry,
                  const LoadTarget& target) {
   const auto arrays = std::count_if(target.arrays.begin(), target.arrays.end(),
                                     [](const BufferRef& array) { return static_cast<bool>(array); });
@@ -31,20 +31,20 @@ Status LoadBlock(const SnapshotStore& store, const SnapshotHeader& header, const
   return {};
 }
 
-Status LoadPart(const SnapshotStore& store, const LoadSnapshot& work, const LoadSnapshot::Part& part,
+Status LoadPart(const SnapshotStore& store, const LoadSnapshot& work, const LoadSnapshot::OwnPart& part,
                 std::vector<SnapshotHeader>* headers) {
   CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, ReadVerifiedHeader(store, work.id, part.part, part.digest));
   for (const LoadTarget& target : work.targets) {
-    const SnapshotHeader::Block* entry = header.Find(target.block);
+    const SnapshotHeader::BlockEntry* entry = header.Find(target.block);
     if (entry != nullptr) CAPSTAN_RETURN_IF_ERROR(LoadBlock(store, header, *entry, target));
   }
   headers->push_back(std::move(header));
   return {};
 }
 
-DiskResult Do(RememberLife work, SnapshotStore* store) {
-  Status status = store->Remember(work.life);
-  return LifeRemembered{work.life, std::move(status)};
+DiskResult Do(PersistIdentity work, SnapshotStore* store) {
+  Status status = store->PersistIdentity(work.identity);
+  return IdentityPersisted{work.identity, std::move(status)};
 }
 
 DiskResult Do(WriteSnapshot work, SnapshotStore* store) {
@@ -64,7 +64,7 @@ DiskResult Do(WriteSnapshot work, SnapshotStore* store) {
 DiskResult Do(LoadSnapshot work, SnapshotStore* store) {
   SnapshotLoaded result;
   result.generation = work.generation;
-  for (const LoadSnapshot::Part& part : work.parts) {
+  for (const LoadSnapshot::OwnPart& part : work.parts) {
     result.status = LoadPart(*store, work, part, &result.headers);
     if (!result.status.ok()) break;
   }
@@ -73,7 +73,7 @@ DiskResult Do(LoadSnapshot work, SnapshotStore* store) {
 }
 
 Status ReadBlockForPeer(const SnapshotStore& store, const SnapshotHeader& header, PeerRead* result) {
-  const SnapshotHeader::Block* entry = header.Find(result->wanted.block);
+  const SnapshotHeader::BlockEntry* entry = header.Find(result->wanted.block);
   if (entry == nullptr) {
     return Invalid(NameOfPart(header.id, header.part) + " has no block " + std::to_string(result->wanted.block));
   }
@@ -125,7 +125,7 @@ DiskResult Do(RemoveParts work, SnapshotStore* store) {
 
 }  // namespace
 
-DiskResult CarryOut(DiskWork work, SnapshotStore* store) {
+DiskResult Execute(DiskWork work, SnapshotStore* store) {
   return std::visit([store](auto&& one) { return Do(std::move(one), store); }, std::move(work));
 }
 

@@ -1,8 +1,8 @@
-// HeldPushes: which rounds' pushes this session holds because another worker of its machine pushes their sums, and when
+// DeferredPushes: which rounds' pushes this session defers because another worker of its machine pushes their sums, and when
 // to ask shards about those sums.
 //
 // Kind:   a value; part of Session's core.
-// Limits: kAsk without an acknowledgement, then shards are asked; kMost, then the held pushes are sent.
+// Limits: kAsk without an acknowledgement, then shards are asked; kMost, then the deferred pushes are sent.
 // Why:    shards acknowledge a sum only to the worker that pushed it, so this worker asks. On a slow link sums take
 //         long; as long as each question finds more of them, they are still arriving.
 #pragma once
@@ -13,14 +13,14 @@
 
 #include "common/base/types.h"
 
-namespace capstan::client {
+namespace capstan::session {
 
-class HeldPushes {
+class DeferredPushes {
  public:
   static constexpr Instant kAsk = std::chrono::seconds(5), kMost = std::chrono::seconds(15);
 
-  // Whether a push of this round may be held. If so, the round's sums count as not made yet.
-  bool Hold(std::uint64_t round) {
+  // Whether a push of this round may be deferred. If so, the round's sums count as not made yet.
+  bool Defer(std::uint64_t round) {
     if (round <= released_) return false;
     newest_ = round;
     moved_.reset();
@@ -52,11 +52,11 @@ class HeldPushes {
   }
 
  private:
-  std::uint64_t released_ = 0;  // rounds up to this one hold no pushes back
-  std::uint64_t newest_ = 0;    // the newest round with held pushes
+  std::uint64_t released_ = 0;  // rounds up to this one defer no pushes
+  std::uint64_t newest_ = 0;    // the newest round with deferred pushes
   // When the round's sums were made, or when a shard last acknowledged one; empty: the sums are not made yet.
   std::optional<Instant> moved_;
   Instant next_question_{};  // when to ask the shards again
 };
 
-}  // namespace capstan::client
+}  // namespace capstan::session

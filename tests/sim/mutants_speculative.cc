@@ -5,15 +5,15 @@
 
 namespace capstan::sim {
 
-void AddTentative(std::vector<Mutant>* all) {
+void AddSpeculative(std::vector<Mutant>* all) {
   const auto add = [&](const char* name, const char* broken, Hook deliver) {
     all->push_back({name, broken, Mode::kSync, Flaw::kNone, std::move(deliver), {}});
   };
-  add("tentative-attempt", "a worker takes tentative weights of another attempt",
+  add("speculative-attempt", "a worker takes speculative weights of another attempt",
       On<Weights, Published>([](Tampering*, auto& body) { body.attempt = 0; }));
-  add("tentative-early", "a worker computes with tentative weights before they are published",
-      On<Weights>([](Tampering*, Weights& weights) { weights.tentative = false; }));
-  add("tentative-skipped", "a worker takes what was prepared of a skipped step",
+  add("speculative-early", "a worker computes with speculative weights before they are published",
+      On<Weights>([](Tampering*, Weights& weights) { weights.speculative = false; }));
+  add("speculative-skipped", "a worker takes what was prepared of a skipped step",
       On<Published>([](Tampering*, Published& published) { published.action = StepAction::kApply; }));
   add("published-program-state", "Published does not carry the program's state",
       On<Published>([](Tampering*, Published& published) { published.program_state.clear(); }));
