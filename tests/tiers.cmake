@@ -16,14 +16,14 @@ set(CAPSTAN_ASAN
   reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_async sim_test_bounded
   sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
   worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
-  worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_train_local_test
+  worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_machine_test
   worker_train_test)
 # Also under TSan: loops, the client, collectives, the transport and the reader.
 set(CAPSTAN_TSAN
   async_test common_mailbox_test common_transport_contract_test common_zmq_transport_test loops_test
   monitoring_test reader_test server_loops_test worker_collective_mesh_test worker_collective_thread_test
   worker_client_test worker_session_test
-  worker_train_local_test worker_train_test)
+  worker_machine_test worker_train_test)
 # With real processes, in --quick.
 set(CAPSTAN_QUICK smoke_test tidy tidy_format)
 # Started first, longest first, because the other tests fit in next to them.

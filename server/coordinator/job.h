@@ -18,7 +18,7 @@
 #include "server/coordinator/job_facts.h"
 #include "server/coordinator/job_state.h"
 #include "server/coordinator/journal.h"
-#include "server/coordinator/local_groups.h"
+#include "server/coordinator/machine_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
 #include "server/coordinator/shard_table.h"
@@ -72,8 +72,8 @@ struct Job {
   Barrier barrier;
   Followers followers;
   std::optional<InitialSource> initial_source;
-  std::optional<AllReduceGroup> group;        // only in mode allreduce
-  std::optional<LocalGroups> machine_groups;  // only in jobs with local_reduce
+  std::optional<AllReduceGroup> group;          // only in mode allreduce
+  std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
   EqualSlots equal_slots;
   std::uint64_t view_sequence = 1;
   Ending ending;

@@ -89,7 +89,7 @@ View MakeView(const Job& job, const Worker* worker) {
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // a slot may be in both
     if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
     if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
-      LocalGroups::View group = job.machine_groups->Of(*worker, job.members);
+      MachineGroups::View group = job.machine_groups->Of(*worker, job.members);
       view.group = std::move(group.members);
       view.group_epoch = group.epoch;
     }

@@ -24,9 +24,9 @@ std::optional<AllReduceGroup> MakeGroup(const JobConfig& config) {
   return AllReduceGroup();
 }
 
-std::optional<LocalGroups> MakeMachineGroups(const JobConfig& config, Term term) {
+std::optional<MachineGroups> MakeMachineGroups(const JobConfig& config, Term term) {
   if (!ReducesLocally(config)) return std::nullopt;
-  return LocalGroups(term);
+  return MachineGroups(term);
 }
 
 }  // namespace capstan::server

@@ -8,7 +8,7 @@
 
 #include "common/config/job/forward.h"
 #include "server/coordinator/allreduce_group.h"
-#include "server/coordinator/local_groups.h"
+#include "server/coordinator/machine_groups.h"
 #include "server/coordinator/steps.h"
 
 namespace capstan::server {
@@ -17,6 +17,6 @@ std::unique_ptr<Steps> MakeSteps(const JobFacts& facts);
 // Returns nothing if the job's workers form no group.
 std::optional<AllReduceGroup> MakeGroup(const JobConfig& config);
 // Returns nothing if the workers of one machine do not reduce among themselves.
-std::optional<LocalGroups> MakeMachineGroups(const JobConfig& config, Term term);
+std::optional<MachineGroups> MakeMachineGroups(const JobConfig& config, Term term);
 
 }  // namespace capstan::server

@@ -18,6 +18,7 @@
 #include "tests/catch.h"
 #include "tests/common/base/flush_to_zero.h"
 #include "tests/e2e/in_process_job.h"
+#include "worker/client/client_base.h"
 
 namespace capstan {
 namespace {
@@ -157,6 +158,57 @@ TEST_CASE("a host program that flushes denormal numbers to zero pushes the same 
   }
   CHECK(firsts[0] < 0);
   CHECK(firsts[0] == firsts[1]);
+}
+
+// A machine whose sums never come. After `looks_max` looks at them this process is asked to stop.
+class EndlessSums final : public client::MachineReduce {
+ public:
+  EndlessSums(int looks_max, bool* is_asked) : looks_max_(looks_max), is_asked_(*is_asked) {}
+
+  void Begin(const Catalog&, Encoding, SendCommand) override {}
+  void Stop() override {}
+  void TakeGroup(const session::Session::MachineGrouping&) override {}
+  void TakeStepDone(const session::Session::StepDone&) override {}
+  session::PushWay BeginRound(Round) override { return session::PushWay::kDeferred; }
+  void BlockReady(BlockIndex) override {}
+  bool Done(Deadline) override {
+    is_asked_ = ++looks_ >= looks_max_;
+    return false;
+  }
+  void GiveUpRound() override {}
+  Counters counters() const override { return {}; }
+
+ private:
+  const int looks_max_;
+  bool& is_asked_;
+  int looks_ = 0;
+};
+
+TEST_CASE("a worker that waits for its machine's sums ends its round when it is asked to stop", "[e2e][machine]") {
+  InProcessJob job(MakeConfig(1, 1, Mode::kSync));
+  job.StartShard(0);
+  ClientOptions options;
+  options.coordinator = job.address();
+  options.worker = "w";
+  Result<client::Connection> connection = client::Connect(options);
+  REQUIRE(connection.ok());
+  bool is_asked = false;
+  int times_asked = 0;
+  const std::unique_ptr<Client> client = client::CreateParameterServerClient(
+      std::move(*connection), std::make_unique<EndlessSums>(3, &is_asked), [&] { return ++times_asked, is_asked; });
+  REQUIRE(client->Declare(Describe()).ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const std::uint32_t last = client->NextWork(deadline).value()->slots.back();
+  for (std::uint32_t slot = 0; slot <= last; ++slot) {
+    float* gradient = client->BeginSlot(slot, 1).value();
+    REQUIRE(client->WaitWeights(0, 1, deadline).ok());
+    std::fill_n(gradient, client->element_count(), 1.0F);
+    const Status ended = client->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1});
+    INFO(ended.message());
+    CHECK(ended.code() == (slot == last ? Code::kStale : Code::kOk));
+    CHECK((ended.message() == "asked to stop") == (slot == last));
+    CHECK(times_asked == (slot == last ? 3 : 0));
+  }
 }
 
 TEST_CASE("a shard with another job file is refused and ends", "[e2e]") {

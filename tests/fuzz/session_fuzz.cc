@@ -143,7 +143,7 @@ class AttackedSession {
       Require(weights.block < kBlocks, "weights are of a block of the catalog");
       Require(weights.payload.size == SessionHarness::kBlockElements * sizeof(float), "weights are a block's");
     }
-    for (const Session::LocalGroup& group : harness_.Events<Session::LocalGroup>()) {
+    for (const Session::MachineGrouping& group : harness_.Events<Session::MachineGrouping>()) {
       epoch_ = group.epoch;
       const auto size = static_cast<int>(group.members.size());
       Require(group.rank >= 0 && (size == 0 || group.rank < size), "a rank is one of the group's");

@@ -179,7 +179,7 @@ void Cluster::StartWorker(const std::string& name) {
                                {},
                                &config_,
                                ReplicaSettings(node),
-                               LocalSettings(node)};
+                               MachineSettings(node)};
   settings.handed_over = [this](Version version, BlockIndex block, const Slice& payload) {
     checks_->HandedOver(version, block, payload, EncodingOf(config_));
   };
@@ -206,9 +206,9 @@ ReplicaWorker::Settings Cluster::ReplicaSettings(std::uint64_t node) {
   return settings;
 }
 
-LocalWorker::Settings Cluster::LocalSettings(std::uint64_t node) {
+MachineWorker::Settings Cluster::MachineSettings(std::uint64_t node) {
   const auto count = [this](const char* what) { Count(what); };
-  return {node, &options_, catalog_.get(), &random_, pool_.get(), &local_board_, EncodingOf(config_), count};
+  return {node, &options_, catalog_.get(), &random_, pool_.get(), &machine_board_, EncodingOf(config_), flaw_, count};
 }
 
 // ---- time

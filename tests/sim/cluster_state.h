@@ -101,7 +101,7 @@ class Cluster {
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
   ReplicaWorker::Settings ReplicaSettings(std::uint64_t node);
-  LocalWorker::Settings LocalSettings(std::uint64_t node);
+  MachineWorker::Settings MachineSettings(std::uint64_t node);
 
   // ---- network
   bool Parted(std::uint64_t from, std::uint64_t to) const;
@@ -188,7 +188,7 @@ class Cluster {
   Instant full_until_{};
   bool damaged_ = false;
   RingBoard board_;  // the boards outlive the workers
-  LocalBoard local_board_;
+  MachineBoard machine_board_;
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
   std::uint64_t worker_lives_ = 0;
   std::unique_ptr<Follower> follower_;  // null: none

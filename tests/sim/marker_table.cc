@@ -188,14 +188,16 @@ const std::vector<Marker>& AllReduce() {
 
 const std::vector<Marker>& Local() {
   static const std::vector<Marker> markers = {
-      {"worker pushed for its machine", 2916},
-      {"worker broke off pushing for its machine", 160},
-      {"worker pushes by itself, its machine's group knows", 563},
-      {"worker cannot be reached by its machine's group", 580},
-      {"worker pushes by itself, because another one of its machine has done so", 1280},
-      {"local group broken for want of a member", 23},
-      {"local group broken after the gradients were handed over", 86},
-      {"local group changed in the middle of a round", 986},
+      {"worker pushed for its machine", 3140},
+      {"worker broke off pushing for its machine", 130},
+      {"worker pushes by itself, its machine's group knows", 2510},
+      {"worker cannot be reached by its machine's group", 890},
+      {"worker pushes by itself, because another one of its machine has done so", 1710},
+      {"machine's group not formed in time", 3},
+      {"machine's group broken for want of a member", 107},
+      {"machine's group broken after gradients were handed over", 113},
+      {"machine's group changed in the middle of a round", 263},
+      {"round given up while its machine's group waits for it", 13},
   };
   return markers;
 }

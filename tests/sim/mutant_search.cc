@@ -61,6 +61,7 @@ std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint
   first.durable = mutant.durable;
   first.old = mutant.old;
   first.slow_lines = mutant.slow_lines;
+  first.local = mutant.local;
   return SearchFrom(mutant, first, runs);
 }
 

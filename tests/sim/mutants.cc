@@ -580,6 +580,8 @@ std::vector<Mutant> MakeMutants() {
   AddEnding(&all);
   AddLimits(&all);
   AddReplicas(&all);
+  AddMachine(&all);
+  AddMachine(&all);
   return all;
 }
 
@@ -591,10 +593,8 @@ const std::vector<Mutant>& Mutants() {
 }
 
 const Mutant* FindMutant(const std::string& name) {
-  for (const Mutant& mutant : Mutants()) {
-    if (mutant.name == name) return &mutant;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(Mutants(), name, &Mutant::name);
+  return found == Mutants().end() ? nullptr : &*found;
 }
 
 }  // namespace capstan::sim

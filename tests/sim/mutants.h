@@ -51,6 +51,9 @@ enum class Flaw {
   kReplicaOfAnyGeneration,  // a worker checks only the version number of its replica
   kGroupKept,               // a worker keeps its group in another generation
   kShareForgotten,          // a worker uploads none of its share of a retained version
+  kHeadsOfAnyStep,          // the workers of a machine add up whatever their steps
+  kDeferredForgotten,       // a worker's deferred pushes are not sent when its machine's group does not add them up
+  kRoundNotAwaited,         // a worker ends its round before it has pushed all sums for its machine
   kUnreadableHeader,        // a part has an unreadable header
   kSmallFrames,             // a frame holds less than most messages need
   kStopAtOnce,              // a stopping job does not wait for its last snapshot
@@ -96,6 +99,7 @@ struct Mutant {
   std::function<void(Tampering*)> deliver, send;
   bool durable = false;  // with durable acknowledgements
   bool old = false, slow_lines = false;
+  bool local = false;  // with machine reduction
 };
 
 const std::vector<Mutant>& Mutants();
@@ -105,6 +109,8 @@ void AddSpeculative(std::vector<Mutant>* all);
 void AddEnding(std::vector<Mutant>* all);
 // Adds those of limits, stops and readers.
 void AddLimits(std::vector<Mutant>* all);
+// Adds those of machine reduction.
+void AddMachine(std::vector<Mutant>* all);
 // Adds those of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Null: no mutant has this name.

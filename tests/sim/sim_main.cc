@@ -97,7 +97,7 @@ void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
   std::string how = caught ? caught->how.substr(0, caught->how.find_first_of(";(")) : "–";
   while (how.ends_with(' ')) how.pop_back();
   const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "") + (mutant.old ? ", old" : "") +
-                           (mutant.slow_lines ? ", slow lines" : "");
+                           (mutant.slow_lines ? ", slow lines" : "") + (mutant.local ? ", local" : "");
   std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), mode.c_str(), seed.c_str(),
               how.c_str());
   std::fflush(stdout);

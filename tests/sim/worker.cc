@@ -30,7 +30,7 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
   if (settings_.options->local) options.machine = Hash64(std::as_bytes(std::span(settings_.name))) % 2 == 0 ? "a" : "b";
   session_ = std::make_unique<Session>(std::move(options));
-  if (settings_.options->local) local_ = std::make_unique<LocalWorker>(settings_.local, session_.get());
+  if (settings_.options->local) machine_ = std::make_unique<MachineWorker>(settings_.machine, session_.get());
   weights_.assign(settings_.catalog->element_count(), NAN);
   if (!WorkersUpdate(settings_.options->mode)) return;
   replica_ = std::make_unique<ReplicaWorker>(settings_.replica, *settings_.config, session_.get());
@@ -51,7 +51,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
     std::visit([&](auto& body) { OnEvent(body, now, out); }, event);
   }
   if (replica_) replica_->Run(now, out);
-  if (local_) local_->Run(now, out);
+  if (machine_) machine_->Run(now, out);
   const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; }) ||
                         (settings_.flaw == Flaw::kOldWeights && !arrived_.empty() && arrived_.front());
   if (has_work_ && now >= busy_until_ && complete) {
@@ -59,7 +59,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
     has_work_ = false;
     idle_call_due_ = true;
   }
-  const bool busy = replica_ ? !replica_->idle() : has_work_ || (local_ && local_->pushes_for_others());
+  const bool busy = replica_ ? !replica_->idle() : has_work_ || (machine_ && machine_->is_busy());
   if (!busy && (idle_call_due_ || settings_.random->Unit() < 0.05)) {  // twice must do no harm
     idle_call_due_ = false;
     session_->Ready(now, out);
@@ -116,7 +116,7 @@ void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
 
 void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
   if (replica_) return replica_->TakeVoid(ended.round);
-  if (local_) local_->EndRound();
+  if (machine_) machine_->EndRound();
   if (!has_work_ || work_.round != ended.round) return;
   has_work_ = false;
   idle_call_due_ = true;
@@ -183,7 +183,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
   }
   if (settings_.flaw == Flaw::kSumInSlotOrder) SumFromTheLast(gradients, sums.parts());
   const session::PushWay way =
-      local_ ? local_->BeginRound(work_, loss_scale_, sums.parts(), now) : session::PushWay::kNow;
+      machine_ ? machine_->BeginRound(work_, loss_scale_, sums.parts(), now) : session::PushWay::kNow;
   for (std::size_t i = catalog.blocks().size(); i-- > 0;) {
     const Block& block = catalog.blocks()[i];
     for (const SlotSums::PartialSum& part : sums.parts()) {

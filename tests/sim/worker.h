@@ -11,7 +11,7 @@
 
 #include "common/base/random.h"
 #include "tests/sim/cluster.h"
-#include "tests/sim/local_worker.h"
+#include "tests/sim/machine_worker.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/replica_worker.h"
 #include "worker/client/slot_sums.h"
@@ -35,7 +35,7 @@ class SimWorker {
     std::function<void(Version, BlockIndex, const Slice&)> handed_over;  // called for each received block
     const JobConfig* config = nullptr;
     ReplicaWorker::Settings replica;  // for mode allreduce
-    LocalWorker::Settings local;
+    MachineWorker::Settings machine;
   };
   explicit SimWorker(Settings settings);
 
@@ -63,9 +63,9 @@ class SimWorker {
   void OnEvent(session::Session::BarrierWaits&, Instant, Outbox*) {}  // these workers use no barrier
   void OnEvent(session::Session::BarrierPassed&, Instant, Outbox*) {}
   void OnEvent(session::Session::GroupKnown& known, Instant, Outbox*) { replica_->TakeGroup(known); }
-  void OnEvent(session::Session::LocalGroup& group, Instant now, Outbox* out) { local_->TakeGroup(group, now, out); }
+  void OnEvent(session::Session::MachineGrouping& group, Instant, Outbox*) { machine_->TakeGroup(group); }
   void OnEvent(session::Session::StepDone& left, Instant, Outbox*) {
-    if (local_) local_->TakeStepDone(left);
+    if (machine_) machine_->TakeStepDone(left);
   }
   void OnEvent(session::Session::WorkReady& ready, Instant now, Outbox*);
   void OnEvent(session::Session::WeightsArrived& arrived, Instant, Outbox*);
@@ -84,7 +84,7 @@ class SimWorker {
   const Settings settings_;
   std::unique_ptr<session::Session> session_;
   std::unique_ptr<ReplicaWorker> replica_;  // null in other modes
-  std::unique_ptr<LocalWorker> local_;      // null: it pushes for itself
+  std::unique_ptr<MachineWorker> machine_;  // null: it pushes for itself
   std::vector<float> weights_;
   bool has_work_ = false;
   session::RoundWork work_;

@@ -80,10 +80,10 @@ PUBLIC = ["common/include", "worker/client/include"]
 # The pure cores. They have no thread, clock, disk, socket or random source of their own, and include nothing that has
 # one.
 CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weights_reader.*", "worker/session/*",
-         "worker/client/reader_core.*"]
+         "worker/client/reader_core.*", "worker/machine/machine_*"]
 # The files of these folders that give a core its thread, its disk or its sockets.
 NOT_CORES = ["server/*/*_loop.*", "server/coordinator/final_weights.*", "server/coordinator/step_log.*",
-             "worker/session/session_loop.*", "worker/session/shard_connections.*"]
+             "worker/session/session_loop.*", "worker/session/shard_connections.*", "worker/machine/machine_reducer.*"]
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
                        r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "worker/client/local_reduce.h"
+#include "worker/client/machine_reduce.h"
 #include "worker/session/session_loop.h"
 
 namespace capstan::client {
@@ -31,11 +31,11 @@ struct ProcessTraits {
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
-// Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `local` adds up the pushes
+// Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `machine` adds up the pushes
 // of this machine's workers; null: each worker pushes for itself. EndSlot polls `stop_requested` while it waits for
 // them, and returns kStale once it is true.
 std::unique_ptr<Client> CreateParameterServerClient(
-    Connection connection, std::unique_ptr<LocalReduce> local = nullptr,
+    Connection connection, std::unique_ptr<MachineReduce> machine = nullptr,
     std::function<bool()> stop_requested = [] { return false; });
 
 class ClientBase : public Client {

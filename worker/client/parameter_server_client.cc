@@ -53,11 +53,11 @@ Result<BufferRef> CopyInitialWeights(const Catalog& catalog, const float* given,
 
 class ParameterServerClient : public client::ClientBase {
  public:
-  ParameterServerClient(client::Connection connection, std::unique_ptr<client::LocalReduce> local,
+  ParameterServerClient(client::Connection connection, std::unique_ptr<client::MachineReduce> machine,
                         std::function<bool()> stop_requested)
-      : ClientBase(std::move(connection)), local_(std::move(local)), stop_requested_(std::move(stop_requested)) {}
+      : ClientBase(std::move(connection)), machine_(std::move(machine)), stop_requested_(std::move(stop_requested)) {}
   ~ParameterServerClient() override {
-    if (local_) local_->Stop();
+    if (machine_) machine_->Stop();
     Close();
   }
 
@@ -78,7 +78,7 @@ class ParameterServerClient : public client::ClientBase {
 
  private:
   void GiveUpRound() override {
-    if (local_) local_->GiveUpRound();
+    if (machine_) machine_->GiveUpRound();
     slot_open_ = hyper_parameters_settled_ = false;
     sums_.reset();
     state_after_step_.clear();
@@ -97,13 +97,13 @@ class ParameterServerClient : public client::ClientBase {
   bool waits_for_all() const { return verdict_ && verdict_->waits_for_all(); }
   bool left_out() const { return verdict_ && verdict_->left_out(); }
   void RefuseGradient();
-  void BeginLocalReduce();
-  Status AwaitLocalReduce();
+  void BeginMachineReduce();
+  Status AwaitMachineReduce();
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
     return catalog_ && first <= last && last < catalog_->tensors().size();
   }
 
-  std::unique_ptr<client::LocalReduce> local_;  // null: this worker adds up nothing with others
+  std::unique_ptr<client::MachineReduce> machine_;  // null: this worker adds up nothing with others
   const std::function<bool()> stop_requested_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat gradient buffers; the loop may hold one until its blocks are staged
@@ -151,10 +151,10 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   declaration.given = std::move(given);
   session::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
                                   narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr};
-  if (local_) {
-    local_->Begin(*catalog_, encoding_, [this](session::Command&& command) { loop().Send(std::move(command)); });
-    declare.on_local_group = [this](const session::Session::LocalGroup& group) { local_->TakeGroup(group); };
-    declare.on_step_done = [this](const session::Session::StepDone& left) { local_->TakeStepDone(left); };
+  if (machine_) {
+    machine_->Begin(*catalog_, encoding_, [this](session::Command&& command) { loop().Send(std::move(command)); });
+    declare.on_machine_group = [this](const session::Session::MachineGrouping& group) { machine_->TakeGroup(group); };
+    declare.on_step_done = [this](const session::Session::StepDone& left) { machine_->TakeStepDone(left); };
   }
   loop().Send(std::move(declare));
   Declared();
@@ -238,19 +238,19 @@ Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_
   slot_gradient_ = samples == 0 ? BufferRef() : pool_->Take();
   sums_->BeginSlot(samples, slot_gradient_);
   finished_.Begin(*catalog_);
-  if (local_ && sums_->at_last_slot()) BeginLocalReduce();
+  if (machine_ && sums_->at_last_slot()) BeginMachineReduce();
   return samples == 0 ? nullptr : slot_gradient_.As<float>();
 }
 
-void ParameterServerClient::BeginLocalReduce() {
-  way_ = local_->BeginRound({round(), Generation{work().generation}, Step{work().step}, work().slot_count,
-                             work().loss_scale, sums_->parts()});
+void ParameterServerClient::BeginMachineReduce() {
+  way_ = machine_->BeginRound({round(), Generation{work().generation}, Step{work().step}, work().slot_count,
+                               work().loss_scale, sums_->parts()});
 }
 
 // Waits until all sums are pushed that this worker pushes for others. It must stay in the round that long, because
 // Session drops pushes of a past round.
-Status ParameterServerClient::AwaitLocalReduce() {
-  while (!local_->Done(std::chrono::steady_clock::now() + kLookUp)) {
+Status ParameterServerClient::AwaitMachineReduce() {
+  while (!machine_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     if (stop_requested_()) return {Code::kStale, "asked to stop"};
   }
@@ -259,12 +259,12 @@ Status ParameterServerClient::AwaitLocalReduce() {
 
 ClientCounters ParameterServerClient::counters() const {
   ClientCounters counters = ClientBase::counters();
-  if (!local_) return counters;
-  const client::LocalReduce::Counters local = local_->counters();
-  counters.reduced_bytes = local.reduced_bytes;
-  counters.group_bytes_out = local.bytes_out;
-  counters.groups_formed = local.groups_formed;
-  counters.device_groups_formed = local.device_groups_formed;
+  if (!machine_) return counters;
+  const client::MachineReduce::Counters machine = machine_->counters();
+  counters.reduced_bytes = machine.reduced_bytes;
+  counters.group_bytes_out = machine.bytes_out;
+  counters.groups_formed = machine.groups_formed;
+  counters.device_groups_formed = machine.device_groups_formed;
   return counters;
 }
 
@@ -307,7 +307,7 @@ void ParameterServerClient::PushBlock(BlockIndex index) {
     }
     loop().Send(std::move(push));
   }
-  if (local_) local_->BlockReady(index);
+  if (machine_) machine_->BlockReady(index);
 }
 
 void ParameterServerClient::RefuseGradient() {
@@ -339,15 +339,16 @@ Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& resu
   if (!failure().ok()) return failure();
   SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
   loop().Send(session::EndSlotCommand{round(), std::move(report), state_after_step_});
-  if (local_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitLocalReduce());
+  if (machine_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitMachineReduce());
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();
 }
 
 }  // namespace
 
-std::unique_ptr<Client> client::CreateParameterServerClient(Connection connection, std::unique_ptr<LocalReduce> local,
+std::unique_ptr<Client> client::CreateParameterServerClient(Connection connection,
+                                                            std::unique_ptr<MachineReduce> machine,
                                                             std::function<bool()> stop_requested) {
-  return std::make_unique<ParameterServerClient>(std::move(connection), std::move(local), std::move(stop_requested));
+  return std::make_unique<ParameterServerClient>(std::move(connection), std::move(machine), std::move(stop_requested));
 }
 
 }  // namespace capstan

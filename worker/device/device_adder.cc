@@ -89,7 +89,7 @@ struct Place {
   DeviceBuffer mine, gathered, sums;
   CudaEvent is_down;
 
-  const LocalStep* step = nullptr;
+  const MachineStep* step = nullptr;
   const Bucket* bucket = nullptr;
   collective::DeviceGroup::Ticket ticket = 0;
   std::vector<StagedInput> results;  // sums on the device, by sum
@@ -109,7 +109,7 @@ class DeviceAdder final : public DeviceBucketAdder {
 
   bool is_impatient() const override { return true; }
   std::size_t ahead_max() const override { return kPlaces - 1; }
-  Status Begin(const LocalStep& step, const Bucket& bucket) override;
+  Status Begin(const MachineStep& step, const Bucket& bucket) override;
   Status Finish(const std::function<void(BlockIndex)>& ready) override;
 
  private:
@@ -152,7 +152,7 @@ Status DeviceAdder::Form(const collective::DeviceGroupOptions& group, collective
   return {};
 }
 
-Status DeviceAdder::Begin(const LocalStep& step, const Bucket& bucket) {
+Status DeviceAdder::Begin(const MachineStep& step, const Bucket& bucket) {
   Place& place = places_[begun_++ % kPlaces];
   place.step = &step;
   place.bucket = &bucket;
@@ -162,7 +162,7 @@ Status DeviceAdder::Begin(const LocalStep& step, const Bucket& bucket) {
 }
 
 Status DeviceAdder::Gather(Place& place) {
-  const LocalStep& step = *place.step;
+  const MachineStep& step = *place.step;
   const std::size_t bytes_max = step.plan.parts_each * options_.count_max * sizeof(float);
   std::byte* const up = place.up.Reserve(upward_, bytes_max);
   std::byte* const mine = place.mine.Reserve(upward_, bytes_max);
@@ -183,10 +183,10 @@ Status DeviceAdder::Gather(Place& place) {
 }
 
 void DeviceAdder::AddUpAndReturn(Place& place) {
-  const LocalPlan& plan = place.step->plan;
+  const MachinePlan& plan = place.step->plan;
   const Bucket& bucket = *place.bucket;
   std::vector<StagedInput> parts;
-  for (const LocalPlan::Part& part : plan.parts) {
+  for (const MachinePlan::Part& part : plan.parts) {
     std::size_t at = 0;  // where part `number` of all ranks begins
     for (std::size_t number = 0; number < part.number; ++number) {
       at += PartFloats(plan, number, bucket, options_.encoding) * ranks();

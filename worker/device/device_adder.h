@@ -9,7 +9,7 @@
 //         computes. Devices wait only for devices, because members first agree that all have reached a bucket.
 #pragma once
 
-#include "worker/machine/local_device.h"
+#include "worker/machine/adder_device.h"
 
 namespace capstan::train {
 

@@ -20,7 +20,7 @@
 #include "worker/collective/rendezvous.h"
 #include "worker/data/dataset.h"
 #include "worker/device/device_sum.h"
-#include "worker/machine/local_device.h"
+#include "worker/machine/adder_device.h"
 #include "worker/nn/model.h"
 
 namespace capstan::train {

@@ -14,7 +14,7 @@ constexpr auto kConnectMax = std::chrono::seconds(15);
 
 }  // namespace
 
-Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const LocalMembers& of, const AdderOptions& options,
+Result<std::unique_ptr<BucketAdder>> AdderChoice::Choose(const MachineMembers& of, const AdderOptions& options,
                                                          collective::Group* group) {
   on_devices_ = false;
   if (options_.device == nullptr) {

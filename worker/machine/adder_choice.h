@@ -13,8 +13,8 @@
 
 #include "worker/collective/device_meeting.h"
 #include "worker/collective/group.h"
+#include "worker/machine/adder_device.h"
 #include "worker/machine/bucket_adder.h"
-#include "worker/machine/local_device.h"
 
 namespace capstan {
 struct GroupMember;
@@ -23,13 +23,13 @@ struct GroupMember;
 namespace capstan::train {
 
 struct AdderChoiceOptions {
-  const LocalDevice* device = nullptr;  // null: the job file does not ask for devices
+  const AdderDevice* device = nullptr;  // null: the job file does not ask for devices
   kernels::LibrarySearch libraries = {};
   std::function<void(const std::string&)> on_notice = nullptr;
 };
 
 // The members of a machine's group in one epoch.
-struct LocalMembers {
+struct MachineMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
   std::uint64_t epoch = 0;
@@ -41,7 +41,7 @@ class AdderChoice {
   explicit AdderChoice(AdderChoiceOptions options) : options_(std::move(options)) {}
 
   // All members call it, over their group, which outlives the adder.
-  Result<std::unique_ptr<BucketAdder>> Choose(const LocalMembers& of, const AdderOptions& options,
+  Result<std::unique_ptr<BucketAdder>> Choose(const MachineMembers& of, const AdderOptions& options,
                                               collective::Group* group);
   bool on_devices() const { return on_devices_; }
   // Report on the adder that Choose returned last.

@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/machine/local_sums.h"
+#include "worker/machine/machine_sums.h"
 
 namespace capstan::train {
 
@@ -27,8 +27,8 @@ struct AdderOptions {
 };
 
 // One worker's part in a step. It outlives all buckets begun for it.
-struct LocalStep {
-  LocalPlan plan;
+struct MachineStep {
+  MachinePlan plan;
   std::vector<Node> nodes;              // nodes of this worker's parts, by number
   std::vector<const std::byte*> parts;  // the parts' flat arrays; null: no samples
   std::vector<float*> sums;             // flat arrays for the sums, by sum; only at the first worker
@@ -42,7 +42,7 @@ class BucketAdder {
   virtual bool is_impatient() const = 0;
   virtual std::size_t ahead_max() const = 0;
   // Starts a bucket. All its parts are final and must not change until it is finished.
-  virtual Status Begin(const LocalStep& step, const Bucket& bucket) = 0;
+  virtual Status Begin(const MachineStep& step, const Bucket& bucket) = 0;
   // Finishes the oldest begun bucket. The first worker calls `ready` for each of its blocks, when all sums of the block
   // are there. A block's values lie at the front of the block's place in the flat array.
   virtual Status Finish(const std::function<void(BlockIndex)>& ready) = 0;

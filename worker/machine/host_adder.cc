@@ -1,7 +1,5 @@
 #include "worker/machine/host_adder.h"
 
-#include <cstring>
-
 #include "common/data/encoding.h"
 
 namespace capstan::train {
@@ -15,7 +13,7 @@ class HostAdder final : public BucketAdder {
 
   bool is_impatient() const override { return false; }
   std::size_t ahead_max() const override { return 0; }
-  Status Begin(const LocalStep& step, const Bucket& bucket) override;
+  Status Begin(const MachineStep& step, const Bucket& bucket) override;
   Status Finish(const std::function<void(BlockIndex)>& ready) override;
 
  private:
@@ -30,12 +28,12 @@ class HostAdder final : public BucketAdder {
   HostAddition addition_;
 
   // The bucket that was begun.
-  const LocalStep* step_ = nullptr;
+  const MachineStep* step_ = nullptr;
   const Bucket* bucket_ = nullptr;
   std::vector<std::size_t> floats_;  // floats in each rank's part, by part number
 };
 
-Status HostAdder::Begin(const LocalStep& step, const Bucket& bucket) {
+Status HostAdder::Begin(const MachineStep& step, const Bucket& bucket) {
   step_ = &step;
   bucket_ = &bucket;
   floats_.clear();
@@ -75,19 +73,14 @@ Status HostAdder::Finish(const std::function<void(BlockIndex)>& ready) {
 
 void HostAdder::AddBlock(const Block& block) {
   std::vector<StagedInput> parts;
-  for (const LocalPlan::Part& part : step_->plan.parts) {
+  for (const MachinePlan::Part& part : step_->plan.parts) {
     const Encoding encoding = PartEncoding(part.node, *bucket_, encoding_);
     const float* const bucket =
         gathered_[part.number].data() + static_cast<std::size_t>(part.rank) * floats_[part.number];
     const std::size_t offset = (block.flat_offset - bucket_->flat_offset) * BytesPerNumber(encoding);
     parts.push_back({part.node, part.samples, reinterpret_cast<const std::byte*>(bucket) + offset, encoding});
   }
-  for (std::size_t i = 0; i < step_->sums.size(); ++i) {
-    float* const out = step_->sums[i] + block.flat_offset;
-    const StagedInput sum = AddUp(step_->plan.sums[i].node, parts, block.count, out, addition_);
-    const bool is_alone = sum.values != reinterpret_cast<const std::byte*>(out);
-    if (is_alone && sum.samples > 0) std::memcpy(out, sum.values, block.count * BytesPerNumber(sum.encoding));
-  }
+  train::AddBlock(step_->plan, parts, block, step_->sums, &addition_);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ class Session {
   using BarrierWaits = session::BarrierWaits;
   using BarrierPassed = session::BarrierPassed;
   using GroupKnown = session::GroupKnown;
-  using LocalGroup = session::LocalGroup;
+  using MachineGrouping = session::MachineGrouping;
   using StepDone = session::StepDone;
   using Finished = session::Finished;
   using Failed = session::Failed;

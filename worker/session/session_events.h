@@ -61,7 +61,7 @@ struct GroupKnown {  // allreduce: all members have offered addresses
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
 };
-struct LocalGroup {  // the workers of this machine that may add up their pushes
+struct MachineGrouping {  // the workers of this machine that may add up their pushes
   std::uint64_t epoch = 0;
   // By rank; empty: this worker has no group. Addresses are set once all members have offered one.
   std::vector<GroupMember> members;
@@ -76,6 +76,6 @@ struct Failed {
   Status status;
 };
 using SessionEvent = std::variant<JobFile, Joined, WorkReady, WeightsArrived, WorkVoid, BarrierWaits, BarrierPassed,
-                                  GroupKnown, LocalGroup, StepDone, Finished, Failed>;
+                                  GroupKnown, MachineGrouping, StepDone, Finished, Failed>;
 
 }  // namespace capstan::session

@@ -119,7 +119,7 @@ void SessionLoop::Dispatch(Command& command, Instant now) {
                  },
                  [&](ReleaseCommand& release) { session.ReleasePushes(release.round, now, &out_); },
                  [&](SumsMadeCommand& made) { session.SumsMade(made.round, now); },
-                 [&](LocalGroupCommand& group) {
+                 [&](MachineGroupCommand& group) {
                    session.ReportMachineGroup(group.epoch, group.state, std::move(group.text), now, &out_);
                  },
                  [&](BarrierCommand&) { session.Barrier(now, &out_); },
@@ -135,7 +135,7 @@ void SessionLoop::Declare(DeclareCommand& command, Instant now) {
                   command.weights,
                   command.narrow,
                   command.declaration.encoding,
-                  std::move(command.on_local_group),
+                  std::move(command.on_machine_group),
                   std::move(command.on_step_done)};
   session_->Declare(std::move(command.declaration), now, &out_);
 }
@@ -163,8 +163,8 @@ void SessionLoop::HandOverEvents() {
                                     : application_.narrow + block.flat_offset;
             std::memcpy(place, body.payload.data, body.payload.size);
             (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
-          } else if constexpr (std::is_same_v<Body, Session::LocalGroup>) {
-            if (application_.on_local_group) application_.on_local_group(body);
+          } else if constexpr (std::is_same_v<Body, Session::MachineGrouping>) {
+            if (application_.on_machine_group) application_.on_machine_group(body);
           } else if constexpr (std::is_same_v<Body, Session::StepDone>) {
             if (application_.on_step_done) application_.on_step_done(body);
           } else {

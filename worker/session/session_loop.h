@@ -35,7 +35,7 @@ struct DeclareCommand {
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
   // Called from the loop's thread.
-  std::function<void(const Session::LocalGroup&)> on_local_group = nullptr;
+  std::function<void(const Session::MachineGrouping&)> on_machine_group = nullptr;
   std::function<void(const Session::StepDone&)> on_step_done = nullptr;
 };
 struct ReadyCommand {};
@@ -47,7 +47,7 @@ struct ReleaseCommand {
 struct SumsMadeCommand {
   std::uint64_t round = 0;
 };
-struct LocalGroupCommand {
+struct MachineGroupCommand {
   std::uint64_t epoch = 0;
   GroupState state = {};  // kNone
   std::string text;
@@ -77,7 +77,7 @@ struct LeaveCommand {
 };
 using Command =
     std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, UploadCommand,
-                 GroupCommand, ReleaseCommand, SumsMadeCommand, LocalGroupCommand, BarrierCommand, LeaveCommand>;
+                 GroupCommand, ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {
@@ -135,7 +135,7 @@ class SessionLoop {
     float* weights = nullptr;
     std::uint16_t* narrow = nullptr;
     Encoding encoding = Encoding::kFp32;
-    std::function<void(const Session::LocalGroup&)> on_local_group;
+    std::function<void(const Session::MachineGrouping&)> on_machine_group;
     std::function<void(const Session::StepDone&)> on_step_done;
   };
   Application application_;

@@ -31,7 +31,7 @@ WorkerGroup::News AllReduceGroup::Follow(const View& view, SessionId session, Ge
 
 WorkerGroup::News MachineGroup::Follow(const View& view, SessionId session, Generation) {
   const int rank = RankOf(view.group, session);
-  LocalGroup group{view.group_epoch, view.group, rank};
+  MachineGrouping group{view.group_epoch, view.group, rank};
   if (rank == static_cast<int>(view.group.size())) group = {view.group_epoch, {}, 0};
   if (group.epoch != epoch_) {
     epoch_ = group.epoch;

@@ -21,7 +21,7 @@
 #include "worker/collective/mesh.h"
 #include "worker/data/sampler.h"
 #include "worker/device/model_factory.h"
-#include "worker/machine/local_sums.h"
+#include "worker/machine/machine_sums.h"
 #include "worker/session/pull_line.h"
 #include "worker/train/slot_computer.h"
 
@@ -72,15 +72,15 @@ std::uint64_t CountCover(Node node, const SampleRange& slots) {
 
 // Counts of the buffers with which the workers of a machine add up their gradients: the most over all runs of
 // neighbouring workers.
-struct LocalCounts {
+struct MachineCounts {
   std::uint64_t parts = 0;   // most parts that one worker brings
   std::uint64_t sums = 0;    // most sums that are pushed for the group
   std::uint64_t spare = 0;   // buckets for intermediate sums
   std::uint64_t bucket = 0;  // bytes of a bucket in fp32
 };
 
-LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
-  LocalCounts counts;
+MachineCounts CountMachine(const JobConfig& config, std::uint64_t wide_bytes) {
+  MachineCounts counts;
   if (!ReducesLocally(config)) return counts;
   const SlotIndex slots = config.slots();
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, slots);
@@ -94,7 +94,7 @@ LocalCounts CountLocal(const JobConfig& config, std::uint64_t wide_bytes) {
     }
   }
   // A worker with more parts pushes by itself.
-  counts.parts = std::min<std::uint64_t>(counts.parts, LocalHead::kPartsMax);
+  counts.parts = std::min<std::uint64_t>(counts.parts, MachineHead::kPartsMax);
   counts.spare = static_cast<std::uint64_t>(std::bit_width(slots - 1));
   const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
   counts.bucket = std::min(wide_bytes, std::max<std::uint64_t>(bucket, kBlockElements * sizeof(float)));
@@ -236,14 +236,14 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   const WeightCount count = CountWeights(model.tensors());
   const HeldArrays held = WorkersUpdate(config.mode()) ? OfReplica(config, count) : OfClient(config, count);
   const std::uint64_t wide_bytes = count.all * sizeof(float);
-  const LocalCounts local = CountLocal(config, wide_bytes);
+  const MachineCounts machine = CountMachine(config, wide_bytes);
   account.weights = held.weights;
   account.never_written = held.never_written;
-  account.gradient_buffers = held.gradient_buffers + local.sums;
+  account.gradient_buffers = held.gradient_buffers + machine.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
   // Each worker's parts, and one buffer for a worker that sends fewer parts.
-  const std::uint64_t gathered = local.parts * (std::uint64_t{config.cluster.workers} + 1) * local.bucket;
-  account.messages = held.messages + gathered + local.spare * local.bucket;
+  const std::uint64_t gathered = machine.parts * (std::uint64_t{config.cluster.workers} + 1) * machine.bucket;
+  account.messages = held.messages + gathered + machine.spare * machine.bucket;
 
   account.accumulate = config.worker.accumulate;
   account.micro_batch = MicroBatchMax(config, data);
@@ -254,8 +254,8 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   if (account.device) account.device->gradients += held.device_gradients;
   if (account.device && config.allreduce.local_reduce == LocalReduce::kNccl) {  // two buckets are in flight
     const std::uint64_t widened = 1;
-    account.device->work += 2 * (gathered + local.sums * local.bucket) + (local.spare + widened) * local.bucket;
-    account.device->pinned += 2 * (local.parts + local.sums) * local.bucket;
+    account.device->work += 2 * (gathered + machine.sums * machine.bucket) + (machine.spare + widened) * machine.bucket;
+    account.device->pinned += 2 * (machine.parts + machine.sums) * machine.bucket;
   }
   account.scratch = std::max<std::uint64_t>(RowScratchBytes(context.threads()), model.MeasureConvolutions(samples));
   account.can_recompute = config.model.can_recompute();

@@ -18,7 +18,7 @@
 #include "worker/device/job_model.h"
 #include "worker/device/load_device.h"
 #include "worker/device/model_factory.h"
-#include "worker/machine/local_reducer.h"
+#include "worker/machine/machine_reducer.h"
 #include "worker/train/machine_name.h"
 #include "worker/train/memory_account.h"
 #include "worker/train/trainer.h"
@@ -56,7 +56,7 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
 // reference.
 struct ClientDevices {
   DeviceReducer* reducer = nullptr;  // mode allreduce
-  std::optional<LocalDevice> local;  // local_reduce = "nccl"
+  std::optional<AdderDevice> adder;  // local_reduce = "nccl"
 };
 
 // The client for the job's mode.
@@ -86,22 +86,22 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
                                  [&devices] { return devices.reducer; }};
     return JobClient{CreateReplicaClient(std::move(connection), std::move(replica)), false};
   }
-  LocalReducerOptions local{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
-                            options.say};
-  local.device = [&devices] { return devices.local ? &*devices.local : nullptr; };
-  local.libraries = options.libraries;
-  local.silence = SilenceMax(config);
-  local.patience = DevicePatience(config);
-  return JobClient{client::CreateParameterServerClient(std::move(connection), CreateLocalReducer(std::move(local)),
+  MachineReducerOptions machine{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
+                                options.say};
+  machine.device = [&devices] { return devices.adder ? &*devices.adder : nullptr; };
+  machine.libraries = options.libraries;
+  machine.silence = SilenceMax(config);
+  machine.patience = DevicePatience(config);
+  return JobClient{client::CreateParameterServerClient(std::move(connection), CreateMachineReducer(std::move(machine)),
                                                        options.stop_requested)};
 }
 
 // Returns the device for sums on this machine; nullopt: the job file does not ask for one.
-Result<std::optional<LocalDevice>> FindLocalDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
+Result<std::optional<AdderDevice>> FindAdderDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                    const JobModel& model) {
-  if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<LocalDevice>();
+  if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<AdderDevice>();
   Result<GroupDevice> device = model.FindGroupDevice(libraries);
-  if (device.ok()) return std::optional(LocalDevice{std::move(*device), model.AdderMaker()});
+  if (device.ok()) return std::optional(AdderDevice{std::move(*device), model.AdderMaker()});
   return Unsupported("[allreduce] local_reduce = \"nccl\", and this worker cannot: " + device.status().message() +
                      "; or set \"gloo\", with which the hosts add up");
 }
@@ -148,7 +148,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   const std::unique_ptr<DeviceReducer> reducer = DeviceReducer::Create(config, options.libraries, options.say, *model);
   devices.reducer = reducer.get();
   if (reducer != nullptr) CAPSTAN_RETURN_IF_ERROR(reducer->Check());
-  CAPSTAN_ASSIGN_OR_RETURN(devices.local, FindLocalDevice(config, options.libraries, *model));
+  CAPSTAN_ASSIGN_OR_RETURN(devices.adder, FindAdderDevice(config, options.libraries, *model));
 
   TrainerLanes lanes;
   if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};

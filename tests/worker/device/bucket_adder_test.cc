@@ -55,7 +55,7 @@ Parts RandomParts(const Catalog& catalog, Encoding encoding, int workers, Random
   Cut({0, kSlots}, random, &cut);
   for (Node node : cut) {
     std::vector<Part>& of = parts[random.Below(parts.size())];
-    if (of.size() == LocalHead::kPartsMax) continue;
+    if (of.size() == MachineHead::kPartsMax) continue;
     Part& part = of.emplace_back(Part{node, random.Below(4) * 3, Floats(catalog.element_count())});
     for (float& value : part.flat) value = static_cast<float>(random.Below(2000001)) / 1000.0F - 1000.0F;
     part.flat[0] = -0.0F;
@@ -68,17 +68,17 @@ Parts RandomParts(const Catalog& catalog, Encoding encoding, int workers, Random
   return parts;
 }
 
-LocalPlan PlanOf(const Parts& parts) {
-  std::vector<LocalHead> heads;
+MachinePlan PlanOf(const Parts& parts) {
+  std::vector<MachineHead> heads;
   for (const auto& of : parts) {
-    LocalHead& head = heads.emplace_back(LocalHead{Generation{1}, Step{1}, true, {}});
+    MachineHead& head = heads.emplace_back(MachineHead{Generation{1}, Step{1}, true, {}});
     for (const Part& part : of) head.parts.push_back({part.node, part.samples});
   }
-  return PlanLocalSums(heads, kSlots);
+  return PlanMachineSums(heads, kSlots);
 }
 
 // Returns the bytes of a block's sums, one sum after the other.
-std::vector<std::byte> Expected(const Parts& parts, const LocalPlan& plan, const Block& block, Encoding encoding) {
+std::vector<std::byte> Expected(const Parts& parts, const MachinePlan& plan, const Block& block, Encoding encoding) {
   std::vector<StagedInput> inputs;
   for (const auto& of : parts) {
     for (const Part& part : of) {
@@ -88,7 +88,7 @@ std::vector<std::byte> Expected(const Parts& parts, const LocalPlan& plan, const
     }
   }
   std::vector<std::byte> all;
-  for (const LocalPlan::Sum& sum : plan.sums) {
+  for (const MachinePlan::Sum& sum : plan.sums) {
     Floats out(block.count);
     HostAddition addition;
     const StagedInput value = AddUp(sum.node, inputs, block.count, out.data(), addition);
@@ -99,10 +99,10 @@ std::vector<std::byte> Expected(const Parts& parts, const LocalPlan& plan, const
   return all;
 }
 
-std::vector<std::byte> Found(const LocalStep& step, const Block& block, Encoding encoding) {
+std::vector<std::byte> Found(const MachineStep& step, const Block& block, Encoding encoding) {
   std::vector<std::byte> all;
   for (std::size_t i = 0; i < step.sums.size(); ++i) {
-    const LocalPlan::Sum& sum = step.plan.sums[i];
+    const MachinePlan::Sum& sum = step.plan.sums[i];
     if (sum.samples == 0) continue;
     const auto* const bytes = reinterpret_cast<const std::byte*>(step.sums[i] + block.flat_offset);
     const Encoding of = sum.node.IsLeaf() ? block.EncodingIn(encoding) : Encoding::kFp32;
@@ -114,7 +114,7 @@ std::vector<std::byte> Found(const LocalStep& step, const Block& block, Encoding
 using Maker = std::function<Result<std::unique_ptr<BucketAdder>>(int rank, const AdderOptions& options)>;
 
 // Does one worker's part of a step. In the end the first worker has the sums, by block.
-Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const LocalStep& step,
+Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const MachineStep& step,
             const std::function<void(BlockIndex)>& ready) {
   std::size_t finished = 0;
   for (std::size_t begun = 0; begun < buckets.size();) {
@@ -140,10 +140,10 @@ void CheckSums(int workers, Encoding encoding, const Maker& make) {
   REQUIRE(buckets.size() > 3);
   RandomStream random(static_cast<std::uint64_t>(workers * 10 + static_cast<int>(encoding)));
   std::vector<Parts> steps;
-  std::vector<LocalPlan> plans;
+  std::vector<MachinePlan> plans;
   while (steps.size() < 12) {
     Parts parts = RandomParts(catalog, encoding, workers, random);
-    LocalPlan plan = PlanOf(parts);
+    MachinePlan plan = PlanOf(parts);
     if (plan.sums.empty()) continue;
     steps.push_back(std::move(parts));
     plans.push_back(std::move(plan));
@@ -154,7 +154,7 @@ void CheckSums(int workers, Encoding encoding, const Maker& make) {
     auto adder = make(rank, options);
     Status& end = ends[static_cast<std::size_t>(rank)] = adder.status();
     for (std::size_t i = 0; i < steps.size() && end.ok(); ++i) {
-      LocalStep step{plans[i], {}, {}, {}};
+      MachineStep step{plans[i], {}, {}, {}};
       for (const Part& part : steps[i][static_cast<std::size_t>(rank)]) {
         step.nodes.push_back(part.node);
         const auto* const flat = reinterpret_cast<const std::byte*>(part.flat.data());
@@ -217,10 +217,10 @@ std::vector<Status> Hang(std::chrono::milliseconds patience, const std::function
     const Floats flat(catalog.element_count(), 1.0F);
     Floats sum(catalog.element_count());
     const auto slot = static_cast<SlotIndex>(rank);
-    LocalStep step{{{{0, 0, {0, 1}, 1}, {1, 0, {1, 2}, 1}}, {{{0, 2}, 2}}, 1},
-                   {{slot, slot + 1}},
-                   {reinterpret_cast<const std::byte*>(flat.data())},
-                   {}};
+    MachineStep step{{{{0, 0, {0, 1}, 1}, {1, 0, {1, 2}, 1}}, {{{0, 2}, 2}}, 1},
+                     {{slot, slot + 1}},
+                     {reinterpret_cast<const std::byte*>(flat.data())},
+                     {}};
     if (rank == 0) step.sums = {sum.data()};
     end = Work(adder->get(), buckets, step, [](BlockIndex) {});
   });

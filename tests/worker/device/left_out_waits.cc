@@ -222,10 +222,10 @@ class Sums final : public Course {
     const auto bytes_of = [](const std::vector<float>& flat) {
       return reinterpret_cast<const std::byte*>(flat.data());
     };
-    const LocalStep step{{{{0, 0, {0, 2}, 3}, {0, 1, {2, 3}, 5}}, {{{0, 3}, 8}}, 2},
-                         {{0, 2}, {2, 3}},
-                         {bytes_of(left), bytes_of(right)},
-                         {both.data()}};
+    const MachineStep step{{{{0, 0, {0, 2}, 3}, {0, 1, {2, 3}, 5}}, {{{0, 3}, 8}}, 2},
+                           {{0, 2}, {2, 3}},
+                           {bytes_of(left), bytes_of(right)},
+                           {both.data()}};
     std::uint64_t hash = seed;
     const auto take = [&](BlockIndex index) {
       const Block& block = catalog_.blocks()[index];

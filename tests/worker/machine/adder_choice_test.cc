@@ -25,7 +25,7 @@ class FakeAdder final : public DeviceBucketAdder {
   }
   bool is_impatient() const override { return true; }
   std::size_t ahead_max() const override { return 0; }
-  Status Begin(const LocalStep&, const Bucket&) override { return {}; }
+  Status Begin(const MachineStep&, const Bucket&) override { return {}; }
   Status Finish(const std::function<void(BlockIndex)>&) override { return {}; }
 
  private:
@@ -39,7 +39,7 @@ struct Worker {
         choice({&device, {}, [this](const std::string& text) { said = text; }}) {}
 
   std::string said;
-  LocalDevice device;
+  AdderDevice device;
   AdderChoice choice;
 };
 
@@ -51,7 +51,7 @@ const DeviceAdderMaker kGood = [](const AdderOptions&) -> Result<std::unique_ptr
 bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   const int size = static_cast<int>(workers.size());
   collective::Groups groups("in process", size);
-  LocalMembers of;
+  MachineMembers of;
   for (int rank = 0; rank < size; ++rank) {
     of.members.push_back({SessionId{static_cast<std::uint64_t>(rank) + 1}, "w" + std::to_string(rank), ""});
   }
@@ -60,7 +60,7 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   AdderOptions options;
   options.catalog = &catalog;
   groups.RunWell([&](collective::Group& group) -> Status {
-    LocalMembers mine = of;
+    MachineMembers mine = of;
     mine.rank = group.rank();
     auto adder = workers[static_cast<std::size_t>(group.rank())]->choice.Choose(mine, options, &group);
     CAPSTAN_RETURN_IF_ERROR(adder.status());
@@ -79,13 +79,13 @@ std::vector<std::unique_ptr<Worker>> Workers(const DeviceAdderMaker& of_second) 
   return workers;
 }
 
-TEST_CASE("workers whose devices all can add up there", "[local]") {
+TEST_CASE("workers whose devices all can add up there", "[machine]") {
   auto workers = Workers(kGood);
   CHECK(Choose(workers));
   CHECK_THAT(workers[2]->said, Contains("on the device of \"w0\", for 3 workers, by NCCL 2"));
 }
 
-TEST_CASE("where one device cannot, wherever it fails, all take the hosts and say whose fault it is", "[local]") {
+TEST_CASE("where one device cannot, wherever it fails, all take the hosts and say whose fault it is", "[machine]") {
   const Status failure = Unreachable("the device gives no stream");
   const bool is_made = GENERATE(true, false), meets = GENERATE(true, false);
   auto workers = Workers([=](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> {
@@ -98,7 +98,7 @@ TEST_CASE("where one device cannot, wherever it fails, all take the hosts and sa
   }
 }
 
-TEST_CASE("devices that have failed in three groups are left alone, whatever the hosts get done", "[local]") {
+TEST_CASE("devices that have failed in three groups are left alone, whatever the hosts get done", "[machine]") {
   auto workers = Workers(kGood);
   for (int time = 0; time < DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
@@ -112,7 +112,7 @@ TEST_CASE("devices that have failed in three groups are left alone, whatever the
   }
 }
 
-TEST_CASE("whoever sees that a group fails, all count it, also one that has just been started", "[local]") {
+TEST_CASE("whoever sees that a group fails, all count it, also one that has just been started", "[machine]") {
   auto workers = Workers(kGood);
   for (std::size_t time = 0; time < DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
@@ -124,7 +124,7 @@ TEST_CASE("whoever sees that a group fails, all count it, also one that has just
   CHECK_THAT(workers[2]->said, Contains("ended 3 times") && Contains("it hangs"));
 }
 
-TEST_CASE("a step on devices makes up for groups that have failed", "[local]") {
+TEST_CASE("a step on devices makes up for groups that have failed", "[machine]") {
   auto workers = Workers(kGood);
   for (int time = 0; time < 2 * DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));

@@ -13,7 +13,7 @@
 #include "common/data/reduction_tree.h"
 #include "tests/catch.h"
 #include "worker/data/sampler.h"
-#include "worker/machine/local_sums.h"
+#include "worker/machine/machine_sums.h"
 
 namespace capstan::train {
 namespace {
@@ -68,15 +68,15 @@ struct LocalMost {
 LocalMost MostOfMachines(SlotIndex slots, std::uint32_t workers) {
   LocalMost most;
   for (std::uint32_t first = 0; first < workers; ++first) {
-    std::vector<LocalHead> heads;
+    std::vector<MachineHead> heads;
     for (std::uint32_t last = first; last < workers; ++last) {
-      LocalHead head{{}, {}, true, {}};
+      MachineHead head{{}, {}, true, {}};
       const SampleRange share = SlotShare(slots, workers, last);
       std::vector<SlotIndex> mine;
       for (std::uint64_t slot = share.first; slot < share.last; ++slot) mine.push_back(static_cast<SlotIndex>(slot));
       for (Node node : CoverSlots(mine, slots)) head.parts.push_back({node, 1});
       heads.push_back(head);
-      const LocalPlan plan = PlanLocalSums(heads, slots);
+      const MachinePlan plan = PlanMachineSums(heads, slots);
       most.parts = std::max(most.parts, head.parts.size());
       most.sums = std::max(most.sums, plan.sums.size());
     }

@@ -12,7 +12,7 @@
 #include "common/wire/messages/group_state.h"
 #include "tests/catch.h"
 #include "worker/collective/device_meeting.h"
-#include "worker/machine/local_reducer.h"
+#include "worker/machine/machine_reducer.h"
 
 namespace capstan::train {
 namespace {
@@ -26,7 +26,7 @@ constexpr auto kPatience = std::chrono::seconds(60);
 struct Heard {
   std::vector<session::PushCommand> pushes;
   std::vector<std::uint64_t> released;  // by round
-  std::vector<session::LocalGroupCommand> said;
+  std::vector<session::MachineGroupCommand> said;
   bool stops_at_release = false;  // while this is true, the callback blocks at its next ReleaseCommand
 };
 
@@ -42,7 +42,7 @@ class HangingAdder final : public DeviceBucketAdder {
   }
   bool is_impatient() const override { return true; }
   std::size_t ahead_max() const override { return 0; }
-  Status Begin(const LocalStep&, const Bucket&) override { return {}; }
+  Status Begin(const MachineStep&, const Bucket&) override { return {}; }
   Status Finish(const std::function<void(BlockIndex)>&) override {
     hangs_.Change([](int& hangs) { ++hangs; });
     const auto end = Clock::now() + kPatience;
@@ -66,14 +66,14 @@ class Neighbour {
                [this](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> {
                  return std::unique_ptr<DeviceBucketAdder>(std::make_unique<HangingAdder>(&hangs_));
                }};
-    const LocalDevice* const device = adds == Adds::kOnHosts ? nullptr : &device_;
-    reducer_ = CreateLocalReducer({.host = "127.0.0.1", .bucket_bytes = 16, .device = [device] { return device; }});
+    const AdderDevice* const device = adds == Adds::kOnHosts ? nullptr : &device_;
+    reducer_ = CreateMachineReducer({.host = "127.0.0.1", .bucket_bytes = 16, .device = [device] { return device; }});
     reducer_->Begin(catalog, Encoding::kFp32, [this](session::Command&& command) {
       heard_.Change([&](Heard& heard) {
         if (auto* push = std::get_if<session::PushCommand>(&command)) heard.pushes.push_back(std::move(*push));
         if (const auto* release = std::get_if<session::ReleaseCommand>(&command))
           heard.released.push_back(release->round);
-        if (auto* said = std::get_if<session::LocalGroupCommand>(&command)) heard.said.push_back(std::move(*said));
+        if (auto* said = std::get_if<session::MachineGroupCommand>(&command)) heard.said.push_back(std::move(*said));
       });
       if (!std::holds_alternative<session::ReleaseCommand>(command)) return;
       (void)heard_.AwaitUntil(Clock::now() + kPatience, [](const Heard& heard) { return !heard.stops_at_release; });
@@ -84,7 +84,7 @@ class Neighbour {
   Neighbour& operator=(const Neighbour&) = delete;
 
   void Tell(std::uint64_t epoch, const std::vector<std::string>& addresses) {
-    Session::LocalGroup group{epoch, {}, rank_};
+    Session::MachineGrouping group{epoch, {}, rank_};
     for (std::size_t i = 0; i < 2; ++i) {
       group.members.push_back({SessionId{i + 1}, "w" + std::to_string(i), addresses.empty() ? "" : addresses[i]});
     }
@@ -130,7 +130,7 @@ class Neighbour {
   void AllReady() {
     for (auto block = static_cast<BlockIndex>(catalog_.blocks().size()); block-- > 0;) reducer_->BlockReady(block);
   }
-  client::LocalReduce& reducer() { return *reducer_; }
+  client::MachineReduce& reducer() { return *reducer_; }
 
  private:
   const Catalog& catalog_;
@@ -138,8 +138,8 @@ class Neighbour {
   BufferPool pool_;
   Guarded<Heard> heard_;
   Guarded<int> hangs_;
-  LocalDevice device_;
-  std::unique_ptr<client::LocalReduce> reducer_;
+  AdderDevice device_;
+  std::unique_ptr<client::MachineReduce> reducer_;
 };
 
 class Machine {
@@ -165,7 +165,7 @@ class Machine {
   std::vector<std::unique_ptr<Neighbour>> workers;
 };
 
-TEST_CASE("the first worker of a machine pushes the sum, and the other one holds its own", "[local]") {
+TEST_CASE("the first worker of a machine pushes the sum, and the other one holds its own", "[machine]") {
   Machine machine;
   for (std::uint64_t step = 0; step < 3; ++step) {
     CHECK(machine.first().Begin(10 + step, step, 1.0F) == PushWay::kDeferred);
@@ -185,7 +185,7 @@ TEST_CASE("the first worker of a machine pushes the sum, and the other one holds
   CHECK(machine.second().heard().released.empty());
 }
 
-TEST_CASE("a second round of a step, and who is behind, are pushed by themselves", "[local]") {
+TEST_CASE("a second round of a step, and who is behind, are pushed by themselves", "[machine]") {
   Machine machine;
   CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kDeferred);
   CHECK(machine.second().Begin(20, 3, 1.0F) == PushWay::kDeferred);
@@ -195,7 +195,7 @@ TEST_CASE("a second round of a step, and who is behind, are pushed by themselves
 }
 
 TEST_CASE("a worker that had nothing to do in a step is not waited for, and does what comes later by itself",
-          "[local]") {
+          "[machine]") {
   Machine machine;
   CHECK(machine.first().Begin(10, 4, 1.0F) == PushWay::kDeferred);
   machine.second().reducer().TakeStepDone({Generation{1}, Step{4}});
@@ -207,7 +207,7 @@ TEST_CASE("a worker that had nothing to do in a step is not waited for, and does
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
 }
 
-TEST_CASE("a round that is given up before they meet is pushed by all, and their group lives on", "[local]") {
+TEST_CASE("a round that is given up before they meet is pushed by all, and their group lives on", "[machine]") {
   Machine machine;
   machine.first().StopAtRelease();
   CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kDeferred);
@@ -225,7 +225,7 @@ TEST_CASE("a round that is given up before they meet is pushed by all, and their
   for (auto& worker : machine.workers) CHECK(worker->heard().said.back().state == GroupState::kFormed);
 }
 
-TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can form another group", "[local]") {
+TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can form another group", "[machine]") {
   Machine machine;
   CHECK(machine.first().Begin(10, 0, 1.0F) == PushWay::kDeferred);
   CHECK(machine.second().Begin(20, 0, 1.0F) == PushWay::kDeferred);
@@ -244,7 +244,7 @@ TEST_CASE("whose neighbour is lost pushes by itself and says so, and they can fo
   CHECK(machine.first().AwaitPushes(machine.catalog.blocks().size()));
 }
 
-TEST_CASE("a neighbour that is lost while devices add up is no fault of theirs", "[local]") {
+TEST_CASE("a neighbour that is lost while devices add up is no fault of theirs", "[machine]") {
   Machine machine(Adds::kOnHangingDevices);
   for (std::uint64_t lost = 0; lost < DeviceTries::kMax; ++lost) {
     for (auto& worker : machine.workers) {

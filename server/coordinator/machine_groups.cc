@@ -1,4 +1,4 @@
-#include "server/coordinator/local_groups.h"
+#include "server/coordinator/machine_groups.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace capstan::server {
 
-std::map<std::string, std::vector<LocalGroups::Candidate>> LocalGroups::CandidatesOf(const Membership& members) {
+std::map<std::string, std::vector<MachineGroups::Candidate>> MachineGroups::CandidatesOf(const Membership& members) {
   std::map<std::string, std::vector<Candidate>> machines;
   for (const auto& [session, worker] : members.workers()) {
     if (worker.machine.empty() || worker.slots.empty() || worker.late) continue;
@@ -21,7 +21,7 @@ std::map<std::string, std::vector<LocalGroups::Candidate>> LocalGroups::Candidat
   return machines;
 }
 
-bool LocalGroups::Update(const Membership& members, Instant now) {
+bool MachineGroups::Update(const Membership& members, Instant now) {
   bool changed = false;
   std::map<std::string, Group> groups;
   for (auto& [machine, candidates] : CandidatesOf(members)) {
@@ -41,11 +41,11 @@ bool LocalGroups::Update(const Membership& members, Instant now) {
 }
 
 // Returns how long the group that replaces a broken one must last before it may be replaced in turn.
-Instant LocalGroups::NextLasts(const Group& group) {
+Instant MachineGroups::NextLasts(const Group& group) {
   return *group.broken - group.begun >= kLongLasting ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }
 
-bool LocalGroups::Offered(const Group& group, const Membership& members) {
+bool MachineGroups::Offered(const Group& group, const Membership& members) {
   return std::all_of(group.candidates.begin(), group.candidates.end(), [&](const Candidate& candidate) {
     const auto worker = members.workers().find(candidate.session);
     return worker != members.workers().end() && worker->second.group_epoch == group.epoch &&
@@ -53,14 +53,14 @@ bool LocalGroups::Offered(const Group& group, const Membership& members) {
   });
 }
 
-bool LocalGroups::TakeReport(const Worker& worker, const Membership& members, Instant now) {
+bool MachineGroups::TakeReport(const Worker& worker, const Membership& members, Instant now) {
   const auto group = groups_.find(worker.machine);
   if (group == groups_.end() || group->second.epoch != worker.group_epoch) return false;
   if (worker.group == GroupState::kBroken && !group->second.broken) group->second.broken = now;
   return worker.group == GroupState::kOffered && Offered(group->second, members);
 }
 
-LocalGroups::View LocalGroups::Of(const Worker& worker, const Membership& members) const {
+MachineGroups::View MachineGroups::Of(const Worker& worker, const Membership& members) const {
   const auto found = groups_.find(worker.machine);
   if (worker.slots.empty() || found == groups_.end()) return {};
   const Group& group = found->second;

@@ -1,4 +1,4 @@
-// LocalReduce: adds up the pushes of the workers on one machine, so that one of them pushes for all.
+// MachineReduce: adds up the pushes of the workers on one machine, so that one of them pushes for all.
 //
 // Kind:   TakeGroup and TakeStepDone belong to the session's thread, the rest to the application's.
 // Fails:  never: pushes that cannot be added up in time are released, and each worker sends its own.
@@ -9,36 +9,28 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <vector>
 
-#include "worker/client/slot_sums.h"
+#include "worker/client/machine_round.h"
 #include "worker/session/session_loop.h"
 
 namespace capstan::client {
 
-class LocalReduce {
+class MachineReduce {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
   // Sends a command to the session's thread; callable from any thread.
   using SendCommand = std::function<void(session::Command&&)>;
 
-  struct Round {
-    std::uint64_t round = 0;  // as in PushCommand
-    Generation generation;
-    Step step;
-    SlotIndex slot_count = 0;
-    float loss_scale = 1.0F;
-    std::vector<SlotSums::PartialSum> parts;  // this worker's own pushes; leaves are in their blocks' encoding
-  };
+  using Round = MachineRound;
 
-  virtual ~LocalReduce() = default;
+  virtual ~MachineReduce() = default;
 
   // Called once, before all other methods. `catalog` outlives this object.
   virtual void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) = 0;
   // After it returns, `send` is not called any more. Call it while `send` is still valid.
   virtual void Stop() = 0;
 
-  virtual void TakeGroup(const session::Session::LocalGroup& group) = 0;
+  virtual void TakeGroup(const session::Session::MachineGrouping& group) = 0;
   // Notes that this worker has done all its slots of the step. Other workers need not wait for gradients that it has
   // not offered by now.
   virtual void TakeStepDone(const session::Session::StepDone& left) = 0;

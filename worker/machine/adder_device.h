@@ -1,4 +1,4 @@
-// LocalDevice: a worker's device, on which its machine's workers can add up their pushes.
+// AdderDevice: a worker's device, on which its machine's workers can add up their pushes.
 //
 // Kind:   a value; the thread that calls `make` must also use the adder.
 // Fails:  `make` as CUDA; Form as JobModel::CreateGroup.
@@ -25,7 +25,7 @@ class DeviceBucketAdder : public BucketAdder {
 // Allocates what this worker needs on the device; independent of other members.
 using DeviceAdderMaker = std::function<Result<std::unique_ptr<DeviceBucketAdder>>(const AdderOptions& options)>;
 
-struct LocalDevice {
+struct AdderDevice {
   GroupDevice device;
   DeviceAdderMaker make;
 };

@@ -1,8 +1,9 @@
-#include "worker/machine/local_sums.h"
+#include "worker/machine/machine_sums.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/hash.h"
 #include "common/data/encoding.h"
 
 namespace capstan::train {
@@ -14,13 +15,13 @@ struct Words {
   std::uint32_t joins, parts;
   struct {
     std::uint32_t begin, end, samples;  // below 2^24
-  } part[LocalHead::kPartsMax];
+  } part[MachineHead::kPartsMax];
 };
-static_assert(sizeof(Words) == LocalHead::kFloats * sizeof(float));
+static_assert(sizeof(Words) == MachineHead::kFloats * sizeof(float));
 
 }  // namespace
 
-void LocalHead::Write(std::span<float> words) const {
+void MachineHead::Write(std::span<float> words) const {
   Words all{};
   all.generation = generation.value;
   all.step = step.value;
@@ -33,21 +34,21 @@ void LocalHead::Write(std::span<float> words) const {
   std::memcpy(words.data(), &all, sizeof all);
 }
 
-LocalHead LocalHead::Read(std::span<const float> words) {
+MachineHead MachineHead::Read(std::span<const float> words) {
   Words all{};
   CAPSTAN_CHECK(words.size() == kFloats);
   std::memcpy(&all, words.data(), sizeof all);
-  LocalHead head{{all.generation}, {all.step}, all.joins == 1, {}};
+  MachineHead head{{all.generation}, {all.step}, all.joins == 1, {}};
   for (std::size_t i = 0; i < std::min<std::size_t>(all.parts, kPartsMax); ++i) {
     head.parts.push_back({{all.part[i].begin, all.part[i].end}, all.part[i].samples});
   }
   return head;
 }
 
-LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_count) {
-  LocalPlan plan;
+MachinePlan PlanMachineSums(const std::vector<MachineHead>& heads, SlotIndex slot_count) {
+  MachinePlan plan;
   for (std::size_t rank = 0; rank < heads.size(); ++rank) {
-    const LocalHead& head = heads[rank];
+    const MachineHead& head = heads[rank];
     if (!head.joins || head.generation != heads[0].generation || head.step != heads[0].step) return {};
     plan.parts_each = std::max(plan.parts_each, head.parts.size());
     for (std::size_t i = 0; i < head.parts.size(); ++i) {
@@ -57,21 +58,21 @@ LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_coun
   }
   std::sort(plan.parts.begin(), plan.parts.end(), [](const auto& a, const auto& b) { return a.node < b.node; });
   std::vector<SlotIndex> slots;
-  for (const LocalPlan::Part& part : plan.parts) {
+  for (const MachinePlan::Part& part : plan.parts) {
     if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute the same slot
     for (SlotIndex slot = part.node.begin; slot < part.node.end; ++slot) slots.push_back(slot);
   }
   for (Node node : CoverSlots(slots, slot_count)) {
     std::uint64_t samples = 0;
-    for (const LocalPlan::Part& part : plan.parts) samples += node.Contains(part.node) ? part.samples : 0;
+    for (const MachinePlan::Part& part : plan.parts) samples += node.Contains(part.node) ? part.samples : 0;
     plan.sums.push_back({node, samples});
   }
-  return plan.sums.size() < plan.parts.size() ? plan : LocalPlan{};
+  return plan.sums.size() < plan.parts.size() ? plan : MachinePlan{};
 }
 
-std::size_t PartFloats(const LocalPlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding) {
+std::size_t PartFloats(const MachinePlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding) {
   std::size_t bytes = 0;
-  for (const LocalPlan::Part& part : plan.parts) {
+  for (const MachinePlan::Part& part : plan.parts) {
     if (part.number == number) bytes = std::max(bytes, BytesPerNumber(PartEncoding(part.node, bucket, encoding)));
   }
   return (bucket.count * bytes + sizeof(float) - 1) / sizeof(float);
@@ -85,6 +86,27 @@ void PackPart(const Catalog& catalog, const Bucket& bucket, Node node, Encoding 
     std::memcpy(packed + (block.flat_offset - bucket.flat_offset) * width, flat + block.flat_offset * sizeof(float),
                 block.count * width);
   }
+}
+
+void AddBlock(const MachinePlan& plan, std::span<const StagedInput> parts, const Block& block,
+              std::span<float* const> sums, HostAddition* addition) {
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    float* const out = sums[i] + block.flat_offset;
+    const StagedInput sum = AddUp(plan.sums[i].node, parts, block.count, out, *addition);
+    const bool is_alone = sum.values != reinterpret_cast<const std::byte*>(out);
+    if (is_alone && sum.samples > 0) std::memcpy(out, sum.values, block.count * BytesPerNumber(sum.encoding));
+  }
+}
+
+session::Gradient PushOfSum(const client::MachineRound& round, const MachinePlan::Sum& sum, const BufferRef& flat,
+                            const Block& block, BlockIndex index, Encoding encoding) {
+  session::Gradient push{round.round, sum.node, index, sum.samples, round.loss_scale, 0, {}};
+  if (sum.samples == 0) return push;
+  const Encoding its = sum.node.IsLeaf() ? block.EncodingIn(encoding) : Encoding::kFp32;
+  const auto* const bytes = reinterpret_cast<const std::byte*>(flat.As<float>() + block.flat_offset);
+  push.payload = {flat, bytes, block.count * BytesPerNumber(its)};
+  push.payload_hash = Hash64(push.payload.bytes());
+  return push;
 }
 
 }  // namespace capstan::train

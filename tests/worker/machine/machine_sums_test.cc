@@ -1,4 +1,4 @@
-#include "worker/machine/local_sums.h"
+#include "worker/machine/machine_sums.h"
 
 #include <cstring>
 
@@ -10,42 +10,43 @@ namespace {
 
 constexpr std::size_t kCount = 37;
 
-LocalHead Head(std::vector<LocalHead::Part> parts, std::uint64_t step = 7) {
+MachineHead Head(std::vector<MachineHead::Part> parts, std::uint64_t step = 7) {
   return {Generation{2}, Step{step}, true, std::move(parts)};
 }
 
-TEST_CASE("a head comes back as it was written", "[local]") {
-  const LocalHead head = Head({{{0, 2}, 9}, {{2, 3}, 0}});
-  std::vector<float> words(LocalHead::kFloats);
+TEST_CASE("a head comes back as it was written", "[machine]") {
+  const MachineHead head = Head({{{0, 2}, 9}, {{2, 3}, 0}});
+  std::vector<float> words(MachineHead::kFloats);
   head.Write(words);
-  const LocalHead read = LocalHead::Read(words);
+  const MachineHead read = MachineHead::Read(words);
   CHECK(read.generation == head.generation);
   CHECK(read.step == head.step);
   CHECK(read.joins);
   CHECK(read.parts == head.parts);
 }
 
-TEST_CASE("workers of one step add up what makes fewer nodes", "[local]") {
-  const LocalPlan all = PlanLocalSums({Head({{{4, 5}, 1}}), Head({{{0, 2}, 2}, {{2, 3}, 3}}), Head({{{3, 4}, 4}})}, 5);
-  CHECK(all.sums == std::vector<LocalPlan::Sum>{{{0, 5}, 10}});
+TEST_CASE("workers of one step add up what makes fewer nodes", "[machine]") {
+  const MachinePlan all =
+      PlanMachineSums({Head({{{4, 5}, 1}}), Head({{{0, 2}, 2}, {{2, 3}, 3}}), Head({{{3, 4}, 4}})}, 5);
+  CHECK(all.sums == std::vector<MachinePlan::Sum>{{{0, 5}, 10}});
   CHECK(all.parts_each == 2);
   REQUIRE(all.parts.size() == 4);
   CHECK(all.parts[0].rank == 1);
   CHECK(all.parts[3].rank == 0);
   CHECK(all.parts[1].number == 1);
   CHECK(all.parts[1].samples == 3);
-  CHECK(PlanLocalSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}}), Head({{{2, 3}, 1}})}, 4).sums ==
-        std::vector<LocalPlan::Sum>{{{0, 2}, 2}, {{2, 3}, 1}});
+  CHECK(PlanMachineSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}}), Head({{{2, 3}, 1}})}, 4).sums ==
+        std::vector<MachinePlan::Sum>{{{0, 2}, 2}, {{2, 3}, 1}});
 }
 
-TEST_CASE("workers that have nothing to add up, or bring what does not fit, push by themselves", "[local]") {
-  CHECK(PlanLocalSums({Head({{{0, 2}, 1}}), Head({{{2, 3}, 1}})}, 5).sums.empty());               // no siblings
-  CHECK(PlanLocalSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}}, 8)}, 2).sums.empty());            // another step
-  CHECK(PlanLocalSums({Head({{{0, 2}, 1}}), Head({{{1, 2}, 1}})}, 2).sums.empty());               // a slot twice
-  CHECK(PlanLocalSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}, {{5, 6}, 1}})}, 4).sums.empty());  // not of the tree
-  LocalHead alone = Head({{{1, 2}, 1}});
+TEST_CASE("workers that have nothing to add up, or bring what does not fit, push by themselves", "[machine]") {
+  CHECK(PlanMachineSums({Head({{{0, 2}, 1}}), Head({{{2, 3}, 1}})}, 5).sums.empty());               // no siblings
+  CHECK(PlanMachineSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}}, 8)}, 2).sums.empty());            // another step
+  CHECK(PlanMachineSums({Head({{{0, 2}, 1}}), Head({{{1, 2}, 1}})}, 2).sums.empty());               // a slot twice
+  CHECK(PlanMachineSums({Head({{{0, 1}, 1}}), Head({{{1, 2}, 1}, {{5, 6}, 1}})}, 4).sums.empty());  // not of the tree
+  MachineHead alone = Head({{{1, 2}, 1}});
   alone.joins = false;
-  CHECK(PlanLocalSums({Head({{{0, 1}, 1}}), alone}, 2).sums.empty());
+  CHECK(PlanMachineSums({Head({{{0, 1}, 1}}), alone}, 2).sums.empty());
 }
 
 std::vector<float> Values(RandomStream& random) {
@@ -73,7 +74,7 @@ void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
   Cut({split, node.end}, random, cut);
 }
 
-TEST_CASE("a sum has the bits of the job's tree, however its parts are cut and whoever has no samples", "[local]") {
+TEST_CASE("a sum has the bits of the job's tree, however its parts are cut and whoever has no samples", "[machine]") {
   RandomStream random(31);
   HostAddition addition;
   for (int round = 0; round < 500; ++round) {

@@ -1,6 +1,6 @@
-// CreateLocalReducer: the workers of one machine add up their gradients, and the first worker pushes the sums.
+// CreateMachineReducer: the workers of one machine add up their gradients, and the first worker pushes the sums.
 //
-// Kind:   as LocalReduce; runs one more thread, for the group.
+// Kind:   as MachineReduce; runs one more thread, for the group.
 // Limits: memory for a gradient per sum, and a bucket per worker of the machine.
 // Fails:  never. A broken group is reported to the coordinator, which has the members form another one.
 // Why:    without it, all workers of a machine send their gradients over the machine's one link to the servers.
@@ -16,22 +16,22 @@
 #include <memory>
 #include <string>
 
-#include "worker/client/local_reduce.h"
-#include "worker/machine/local_device.h"
+#include "worker/client/machine_reduce.h"
+#include "worker/machine/adder_device.h"
 
 namespace capstan::train {
 
-struct LocalReducerOptions {
+struct MachineReducerOptions {
   std::string host;  // this machine's address, as the other workers reach it
   std::uint64_t bucket_bytes = 4u << 20;
   std::function<void(const std::string&)> on_notice = nullptr;
   // Called in Begin. Null: the hosts add up. The device outlives the reducer.
-  std::function<const LocalDevice*()> device = [] { return nullptr; };
+  std::function<const AdderDevice*()> device = [] { return nullptr; };
   kernels::LibrarySearch libraries = {};
   std::chrono::milliseconds silence = std::chrono::seconds(10);   // a member silent for this long is lost
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // as in AdderOptions
 };
 
-std::unique_ptr<client::LocalReduce> CreateLocalReducer(LocalReducerOptions options);
+std::unique_ptr<client::MachineReduce> CreateMachineReducer(MachineReducerOptions options);
 
 }  // namespace capstan::train

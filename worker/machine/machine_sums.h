@@ -1,5 +1,5 @@
-// LocalHead, PlanLocalSums, PackPart, AddUp: which gradients of a machine's workers form which nodes of the tree, how
-// they are sent to the first worker, and how they are added.
+// MachineHead, PlanMachineSums, PackPart, AddBlock, PushOfSum: which gradients of a machine's workers form which nodes of
+// the tree, how they are sent to the first worker, and how they are added and pushed.
 //
 // Kind:   values and pure functions.
 // Parity: AddUp adds as a shard does: siblings of the job's tree, left to right.
@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "update/block_update.h"
+#include "worker/client/machine_round.h"
 #include "worker/collective/buckets.h"
+#include "worker/session/gradient.h"
 
 namespace capstan::train {
 
 // One worker's contribution to a step.
-struct LocalHead {
+struct MachineHead {
   static constexpr std::size_t kPartsMax = 4;  // parts of one worker; a worker with more pushes by itself
   static constexpr std::size_t kFloats = 6 + 3 * kPartsMax;
   struct Part {
@@ -34,10 +36,10 @@ struct LocalHead {
 
   // Stores the bits in an array of floats, which is only copied.
   void Write(std::span<float> words) const;
-  static LocalHead Read(std::span<const float> words);
+  static MachineHead Read(std::span<const float> words);
 };
 
-struct LocalPlan {
+struct MachinePlan {
   struct Part {
     int rank = 0;
     std::size_t number = 0;  // index among that worker's parts
@@ -55,14 +57,14 @@ struct LocalPlan {
 };
 
 // `heads` by rank. The plan has sums only if all heads join, in the same step, and the sums save pushes.
-LocalPlan PlanLocalSums(const std::vector<LocalHead>& heads, SlotIndex slot_count);
+MachinePlan PlanMachineSums(const std::vector<MachineHead>& heads, SlotIndex slot_count);
 
 // The encoding of a node's values: a leaf is encoded as it is sent to shards, a sum is fp32. `encoding`: the job's.
 inline Encoding PartEncoding(Node node, const Bucket& bucket, Encoding encoding) {
   return node.IsLeaf() && !bucket.statistics ? encoding : Encoding::kFp32;
 }
 // The floats needed to hold any worker's part `number` of a bucket.
-std::size_t PartFloats(const LocalPlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding);
+std::size_t PartFloats(const MachinePlan& plan, std::size_t number, const Bucket& bucket, Encoding encoding);
 // Copies a bucket's values of `node` without gaps, as they are sent. `flat` covers all tensors; each block's values lie
 // at the front of the block's place.
 void PackPart(const Catalog& catalog, const Bucket& bucket, Node node, Encoding encoding, const std::byte* flat,
@@ -98,5 +100,13 @@ class HostAddition {
  private:
   std::vector<std::vector<float>> spare_;
 };
+
+// Adds up a block's parts. `sums`: flat arrays, by sum of the plan; the block's values come to the front of its place.
+void AddBlock(const MachinePlan& plan, std::span<const StagedInput> parts, const Block& block,
+              std::span<float* const> sums, HostAddition* addition);
+
+// The push of a block's sum that AddBlock left in `flat`. `encoding`: the job's.
+session::Gradient PushOfSum(const client::MachineRound& round, const MachinePlan::Sum& sum, const BufferRef& flat,
+                            const Block& block, BlockIndex index, Encoding encoding);
 
 }  // namespace capstan::train

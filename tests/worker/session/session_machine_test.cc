@@ -44,46 +44,46 @@ class LocalHarness : public SessionHarness {
     released = 0;
     for (const Envelope& one : out.envelopes) released += one.message.header.Is<PushHeader>() ? 1 : 0;
   }
-  std::vector<Heartbeat> Report(std::uint64_t epoch, GroupState state, const std::string& text) {
+  std::vector<Heartbeat> Say(std::uint64_t epoch, GroupState state, const std::string& text) {
     Outbox out;
     session->ReportMachineGroup(epoch, state, text, now, &out);
-    std::vector<Heartbeat> sent;
-    for (const Envelope& one : out.envelopes) sent.push_back(one.message.header.Get<Heartbeat>());
-    return sent;
+    std::vector<Heartbeat> said;
+    for (const Envelope& one : out.envelopes) said.push_back(one.message.header.Get<Heartbeat>());
+    return said;
   }
 
   std::size_t released = 0;
 };
 
-TEST_CASE("a worker hears of its machine's group, and of the addresses when all are there", "[client][local]") {
+TEST_CASE("a worker hears of its machine's group, and of the addresses when all are there", "[client][machine]") {
   LocalHarness harness;
   harness.Declare();
   harness.FromCoordinator(harness.MakeLocalView(5, {"", ""}));
-  const std::vector<Session::LocalGroup> first = harness.Events<Session::LocalGroup>();
+  const std::vector<Session::MachineGrouping> first = harness.Events<Session::MachineGrouping>();
   REQUIRE(first.size() == 1);
   CHECK(first[0].epoch == 5);
   CHECK(first[0].rank == 1);
-  CHECK(harness.Report(4, GroupState::kOffered, "b").empty());  // another group's
-  const std::vector<Heartbeat> sent = harness.Report(5, GroupState::kOffered, "b");
-  REQUIRE(sent.size() == 1);
-  CHECK(sent[0].group == GroupState::kOffered);
-  CHECK(sent[0].group_epoch == 5);
-  CHECK(sent[0].group_text == "b");
+  CHECK(harness.Say(4, GroupState::kOffered, "b").empty());  // another group's
+  const std::vector<Heartbeat> said = harness.Say(5, GroupState::kOffered, "b");
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].group == GroupState::kOffered);
+  CHECK(said[0].group_epoch == 5);
+  CHECK(said[0].group_text == "b");
   harness.FromCoordinator(harness.MakeLocalView(5, {"a", ""}));
-  CHECK(harness.Events<Session::LocalGroup>().empty());
+  CHECK(harness.Events<Session::MachineGrouping>().empty());
   harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
-  const std::vector<Session::LocalGroup> known = harness.Events<Session::LocalGroup>();
+  const std::vector<Session::MachineGrouping> known = harness.Events<Session::MachineGrouping>();
   REQUIRE(known.size() == 1);
   CHECK(known[0].members[0].address == "a");
   harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
-  CHECK(harness.Events<Session::LocalGroup>().empty());
+  CHECK(harness.Events<Session::MachineGrouping>().empty());
   harness.FromCoordinator(harness.MakeLocalView(0, {}));
-  const std::vector<Session::LocalGroup> alone = harness.Events<Session::LocalGroup>();
+  const std::vector<Session::MachineGrouping> alone = harness.Events<Session::MachineGrouping>();
   REQUIRE(alone.size() == 1);
   CHECK(alone[0].members.empty());
 }
 
-TEST_CASE("what is held is not sent, and is let go of when the version is published", "[client][local]") {
+TEST_CASE("what is held is not sent, and is let go of when the version is published", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -99,7 +99,7 @@ TEST_CASE("what is held is not sent, and is let go of when the version is publis
   CHECK(harness.Pushed() == 0);
 }
 
-TEST_CASE("a sum that is staged settles what is held of it", "[client][local]") {
+TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -109,7 +109,7 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][local]") 
   CHECK(harness.session->unstaged_pushes() == 3);
 }
 
-TEST_CASE("what is held is sent when it is released, and the rest of the round with it", "[client][local]") {
+TEST_CASE("what is held is sent when it is released, and the rest of the round with it", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Push(work, {0, 1}, 3, 1, PushWay::kDeferred);
@@ -122,7 +122,7 @@ TEST_CASE("what is held is sent when it is released, and the rest of the round w
   CHECK(harness.TakeFor<PushHeader>(1).size() == 1);
 }
 
-TEST_CASE("another group of the machine has all sent that was held for the one before", "[client][local]") {
+TEST_CASE("another group of the machine has all sent that was held for the one before", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -132,7 +132,8 @@ TEST_CASE("another group of the machine has all sent that was held for the one b
   CHECK(harness.Pushed() == 4);
 }
 
-TEST_CASE("what is held is sent when nothing of it arrives for long, whatever became of the group", "[client][local]") {
+TEST_CASE("what is held is sent when nothing of it arrives for long, whatever became of the group",
+          "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -143,7 +144,7 @@ TEST_CASE("what is held is sent when nothing of it arrives for long, whatever be
   CHECK(harness.Pushed() == 4);
 }
 
-TEST_CASE("what is held is held for as long as the machine's workers are at it", "[client][local]") {
+TEST_CASE("what is held is held for as long as the machine's workers are at it", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -155,7 +156,7 @@ TEST_CASE("what is held is held for as long as the machine's workers are at it",
   CHECK(harness.Pushed() == 4);
 }
 
-TEST_CASE("a worker says that it has left a step, whose slots it has done", "[client][local]") {
+TEST_CASE("a worker says that it has left a step, whose slots it has done", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -168,7 +169,7 @@ TEST_CASE("a worker says that it has left a step, whose slots it has done", "[cl
   CHECK(left[0].step == work.step);
 }
 
-TEST_CASE("a worker that has ended its slots does not compute while it waits for its machine", "[client][local]") {
+TEST_CASE("a worker that has ended its slots does not compute while it waits for its machine", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   const auto computes = [&] {
@@ -188,7 +189,7 @@ TEST_CASE("a worker that has ended its slots does not compute while it waits for
   CHECK_FALSE(computes());
 }
 
-TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][local]") {
+TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);
@@ -209,7 +210,7 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
   CHECK(harness.Pushed() == 1);
 }
 
-TEST_CASE("a shard that another worker pushes to need not answer this one", "[client][local]") {
+TEST_CASE("a shard that another worker pushes to need not answer this one", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Push(work, {0, 1}, 2, 1, PushWay::kDeferred);
@@ -225,7 +226,7 @@ TEST_CASE("a shard that another worker pushes to need not answer this one", "[cl
   CHECK(beats.back().missing == std::vector<ShardIndex>{1});
 }
 
-TEST_CASE("a worker whose pushes are held waits for others", "[client][local]") {
+TEST_CASE("a worker whose pushes are held waits for others", "[client][machine]") {
   LocalHarness harness;
   const RoundWork work = harness.BeginLocalWork();
   harness.Hold(work);

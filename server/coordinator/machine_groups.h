@@ -1,4 +1,4 @@
-// LocalGroups: which workers share a machine, so that they can add up their gradients before one of them pushes.
+// MachineGroups: which workers share a machine, so that they can add up their gradients before one of them pushes.
 //
 // Kind:   a value; part of the Coordinator's core.
 // Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLife, its workers
@@ -20,13 +20,13 @@ struct GroupMember;
 
 namespace capstan::server {
 
-class LocalGroups {
+class MachineGroups {
  public:
   static constexpr Instant kLasts = std::chrono::seconds(1), kLastsMax = std::chrono::seconds(60),
                            kLongLasting = std::chrono::seconds(20);
 
   // Epochs are higher than those of all earlier coordinators.
-  explicit LocalGroups(Term term) : epoch_(term.value << 32) {}
+  explicit MachineGroups(Term term) : epoch_(term.value << 32) {}
 
   // Adapts the groups to the present workers and slots. Returns whether a group has changed.
   bool Update(const Membership& members, Instant now);

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::seconds;
 using Slots = std::vector<SlotIndex>;
 
-TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][local]") {
+TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][machine]") {
   CHECK(DealInOrderOf({0, 1, 0, 1}, 4) == std::vector<Slots>{{0}, {2}, {1}, {3}});
   CHECK(DealInOrderOf({0, 1, 0, 1}, 6) == std::vector<Slots>{{0, 1}, {4}, {2, 3}, {5}});
   CHECK(DealInOrderOf({5}, 3) == std::vector<Slots>{{0, 1, 2}});
@@ -24,9 +24,9 @@ TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][local
   CHECK(DealInOrderOf({0, 1, 2}, 2) == std::vector<Slots>{{0}, {1}, {}});
 }
 
-class LocalHarness : public CoordinatorHarness {
+class MachineBench : public CoordinatorHarness {
  public:
-  explicit LocalHarness(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorHarness(1, 2) {
+  explicit MachineBench(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorHarness(1, 2) {
     config.allreduce.local_reduce = local_reduce;
     config.job.slots = config.job.global_batch = 4;
     config.job.steps = 20;
@@ -60,8 +60,8 @@ class LocalHarness : public CoordinatorHarness {
   std::vector<Join> joins;
 };
 
-TEST_CASE("a machine's workers hear of each other, in the order of their slots", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("a machine's workers hear of each other, in the order of their slots", "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "n", "m"});
   const View first = harness.View1(0), other = harness.View1(1), second = harness.View1(2);
   CHECK(first.slots == Slots{0, 1});
@@ -76,15 +76,15 @@ TEST_CASE("a machine's workers hear of each other, in the order of their slots",
   CHECK(other.group_epoch == 0);
 }
 
-TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", "[server][local]") {
-  LocalHarness harness(LocalReduce::kNone);
+TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", "[server][machine]") {
+  MachineBench harness(LocalReduce::kNone);
   harness.RunWith({"m", "n", "m"});
   CHECK(harness.View1(0).group.empty());
   CHECK(harness.View1(1).slots == Slots{2});
 }
 
-TEST_CASE("no worker of mode sync can begin another generation by what it says of a group", "[server][local]") {
-  LocalHarness harness(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
+TEST_CASE("no worker of mode sync can begin another generation by what it says of a group", "[server][machine]") {
+  MachineBench harness(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
   harness.RunWith({"m", "m"});
   for (GroupState state : {GroupState::kBroken, GroupState::kLost}) {
     harness.Report(harness.joins[0], harness.View1(0).group_epoch, state, "trouble");
@@ -94,8 +94,8 @@ TEST_CASE("no worker of mode sync can begin another generation by what it says o
   }
 }
 
-TEST_CASE("addresses are told when all of the group have offered theirs", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("addresses are told when all of the group have offered theirs", "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t epoch = harness.View1(0).group_epoch;
   harness.Report(harness.joins[0], epoch, GroupState::kOffered, "here");
@@ -108,8 +108,8 @@ TEST_CASE("addresses are told when all of the group have offered theirs", "[serv
   CHECK(view.group.at(1).address == "there");
 }
 
-TEST_CASE("another worker, another slot or trouble makes another group", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("another worker, another slot or trouble makes another group", "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t first = harness.View1(0).group_epoch;
   harness.Pass(seconds(2), harness.joins);
@@ -127,22 +127,23 @@ TEST_CASE("another worker, another slot or trouble makes another group", "[serve
   harness.Report(harness.joins[1], third, GroupState::kBroken, "again");
   harness.Tick();
   CHECK(harness.View1(0).group_epoch == third);  // not at once
-  harness.Tick(2 * LocalGroups::kLasts);
+  harness.Tick(2 * MachineGroups::kLasts);
   const std::uint64_t fourth = harness.View1(0).group_epoch;
   CHECK(fourth > third);
   harness.Send(harness.PeerOf(harness.joins[1]), harness.MakeLeave(harness.joins[1]));
   CHECK(harness.View1(0).group.empty());
 }
 
-TEST_CASE("where no group of a machine lives for long, another one is tried more and more seldom", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("where no group of a machine lives for long, another one is tried more and more seldom",
+          "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "m"});
   const auto epoch = [&] { return harness.View1(0).group_epoch; };
   const auto break_it = [&] { harness.Report(harness.joins[1], epoch(), GroupState::kBroken, "cannot reach"); };
   const auto wait_for_another = [&] {
     const std::uint64_t before = epoch();
     Instant waited{};
-    for (break_it(); epoch() == before && waited < 2 * LocalGroups::kLastsMax; waited += seconds(1)) {
+    for (break_it(); epoch() == before && waited < 2 * MachineGroups::kLastsMax; waited += seconds(1)) {
       harness.Pass(seconds(1), harness.joins);
     }
     return waited;
@@ -151,14 +152,14 @@ TEST_CASE("where no group of a machine lives for long, another one is tried more
   for (int tries = 0; tries < 8; ++tries) waits.push_back(wait_for_another());
   CHECK(std::is_sorted(waits.begin(), waits.end()));
   CHECK(waits.front() <= seconds(2));
-  CHECK(waits.back() == LocalGroups::kLastsMax);
-  harness.Pass(LocalGroups::kLastsMax, harness.joins);  // a long life
+  CHECK(waits.back() == MachineGroups::kLastsMax);
+  harness.Pass(MachineGroups::kLastsMax, harness.joins);  // a long life
   CHECK(wait_for_another() <= seconds(2));
   CHECK(wait_for_another() <= seconds(2));
 }
 
-TEST_CASE("a machine's workers do not wait for one that hangs, until it has done a step", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("a machine's workers do not wait for one that hangs, until it has done a step", "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "m", "m"});
   std::array<View, 3> views;
   const auto pass = [&](int count, std::uint64_t step, bool hangs) {
@@ -199,8 +200,8 @@ TEST_CASE("a machine's workers do not wait for one that hangs, until it has done
   CHECK(names(1) == Names{"w0", "w1", "w2"});
 }
 
-TEST_CASE("another coordinator's groups are newer", "[server][local]") {
-  LocalHarness harness;
+TEST_CASE("another coordinator's groups are newer", "[server][machine]") {
+  MachineBench harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t first = harness.View1(0).group_epoch;
   harness.joins.clear();
