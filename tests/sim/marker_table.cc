@@ -158,8 +158,9 @@ const std::vector<Marker>& Bounded() {
 const std::vector<Marker>& AllReduce() {
   static const std::vector<Marker> markers = {
       {"groups formed", 10000},
-      {"group broken by a member", 1312},
-      {"worker without a group waits for another generation", 700},
+      {"groups of devices formed", 2660},
+      {"group broken by a member", 976},
+      {"worker without a group waits for another generation", 852},
       {"round of a group that is given up already", 485},
       {"nobody had the version any more", 427},
       {"version handed on by a member", 622},

@@ -581,7 +581,6 @@ std::vector<Mutant> MakeMutants() {
   AddLimits(&all);
   AddReplicas(&all);
   AddMachine(&all);
-  AddMachine(&all);
   return all;
 }
 

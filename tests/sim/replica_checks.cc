@@ -88,27 +88,28 @@ void ReplicaChecks::SeeCommit(const Shard& shard, const RingBoard& board) {
   if (!commit || truths_.contains({shard.timeline(), shard.version()})) return;
   const auto before = truths_.find({shard.timeline(), Version{commit->step.value}});
   if (before == truths_.end()) return fail_("a step was committed on a version that is not known");
-  std::size_t call = 0;
-  const RingGroup* group = GroupThatMade(commit->generation, commit->step, &call, board);
+  std::size_t index = 0;
+  const RingGroup* group = GroupThatMade(commit->generation, commit->step, &index, board);
   if (group == nullptr) return;
-  CheckSlots(Sum(group->calls[call]), commit->step);
-  truths_[{shard.timeline(), shard.version()}] = Make(before->second, group->calls[call], commit->step, commit->action);
+  const RingGroup::Parts& parts = group->steps[index];
+  CheckSlots(Sum(parts), commit->step);
+  truths_[{shard.timeline(), shard.version()}] = Make(before->second, parts, commit->step, commit->action);
   const auto made = made_.find({commit->generation, shard.version()});
   if (made == made_.end() || made->second != truths_[{shard.timeline(), shard.version()}].arrays) {
     fail_("the workers made another " + Named(shard.version()) + " than the one that was committed");
   }
 }
 
-const RingGroup* ReplicaChecks::GroupThatMade(Generation generation, Step step, std::size_t* call,
+const RingGroup* ReplicaChecks::GroupThatMade(Generation generation, Step step, std::size_t* index,
                                               const RingBoard& board) {
   const RingGroup* made = nullptr;
   for (const auto& [key, group] : board.groups()) {
     if (group.generation != generation) continue;
-    for (std::size_t i = 0; i < group.calls.size(); ++i) {
-      if (!group.IsWhole(i) || group.calls[i].begin()->second.step != step) continue;
+    for (std::size_t i = 0; i < group.steps.size(); ++i) {
+      if (!group.IsWhole(i) || group.steps[i].begin()->second.step != step) continue;
       if (made != nullptr) fail_("a step's gradients were added up twice in one generation");
       made = &group;
-      *call = i;
+      *index = i;
     }
   }
   if (made == nullptr) fail_("a step was committed whose gradients no group of its generation has added up");
@@ -123,16 +124,17 @@ void ReplicaChecks::CheckSlots(const RingPart& all, Step step) {
   if (!each) fail_("step " + std::to_string(step.value) + " was made of another set of slots than all of them once");
 }
 
-ReplicaChecks::Truth ReplicaChecks::Make(const Truth& before, const std::map<int, RingPart>& parts, Step step,
+ReplicaChecks::Truth ReplicaChecks::Make(const Truth& before, const RingGroup::Parts& parts, Step step,
                                          StepAction action) {
   for (std::size_t i = 0; i < before.arrays.size(); ++i) {
     std::copy(before.arrays[i].begin(), before.arrays[i].end(), replica_.array(i).begin());
   }
   replica_.Filled();
-  std::map<int, RingPart> again;
+  RingGroup::Parts again;
   for (const auto& [rank, part] : parts) {
     again[rank] = MakePart(options_, catalog_, before.arrays[0].data(), step, part.slots);
     if (again[rank].sum != part.sum) fail_("a worker's gradients are of other weights than the committed ones");
+    if (again[rank].samples != part.samples) fail_("a worker counts other samples than its slots have");
   }
   const RingPart all = Sum(again);
   replica_.BeginStep(ParametersOf(config_, step, before.updates), all.samples, all.sum.data());

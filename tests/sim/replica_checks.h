@@ -46,9 +46,9 @@ class ReplicaChecks {
   void BeginTimeline(TimelineId timeline, const std::vector<const server::Shard*>& shards);
   void SeeCommit(const server::Shard& shard, const RingBoard& board);
   void SeeUploaded(const server::Shard& shard);
-  const RingGroup* GroupThatMade(Generation generation, Step step, std::size_t* call, const RingBoard& board);
+  const RingGroup* GroupThatMade(Generation generation, Step step, std::size_t* index, const RingBoard& board);
   void CheckSlots(const RingPart& all, Step step);
-  Truth Make(const Truth& before, const std::map<int, RingPart>& parts, Step step, StepAction action);
+  Truth Make(const Truth& before, const RingGroup::Parts& parts, Step step, StepAction action);
   Arrays Stored(const std::vector<const server::Shard*>& shards) const;
   static bool Holds(const server::Shard& shard);
 

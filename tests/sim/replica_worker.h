@@ -1,11 +1,14 @@
-// ReplicaWorker: the application of a simulated worker in mode allreduce: it plays ReplicaClient (worker/train) around
-// its Session, with the real Replica, one step at a time.
+// ReplicaWorker: the application of a simulated worker in mode allreduce. It carries out the commands of the real
+// AllReduceCore with the real Replica, over a RingBoard instead of connections.
 //
 // Kind:   owned by a SimWorker.
-// Limits: like the real one, it gets no news of the job while it connects or waits for a version from another member.
+// Limits: as in ReplicaClient, a worker learns nothing of the job while it connects, and uses a sum that has arrived even
+//         if its round is over.
+// Why:    the rules are the core's. Here are only the delays and the failures that a network of ranks may have.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +17,8 @@
 #include "common/base/random.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/ring_board.h"
+#include "worker/allreduce/all_reduce_core.h"
 #include "worker/allreduce/replica.h"
-#include "worker/allreduce/replica_version.h"
 #include "worker/session/session.h"
 
 namespace capstan::sim {
@@ -43,52 +46,77 @@ class ReplicaWorker {
   void TakeGroup(session::Session::GroupKnown& known) { known_ = std::move(known); }
   void Run(Instant now, Outbox* out);
   // Whether it is ready for work.
-  bool idle() const { return state_ == State::kIdle; }
+  bool idle() const { return core_.is_idle(); }
   const std::string& violation() const { return violation_; }
 
  private:
-  enum class State { kIdle, kSettling, kOffered, kConnecting, kSharing, kComputing, kReducing, kWaiting };
+  using Commands = train::AllReduceCommands;
 
   bool Chance(double probability) { return settings_.random->Unit() < probability; }
   Instant Up_to(std::uint64_t milliseconds) {
     return Instant(static_cast<std::int64_t>(settings_.random->Below(milliseconds * 1'000'000)));
   }
-  bool Calm(Instant now) const { return now >= settings_.options->calm_after; }
+  bool Calm() const { return now_ >= settings_.options->calm_after; }
 
-  void Settle(Instant now, Outbox* out);
-  bool TakeVersion();
-  session::StepTerms Believed() const;
-  void Offer(Instant now, Outbox* out);
-  void Connect(Instant now, Outbox* out);
-  void Share(Instant now, Outbox* out);
-  void TakeShared(Instant now, Outbox* out);
-  void Formed(Instant now, Outbox* out);
-  void BeginStep(Instant now);
-  void Submit(Instant now);
-  void Reduce(Instant now, Outbox* out);
-  void FinishStep(Instant now, Outbox* out);
-  void EndSlots(const train::Replica::Outcome& outcome, Instant now, Outbox* out);
-  std::vector<BlockIndex> BlocksToGive();
+  // The round as the core gets it; with a planted fault, another one than the session gave.
+  void Mislead(session::RoundWork* work);
+  void CountTaking();
+  void Settle();
+  void Compute();
+  void ComputeSlot();
+
+  void Carry(Commands commands);
+  Commands Do(const train::AllReduceCommand& command);
+  Commands On(const train::ReportGroup& report);
+  Commands On(const train::ConnectMembers& connect);
+  Commands On(const train::ReadVersion& read);
+  Commands On(const train::ShareVersion& share);
+  Commands On(const train::OpenSlot& slot);
+  Commands On(const train::ReduceSamples& reduce);
+  Commands On(const train::ReduceBucket& reduce);
+  Commands On(const train::FinishUpdate& finish);
+  Commands On(const train::UploadBlocks& upload);
+
+  // A command that takes long. Returns nothing while it is not done.
+  std::optional<Commands> GoOn(const train::ConnectMembers&);
+  std::optional<Commands> GoOn(const train::ShareVersion& share);
+  std::optional<Commands> GoOn(const train::AwaitSamples&);
+  std::optional<Commands> GoOn(const train::AwaitBucket& await);
+  std::optional<Commands> GoOn(const auto&) { return std::nullopt; }
+  std::optional<Commands> AwaitOthers(bool is_there);
+
+  // An earlier sum has failed.
+  bool FailsToSubmit() { return !Calm() && group_->broken() && Chance(0.1); }
   void LeaveGroup();
-  // The group is over, and the coordinator is told.
-  void Break(GroupState state, const std::string& why, Instant now, Outbox* out);
-  void GiveUp(Instant now, Outbox* out);
+  RingPart* Part();
   Arrays Present();
 
   const Settings settings_;
   session::Session* const session_;
   train::Replica replica_;
-  State state_ = State::kIdle;
-  Instant until_{};     // no action before this time
-  Instant deadline_{};  // for forming the group
-  session::RoundWork work_;
-  bool void_ = false;
-  train::ReplicaVersion version_;
-  Generation group_of_;
-  RingGroup* group_ = nullptr;
+  const std::vector<train::Bucket> buckets_;
+  train::AllReduceCore core_;
+  Instant now_{};  // of the present call of Run
+  Outbox* out_ = nullptr;
+
+  Instant until_{};                                 // no action before this time
+  Instant deadline_{};                              // for forming the group
+  std::optional<train::AllReduceCommand> pending_;  // a command that takes long
   std::optional<session::Session::GroupKnown> known_;
-  bool submitted_ = false;  // in this round
-  std::size_t calls_ = 0;   // sums begun in this group
+  RingGroup* group_ = nullptr;
+  std::size_t steps_ = 0;  // begun in this group
+  bool on_devices_ = false;
+
+  struct Round {
+    Generation generation;  // as the session named it
+    bool settled = false, begun = false, has_part = false;
+    bool over = false;
+    bool has_read = false;  // it has the version from the shards
+    std::size_t slot = 0;   // index of the present slot
+    train::OpenSlot open;
+  };
+  Round round_;
+  std::map<Generation, Generation> kept_for_;  // with Flaw::kGroupKept: the group's generation, for each later one
   std::vector<float> sum_;
   std::string violation_;
 };

@@ -2,19 +2,31 @@
 
 #include <algorithm>
 
-#include "common/wire/messages/group.h"
-#include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 
 namespace capstan::sim {
 
-RingGroup* RingBoard::Connect(const std::vector<GroupMember>& members, Generation generation, int rank) {
+bool RingGroup::Has(std::size_t step, std::size_t bucket) const {
+  return step < steps.size() && steps[step].size() == size &&
+         std::all_of(steps[step].begin(), steps[step].end(),
+                     [bucket](const auto& part) { return part.second.handed_over[bucket]; });
+}
+
+bool RingGroup::IsWhole(std::size_t step) const {
+  const std::size_t count = steps[step].empty() ? 0 : steps[step].begin()->second.handed_over.size();
+  for (std::size_t bucket = 0; bucket < count; ++bucket) {
+    if (!Has(step, bucket)) return false;
+  }
+  return count > 0;
+}
+
+RingGroup* RingBoard::Connect(const std::vector<std::string>& addresses, Generation generation, int rank) {
   std::string key = std::to_string(generation.value);
-  for (const GroupMember& member : members) key += " " + member.address;
+  for (const std::string& address : addresses) key += " " + address;
   RingGroup& group = groups_[key];
   group.generation = generation;
-  group.size = members.size();
-  group.members[rank] = std::stoull(members[static_cast<std::size_t>(rank)].address.substr(1));
+  group.size = addresses.size();
+  group.members[rank] = std::stoull(addresses[static_cast<std::size_t>(rank)]);
   return &group;
 }
 

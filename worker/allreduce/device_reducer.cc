@@ -23,25 +23,27 @@ constexpr std::chrono::duration<double> kForEver = kReduceMax;
 
 }  // namespace
 
-std::unique_ptr<DeviceReducer> DeviceReducer::Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
-                                                     std::function<void(const std::string&)> on_notice,
-                                                     JobModel& model) {
+Result<std::unique_ptr<DeviceReducer>> DeviceReducer::Create(const JobConfig& config,
+                                                             const kernels::LibrarySearch& libraries,
+                                                             std::function<void(const std::string&)> on_notice,
+                                                             JobModel& model) {
   const AllReduceSection& section = config.allreduce;
-  if (!WorkersUpdate(config.mode()) || config.worker.device.kind == DeviceKind::kCpu) return nullptr;
-  if (section.collective == Collective::kGloo) return nullptr;
+  const bool on_host = config.worker.device.kind == DeviceKind::kCpu || section.collective == Collective::kGloo;
+  if (!WorkersUpdate(config.mode()) || on_host) return std::unique_ptr<DeviceReducer>();
+  CAPSTAN_ASSIGN_OR_RETURN(ModelDevice* const device, model.device());
   return std::make_unique<DeviceReducer>(
       DeviceReducerOptions{section.collective, section.wire, DevicePatience(config), libraries, std::move(on_notice)},
-      model);
+      *device);
 }
 
-DeviceReducer::DeviceReducer(DeviceReducerOptions options, JobModel& model)
-    : options_(std::move(options)), model_(model) {}
+DeviceReducer::DeviceReducer(DeviceReducerOptions options, ModelDevice& device)
+    : options_(std::move(options)), device_(device) {}
 
 DeviceReducer::~DeviceReducer() { End(); }
 
 Status DeviceReducer::Check() const {
   if (options_.collective != Collective::kNccl) return {};
-  const Status status = model_.FindGroupDevice(options_.libraries).status();
+  const Status status = device_.FindGroupDevice(options_.libraries).status();
   if (status.ok()) return {};
   return Unsupported("[allreduce] collective = \"nccl\", and this worker cannot: " + status.message() +
                      "; or set \"auto\", which takes Gloo then");
@@ -49,8 +51,8 @@ Status DeviceReducer::Check() const {
 
 // Prepares this member's sum on the device; returns the device.
 Result<GroupDevice> DeviceReducer::Offer(std::span<float> sum) {
-  CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, model_.FindGroupDevice(options_.libraries));
-  CAPSTAN_ASSIGN_OR_RETURN(sum_, model_.Sum(sum, options_.wire));
+  CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, device_.FindGroupDevice(options_.libraries));
+  CAPSTAN_ASSIGN_OR_RETURN(sum_, device_.Sum(sum, options_.wire));
   return device;
 }
 
@@ -80,7 +82,7 @@ Result<std::string> DeviceReducer::Connect(const Result<GroupDevice>& device, Gr
   options.look_up = of_.look_up;
   std::unique_ptr<DeviceGroup> group;
   const auto form = [&](collective::Rendezvous* rendezvous) -> Status {
-    CAPSTAN_ASSIGN_OR_RETURN(group, model_.CreateGroup(options, rendezvous, Clock::now() + kConnectMax));
+    CAPSTAN_ASSIGN_OR_RETURN(group, device_.CreateGroup(options, rendezvous, Clock::now() + kConnectMax));
     return {};
   };
   CAPSTAN_ASSIGN_OR_RETURN(std::string why_not, MeetOnDevices(of_.members, of_.rank, device, &tries_, members, form));

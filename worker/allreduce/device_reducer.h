@@ -49,9 +49,11 @@ struct DeviceMembers {
 class DeviceReducer {
  public:
   // Null if the job file does not let devices reduce, or the job computes on the CPU. `model` outlives the reducer.
-  static std::unique_ptr<DeviceReducer> Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
-                                               std::function<void(const std::string&)> on_notice, JobModel& model);
-  DeviceReducer(DeviceReducerOptions options, JobModel& model);
+  static Result<std::unique_ptr<DeviceReducer>> Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
+                                                       std::function<void(const std::string&)> on_notice,
+                                                       JobModel& model);
+  // `device` outlives the reducer.
+  DeviceReducer(DeviceReducerOptions options, ModelDevice& device);
   ~DeviceReducer();
   DeviceReducer(const DeviceReducer&) = delete;
   DeviceReducer& operator=(const DeviceReducer&) = delete;
@@ -90,7 +92,7 @@ class DeviceReducer {
   void Say(const std::string& text);
 
   const DeviceReducerOptions options_;
-  JobModel& model_;
+  ModelDevice& device_;
   DeviceMembers of_;
   DeviceSum* sum_ = nullptr;  // owned by the model
   std::unique_ptr<collective::DeviceGroup> group_;

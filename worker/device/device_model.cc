@@ -1,15 +1,12 @@
 #include "worker/device/device_model.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "kernels/cast.h"
 #include "kernels/cuda/convolutions.h"
-#include "worker/device/device_adder.h"
-#include "worker/device/nccl_group.h"
 
 namespace capstan::train {
 
@@ -86,6 +83,7 @@ DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaCont
       offsets_(OffsetsOf(model_->tensors())),
       batch_(*context_),
       return_(*context_),
+      device_(*context_),
       put_in_(model_->tensors().size(), 0) {}
 
 template <class T>
@@ -140,51 +138,6 @@ std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
   (void)cudaGetLastError();  // so that no later call finds it
   return "the weights' " + std::to_string(bytes) + " bytes of the host could not be pinned (" +
          cudaGetErrorName(status) + "): copies to the device take longer, nothing else changes";
-}
-
-template <class T>
-Result<GroupDevice> DeviceModel<T>::FindGroupDevice(const kernels::LibrarySearch& libraries) const {
-  int device = 0;
-  cudaDeviceProp properties{};
-  context_->Note(cudaGetDevice(&device), "asking for the device");
-  context_->Note(cudaGetDeviceProperties(&properties, device), "asking for the device's properties");
-  CAPSTAN_RETURN_IF_ERROR(context_->status());
-  GroupDevice found;
-  for (const char byte : properties.uuid.bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
-    found.id += digits;
-  }
-  CAPSTAN_ASSIGN_OR_RETURN(found.backend, FindNccl(libraries));
-  return found;
-}
-
-template <class T>
-Result<DeviceSum*> DeviceModel<T>::Sum(std::span<float> host, Encoding wire) {
-  if (sum_ == nullptr) {
-    const cudaError_t status = cudaHostRegister(host.data(), host.size_bytes(), cudaHostRegisterDefault);
-    if (status != cudaSuccess) {
-      (void)cudaGetLastError();  // so that no later call finds it
-      return Unsupported("the gradients' " + std::to_string(host.size_bytes()) + " bytes of the host could not be " +
-                         "pinned (" + cudaGetErrorName(status) + ")");
-    }
-    sum_ = std::make_unique<FlatSum>(*context_, PinnedRange(host.data()), host, wire);
-  }
-  CAPSTAN_RETURN_IF_ERROR(context_->status());
-  return static_cast<DeviceSum*>(sum_.get());
-}
-
-template <class T>
-Result<std::unique_ptr<collective::DeviceGroup>> DeviceModel<T>::CreateGroup(
-    const collective::DeviceGroupOptions& options, collective::Rendezvous* rendezvous, collective::Deadline deadline) {
-  return CreateNcclGroup(*context_, options, rendezvous, deadline);
-}
-
-template <class T>
-DeviceAdderMaker DeviceModel<T>::AdderMaker() const {
-  int device = 0;
-  context_->Note(cudaGetDevice(&device), "asking for the device");
-  return [device](const AdderOptions& options) { return CreateDeviceAdder(device, options); };
 }
 
 template <class T>
@@ -253,7 +206,7 @@ void DeviceModel<T>::NarrowGradients(TensorIndex first, TensorIndex last) {
 }
 
 template <class T>
-void DeviceModel<T>::AddGradients(TensorIndex first, TensorIndex last) {
+void DeviceModel<T>::AddGradients(FlatSum* sum, TensorIndex first, TensorIndex last) {
   auto* const made = static_cast<float*>(gradients_.get());
   NarrowGradients(first, last);
   ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
@@ -262,7 +215,7 @@ void DeviceModel<T>::AddGradients(TensorIndex first, TensorIndex last) {
       const T* const narrow = static_cast<const T*>(narrow_gradients_.get());
       if (!is_wide) Cast(*context_, count, narrow + offset, made + offset);
     }
-    sum_->Add(offset, count, made + offset);
+    sum->Add(offset, count, made + offset);
   });
 }
 
@@ -294,8 +247,8 @@ Result<nn::LossSums> DeviceModel<T>::Train(const WeightsView& weights, float* gr
   auto* const made = static_cast<float*>(gradients_.get());
   if (options.deliver) {
     own.gradient_ready = [&](TensorIndex first, TensorIndex last) {
-      if (sum_ != nullptr && sum_->is_open()) {
-        AddGradients(first, last);
+      if (FlatSum* const sum = device_.open_sum(); sum != nullptr) {
+        AddGradients(sum, first, last);
         if (hooks.gradient_ready) hooks.gradient_ready(first, last);
         return;
       }

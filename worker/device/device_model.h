@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/device/cuda_device.h"
 #include "worker/device/cuda_handles.h"
-#include "worker/device/flat_sum.h"
 #include "worker/device/gradient_return.h"
 #include "worker/device/numeric_class.h"
 
@@ -57,12 +57,7 @@ class DeviceModel final : public JobModel {
   Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                              const nn::StepKey& key, const nn::TrainOptions& options, const nn::Hooks& hooks) override;
   Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) override;
-  Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& libraries) const override;
-  Result<DeviceSum*> Sum(std::span<float> host, Encoding wire) override;
-  Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(const collective::DeviceGroupOptions& options,
-                                                               collective::Rendezvous* rendezvous,
-                                                               collective::Deadline deadline) override;
-  DeviceAdderMaker AdderMaker() const override;
+  Result<ModelDevice*> device() override { return static_cast<ModelDevice*>(&device_); }
   std::string TakeNotice() override;
   std::string NumericClass() const override;
   Result<std::uint64_t> NumericFingerprint() const override;
@@ -76,8 +71,8 @@ class DeviceModel final : public JobModel {
   // Enqueues rounding the gradients of tensors [first, last], except statistics, to the 16-bit wire type in
   // `narrow_gradients_`.
   void NarrowGradients(TensorIndex first, TensorIndex last);
-  // Enqueues adding the gradients of tensors [first, last] to the sum.
-  void AddGradients(TensorIndex first, TensorIndex last);
+  // Enqueues adding the gradients of tensors [first, last] to `sum`.
+  void AddGradients(FlatSum* sum, TensorIndex first, TensorIndex last);
   // Enqueues copying the gradients of tensors [first, last] to `gradients`; calls `arrived` afterwards.
   void SendGradients(float* gradients, TensorIndex first, TensorIndex last, std::function<void()> arrived);
   // Calls visit(begin, end, is_fp32) for each run of tensors in [first, last] with the same wire encoding.
@@ -100,7 +95,7 @@ class DeviceModel final : public JobModel {
   kernels::CudaContext::Memory narrow_gradients_;  // gradients rounded to the wire's type, as sent
   DeviceBatch batch_;
   GradientReturn return_;
-  std::unique_ptr<FlatSum> sum_;       // null until Sum is called
+  CudaDevice device_;
   std::vector<std::uint64_t> put_in_;  // by tensor: the round whose weights the device has
 };
 

@@ -10,17 +10,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "common/config/job/device.h"
 #include "common/config/job/forward.h"
-#include "worker/collective/device_group.h"
-#include "worker/collective/rendezvous.h"
 #include "worker/data/dataset.h"
-#include "worker/device/device_sum.h"
-#include "worker/machine/adder_device.h"
+#include "worker/device/model_device.h"
 #include "worker/nn/model.h"
 
 namespace capstan::train {
@@ -63,23 +59,9 @@ class JobModel {
                                      const nn::Hooks& hooks) = 0;
   virtual Result<nn::LossSums> Evaluate(const WeightsView& weights, const nn::Batch& batch, const nn::Hooks& hooks) = 0;
 
-  // Returns the model's device as a member of a group. kUnsupported, with the reason, if this model cannot join one.
-  virtual Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& /*libraries*/) const { return OnTheHost(); }
-  // Returns the sum of gradients on the device, whose Return copies them to `host`. `host` has one element per
-  // parameter and outlives this model. The first call makes the sum; later calls must have the same arguments.
-  // kUnsupported if `host` cannot be pinned.
-  virtual Result<DeviceSum*> Sum(std::span<float> /*host*/, Encoding /*wire*/) { return OnTheHost(); }
-  // Creates a group that reduces arrays on the device among workers, while the model computes there. Destroy the group
-  // before this model.
-  virtual Result<std::unique_ptr<collective::DeviceGroup>> CreateGroup(
-      const collective::DeviceGroupOptions& /*options*/, collective::Rendezvous* /*rendezvous*/,
-      collective::Deadline /*deadline*/) {
-    return OnTheHost();
-  }
-  // Returns a function that makes adders on the same device, which run while the model computes there. The function and
-  // the adders may outlive this model.
-  virtual DeviceAdderMaker AdderMaker() const {
-    return [](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> { return OnTheHost(); };
+  // Returns the device on which the model's gradients can be added up. kUnsupported: the model is in the host's memory.
+  virtual Result<ModelDevice*> device() {
+    return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
   }
 
   // Returns a new notice for the log, or an empty text: which library computes, for libraries that a machine may lack.
@@ -88,11 +70,6 @@ class JobModel {
   // Names all that the results' bits depend on besides the inputs: see numeric_class.h.
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;
-
- private:
-  static Status OnTheHost() {
-    return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
-  }
 };
 
 // Makes models in the job's precision on the job's device.

@@ -1,7 +1,7 @@
 // AdderDevice: a worker's device, on which its machine's workers can add up their pushes.
 //
 // Kind:   a value; the thread that calls `make` must also use the adder.
-// Fails:  `make` as CUDA; Form as JobModel::CreateGroup.
+// Fails:  `make` as CUDA; Form as ModelDevice::CreateGroup.
 #pragma once
 
 #include <functional>

@@ -98,10 +98,15 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
 
 // Returns the device for sums on this machine; nullopt: the job file does not ask for one.
 Result<std::optional<AdderDevice>> FindAdderDevice(const JobConfig& config, const kernels::LibrarySearch& libraries,
-                                                   const JobModel& model) {
+                                                   JobModel& model) {
   if (config.allreduce.local_reduce != LocalReduce::kNccl) return std::optional<AdderDevice>();
-  Result<GroupDevice> device = model.FindGroupDevice(libraries);
-  if (device.ok()) return std::optional(AdderDevice{std::move(*device), model.AdderMaker()});
+  const auto find = [&]() -> Result<AdderDevice> {
+    CAPSTAN_ASSIGN_OR_RETURN(const ModelDevice* const device, model.device());
+    CAPSTAN_ASSIGN_OR_RETURN(GroupDevice found, device->FindGroupDevice(libraries));
+    return AdderDevice{std::move(found), device->AdderMaker()};
+  };
+  Result<AdderDevice> device = find();
+  if (device.ok()) return std::optional(std::move(*device));
   return Unsupported("[allreduce] local_reduce = \"nccl\", and this worker cannot: " + device.status().message() +
                      "; or set \"gloo\", with which the hosts add up");
 }
@@ -145,7 +150,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   CAPSTAN_ASSIGN_OR_RETURN(const MemoryAccount account, CountMemory(context, config, *data, *model, make));
   CAPSTAN_RETURN_IF_ERROR(CheckMemory(account, options.free_memory()));
   options.say("memory: " + account.ToString());
-  const std::unique_ptr<DeviceReducer> reducer = DeviceReducer::Create(config, options.libraries, options.say, *model);
+  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceReducer> reducer,
+                           DeviceReducer::Create(config, options.libraries, options.say, *model));
   devices.reducer = reducer.get();
   if (reducer != nullptr) CAPSTAN_RETURN_IF_ERROR(reducer->Check());
   CAPSTAN_ASSIGN_OR_RETURN(devices.adder, FindAdderDevice(config, options.libraries, *model));

@@ -7,7 +7,7 @@ namespace {
 
 using Taking = ReplicaVersion::Taking;
 
-session::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepAction action = StepAction::kApply) {
+session::StepTerms TermsOf(std::uint64_t version, std::uint64_t made_in, StepAction action = StepAction::kApply) {
   session::StepTerms terms;
   terms.version = Version{version};
   terms.made_in = Generation{made_in};
@@ -18,54 +18,54 @@ session::StepTerms Terms(std::uint64_t version, std::uint64_t made_in, StepActio
 // Makes a version 4, committed by generation 1, with a version 5 next to it that was built in generation 2.
 ReplicaVersion WithNext(StepAction action = StepAction::kApply) {
   ReplicaVersion version;
-  version.Become(Terms(4, 1));
+  version.Become(TermsOf(4, 1));
   version.Build(Version{5}, Generation{2}, action);
   return version;
 }
 
 TEST_CASE("a replica that was never filled is no version", "[train][replica]") {
   ReplicaVersion version;
-  CHECK_FALSE(version.Is(Terms(0, 0)));
-  CHECK(version.Take(Terms(0, 0)) == Taking::kNot);
+  CHECK_FALSE(version.Is(TermsOf(0, 0)));
+  CHECK(version.Take(TermsOf(0, 0)) == Taking::kNot);
   version.Build(Version{1}, Generation{1}, StepAction::kApply);
-  CHECK(version.Take(Terms(1, 1)) == Taking::kNot);
+  CHECK(version.Take(TermsOf(1, 1)) == Taking::kNot);
 }
 
 TEST_CASE("what was built is taken when its own generation has committed it", "[train][replica]") {
   ReplicaVersion version = WithNext();
-  CHECK(version.Take(Terms(4, 1)) == Taking::kPresent);  // the step begins again: nothing is lost
-  CHECK(version.Take(Terms(5, 2)) == Taking::kBuilt);
-  CHECK(version.Is(Terms(5, 2)));
-  CHECK_FALSE(version.Is(Terms(4, 1)));
-  CHECK(version.Take(Terms(5, 2)) == Taking::kPresent);
+  CHECK(version.Take(TermsOf(4, 1)) == Taking::kPresent);  // the step begins again: nothing is lost
+  CHECK(version.Take(TermsOf(5, 2)) == Taking::kBuilt);
+  CHECK(version.Is(TermsOf(5, 2)));
+  CHECK_FALSE(version.Is(TermsOf(4, 1)));
+  CHECK(version.Take(TermsOf(5, 2)) == Taking::kPresent);
 }
 
 TEST_CASE("what another generation committed under that number is not it", "[train][replica]") {
   ReplicaVersion version = WithNext();
-  CHECK(version.Take(Terms(5, 3)) == Taking::kNot);
-  CHECK(version.Take(Terms(5, 2)) == Taking::kNot);  // it was given up
+  CHECK(version.Take(TermsOf(5, 3)) == Taking::kNot);
+  CHECK(version.Take(TermsOf(5, 2)) == Taking::kNot);  // it was given up
   ReplicaVersion present;
-  present.Become(Terms(5, 2));
-  CHECK_FALSE(present.Is(Terms(5, 3)));
+  present.Become(TermsOf(5, 2));
+  CHECK_FALSE(present.Is(TermsOf(5, 3)));
 }
 
 TEST_CASE("a skipped step leaves the replica as it is, under another number", "[train][replica]") {
   ReplicaVersion version = WithNext(StepAction::kSkip);
-  CHECK(version.Take(Terms(5, 2, StepAction::kSkip)) == Taking::kSkipped);
-  CHECK(version.Is(Terms(5, 2)));
+  CHECK(version.Take(TermsOf(5, 2, StepAction::kSkip)) == Taking::kSkipped);
+  CHECK(version.Is(TermsOf(5, 2)));
   ReplicaVersion applied = WithNext(StepAction::kApply);
-  CHECK(applied.Take(Terms(5, 2, StepAction::kSkip)) == Taking::kNot);
+  CHECK(applied.Take(TermsOf(5, 2, StepAction::kSkip)) == Taking::kNot);
 }
 
 TEST_CASE("a version that no step made is handed on by the shards alone", "[train][replica]") {
   ReplicaVersion version;
-  version.Become(Terms(7, 0));
-  CHECK(version.Is(Terms(7, 0)));
-  CHECK_FALSE(version.MayHandOn(Terms(7, 0)));
-  version.Become(Terms(8, 1));
-  CHECK(version.MayHandOn(Terms(8, 1)));
+  version.Become(TermsOf(7, 0));
+  CHECK(version.Is(TermsOf(7, 0)));
+  CHECK_FALSE(version.MayHandOn(TermsOf(7, 0)));
+  version.Become(TermsOf(8, 1));
+  CHECK(version.MayHandOn(TermsOf(8, 1)));
   version.Forget();
-  CHECK_FALSE(version.MayHandOn(Terms(8, 1)));
+  CHECK_FALSE(version.MayHandOn(TermsOf(8, 1)));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ struct Member {
         features(subject.features),
         wide(kernels::RandomNumbers<float>(static_cast<std::int64_t>(catalog.element_count()), 1)),
         sum(kernels::Poison<float>(static_cast<std::int64_t>(catalog.element_count()))),
-        devices(std::move(options), *model) {
+        devices(std::move(options), *model->device().value()) {
     for (float& weight : wide) weight = 0.1F + 0.2F * std::abs(weight);
     if (subject.precision == Precision::kFp32) return;
     narrow.resize(wide.size());
@@ -327,8 +327,9 @@ TEST_CASE("who waits for the others' devices hears that the generation is over",
 TEST_CASE("a worker that is to reduce on its device and cannot is refused before it begins", "[reducer]") {
   const Variable library("CAPSTAN_EMULATED_NCCL", "/nowhere/libcapstan_no_nccl.so");
   const auto model = CreateDeviceModel({}, kMlp.precision, kMlp.shape).value();
-  CHECK(DeviceReducer({.collective = Collective::kAuto}, *model).Check().ok());
-  const Status status = DeviceReducer({.collective = Collective::kNccl}, *model).Check();
+  ModelDevice& device = *model->device().value();
+  CHECK(DeviceReducer({.collective = Collective::kAuto}, device).Check().ok());
+  const Status status = DeviceReducer({.collective = Collective::kNccl}, device).Check();
   CHECK(status.code() == Code::kUnsupported);
   CHECK_THAT(status.message(), Contains("collective = \"nccl\"") && Contains("was not found") && Contains("\"auto\""));
 }

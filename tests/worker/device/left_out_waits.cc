@@ -105,8 +105,9 @@ class Steps final : public Course {
     arrived_ = gradients_;
     if (!subject.sums) return;
     collective::InProcessRendezvous rendezvous(1);
-    group_ = model_->CreateGroup({}, &rendezvous, Soon()).value();
-    sum_ = model_->Sum(arrived_, subject.precision == Precision::kFp32 ? Encoding::kFp32 : Encoding::kBf16).value();
+    ModelDevice* const device = model_->device().value();
+    group_ = device->CreateGroup({}, &rendezvous, Soon()).value();
+    sum_ = device->Sum(arrived_, subject.precision == Precision::kFp32 ? Encoding::kFp32 : Encoding::kBf16).value();
   }
 
   void WarmUp() override {

@@ -520,8 +520,9 @@ TEST_CASE("a plug-in that a worker loads forms a group for its model, and a mode
   RunThreads(2, [&](int rank) {
     ends[static_cast<std::size_t>(rank)] = [&]() -> Status {
       CAPSTAN_ASSIGN_OR_RETURN(const auto model, (*plugin)->create({}, Precision::kFp32, shape));
+      CAPSTAN_ASSIGN_OR_RETURN(ModelDevice* const device, model->device());
       CAPSTAN_ASSIGN_OR_RETURN(const auto group,
-                               model->CreateGroup({.rank = rank, .size = 2}, &rendezvous, In(kPatience)));
+                               device->CreateGroup({.rank = rank, .size = 2}, &rendezvous, In(kPatience)));
       CAPSTAN_ASSIGN_OR_RETURN(const auto ticket, group->SubmitAllReduce({}, In(kPatience)));
       return group->Wait(ticket);
     }();
@@ -531,7 +532,7 @@ TEST_CASE("a plug-in that a worker loads forms a group for its model, and a mode
   kernels::CpuContext cpu(1);
   const auto model = CreateJobModel(cpu, Precision::kFp32, shape);
   REQUIRE(model.ok());
-  CHECK((*model)->CreateGroup({}, &rendezvous, In(kPatience)).status().code() == Code::kUnsupported);
+  CHECK((*model)->device().status().code() == Code::kUnsupported);
 }
 
 }  // namespace
