@@ -72,6 +72,11 @@ void PullQueue::AnswerReady(Instant now, Outbox* out) {
   shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }
 
+void PullQueue::Forget(PeerId peer) {
+  parked_.erase(peer);
+  answered_.erase(peer);
+}
+
 void PullQueue::Reset() {
   parked_.clear();
   named_.clear();
@@ -90,14 +95,6 @@ void PullQueue::OnRedone() {
       if (!Has(parked.pull.speculative, block)) parked.pull.speculative.push_back(block);
     }
   }
-}
-
-void PullQueue::DropSpeculative(PeerId peer) {
-  if (const auto parked = parked_.find(peer); parked != parked_.end()) {
-    parked->second.pull.speculative.clear();
-    parked->second.sent.clear();
-  }
-  answered_.erase(peer);
 }
 
 void PullQueue::SendSpeculative(Outbox* out) {

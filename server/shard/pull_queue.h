@@ -44,8 +44,9 @@ class PullQueue {
   // ones.
   void OnRedone();
   void SendSpeculative(Outbox* out);
-  // Forgets what was sent to a worker that drops its speculative blocks and will ask again.
-  void DropSpeculative(PeerId peer);
+  // Forgets the pull of a worker that went back to a step's gradients: it has dropped its speculative blocks, waits for
+  // no version, and will pull again.
+  void Forget(PeerId peer);
 
   // Forgets which pulls were answered for the previous version. Call when the shard begins a step.
   void BeginStep() { answered_.clear(); }

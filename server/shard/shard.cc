@@ -197,7 +197,7 @@ void Shard::On(PeerId from, const EndSlot& end, const Slice&, Instant now, Outbo
 
 void Shard::On(PeerId from, const CoverageQuery& query, const Slice&, Instant, Outbox* out) {
   if (query.question == 0) {
-    if (engine_->Handle(from, query, out)) pulls_.DropSpeculative(from);
+    if (engine_->Handle(from, query, out)) pulls_.Forget(from);
     return;
   }
   // Messages of one sender arrive in order: what it sent before its question has arrived, or is lost.

@@ -64,6 +64,17 @@ TEST_CASE("a pull of another version takes the place of one that waits", "[serve
   CHECK(!Ask(&harness, 1, {}).pull_waits);
 }
 
+TEST_CASE("a worker that goes back to a step waits for no weights", "[server][question]") {
+  ShardHarness harness({.slots = 1, .tensors = {4}});
+  harness.Start();
+  harness.CompleteStep(0, 1.0F);
+  harness.Commits(0);
+  harness.FromWorker(harness.MakePull(2, {0}));
+  CHECK(Ask(&harness, 1, {}).pull_waits);
+  harness.FromWorker(CoverageQuery{harness.generation, Incarnation{7}, SessionId{1}, Step{1}});
+  CHECK(!Ask(&harness, 1, {}).pull_waits);  // its next pull may be lost, and is then sent again
+}
+
 TEST_CASE("a question does not end what is sent ahead, and one for all that is held does", "[server][question]") {
   ShardHarness harness({.slots = 1, .tensors = {4, 4}});
   harness.Start();
