@@ -28,7 +28,7 @@ struct PushPullOptions {
   std::vector<std::size_t> tensor_bytes = {64, 4u << 10, 64u << 10, 1u << 20, 4u << 20, 32u << 20};
   int repetitions = 3;  // the median counts
   double seconds = 1.0;
-  Parts parts;
+  Parts parts = {};
 };
 
 Result<std::vector<Figure>> MeasurePushPull(const PushPullOptions& options);

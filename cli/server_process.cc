@@ -59,7 +59,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   return options;
 }
 
-std::string Print(const nlohmann::ordered_json& json) {
+std::string TextOf(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -101,11 +101,11 @@ class ServerProcess {
                                      {"job", options_.config.name()},
                                      {"coordinator", options_.config.cluster.coordinator},
                                      {"run_directory", run_dir_}};
-    if (!shards_stand_.load(std::memory_order_acquire)) return Print(status);  // the shards are still being started
+    if (!shards_stand_.load(std::memory_order_acquire)) return TextOf(status);  // the shards are still being started
     for (const auto& shard : shards_) {
       status["shards"].push_back(nlohmann::ordered_json::parse(shard->StatusJson(), nullptr, false));
     }
-    return Print(status);
+    return TextOf(status);
   }
 
   // Finds the address on which the shards listen. A coordinator on another machine cannot reach a loopback address.

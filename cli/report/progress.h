@@ -27,6 +27,7 @@ class Progress {
   void AddLine(std::string_view line, std::vector<std::string>* lines_to_keep);
 
   std::uint64_t steps_done() const { return steps_done_; }
+  std::uint64_t steps() const { return steps_; }  // of the whole job
   std::uint64_t steps_skipped() const { return skipped_; }
   // Returns a text such as "step 120/400  loss 2.1342  1234 samples/s  0:35 left"; empty before the first step.
   std::string Line() const;

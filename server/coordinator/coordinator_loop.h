@@ -1,5 +1,4 @@
-// CoordinatorLoop: the thread that drives a Coordinator; it owns the socket, the clock, the log, the core and the run's
-// files.
+// CoordinatorLoop: the thread that drives a Coordinator; it owns the core, the socket, and the run's files with the clock.
 //
 // Kind:   created and destroyed by one thread; any thread may call RequestStop and StatusJson. Its own thread owns
 //         everything else.
@@ -11,9 +10,9 @@
 // On a full disk the loop pauses (room_wait.h): while it waits for room, it takes no message, and its
 // clock stands still.
 //
-// Life:   serving -> reading the final weights (once all steps are committed; afterwards workers learn that the job is
-//         over) -> closing (shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on
-//         to closing.
+// Life:   serving (once all steps are committed, until Completion has done the rest) -> closing (members learn that the
+//         job is over, shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on to
+//         closing.
 #pragma once
 
 #include <atomic>
@@ -22,18 +21,16 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "common/base/mailbox.h"
 #include "common/wire/transport.h"
-#include "common/wire/zmq_transport.h"
 #include "monitoring/registry.h"
+#include "server/coordinator/completion.h"
 #include "server/coordinator/coordinator_options.h"
-#include "server/coordinator/roster.h"
-#include "server/coordinator/step_log.h"
-#include "server/net/outgoing.h"
+#include "server/coordinator/roster_feed.h"
+#include "server/coordinator/run_files.h"
+#include "server/coordinator/status_feed.h"
+#include "server/net/loop_socket.h"
 #include "server/storage/coordinator_log.h"
-#include "server/storage/room_wait.h"
 
 namespace capstan::server {
 
@@ -52,7 +49,6 @@ struct CoordinatorLoopOptions {
 };
 
 class Coordinator;
-class FinalWeights;
 
 class CoordinatorLoop {
  public:
@@ -62,57 +58,44 @@ class CoordinatorLoop {
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
 
   // The address at which other processes reach the coordinator, as tcp://host:port.
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return socket_->endpoint(); }
   // Ends the job after a last snapshot; the second call ends it at once. Members are notified.
   void RequestStop();
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Ok when all steps are committed and the final weights are written. Requires ended().
   const Status& outcome() const { return outcome_; }
   // Returns the state of the job as a JSON object for the status page.
-  std::string StatusJson() const;
+  std::string StatusJson() const { return status_.Read(); }
 
  private:
-  enum class Phase { kServing, kReading, kClosing, kEnded };
+  enum class Phase { kServing, kClosing, kEnded };
 
-  CoordinatorLoop() = default;
-  Instant Now() const;
+  explicit CoordinatorLoop(CoordinatorLoopOptions options);
+  // Opens what can fail.
+  Status Open(monitoring::Registry* registry);
   void Run();
   void HandleOne(PeerId from, const Message& message);
   void Tick(Instant now);
   std::size_t SendOut();
-  void Abandon(const Status& why);
   void WriteRecords();
-  void PublishMembers();
   void SeeState(Instant now);
-  void ReadFinalWeights(Instant now);
-  Status BeginFinalWeights();
-  bool WaitsForFollowers(Instant now);
   void BeginClosing(Status outcome);
+  bool stop_requested() const { return stops_requested_.load() > 0; }
 
   CoordinatorLoopOptions options_;
-  TransportCounters counters_;
-  std::unique_ptr<Transport> transport_;
-  std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
+  std::unique_ptr<LoopSocket> socket_;
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
-  std::optional<RoomWait> room_;
-  std::unique_ptr<CoordinatorLog> log_;
+  std::unique_ptr<RunFiles> files_;
   std::unique_ptr<Coordinator> core_;
-  std::unique_ptr<Outgoing> outgoing_;
-  std::optional<StepLog> step_log_;
-  std::unique_ptr<FinalWeights> final_weights_;
-  std::optional<Instant> followers_since_;  // when the wait for followers began, after the final weights were written
-  std::string endpoint_;
+  std::optional<Completion> completion_;
+  RosterFeed members_;
+  StatusFeed status_;
 
   Outbox out_;
   Phase phase_ = Phase::kServing;
   Instant closing_began_{};
-  Generation running_generation_;  // generation whose members on_members has received
-  Roster members_;                 // members last passed to on_members
   bool concluded_before_ = false;  // the job was already done when this process began
   Status outcome_;
-  Latest<std::string> status_;
-  CoordinatorState published_ = CoordinatorState::kCollecting;  // the state in status_
-  Instant next_status_{};
   std::atomic<int> stops_requested_{0};
   std::atomic<bool> ended_{false};
   std::thread thread_;

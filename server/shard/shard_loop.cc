@@ -6,8 +6,6 @@
 
 #include "common/base/float_control.h"
 #include "common/wire/messages/error.h"
-#include "monitoring/mirror_transport.h"
-#include "server/net/advertised_endpoint.h"
 #include "server/shard/admission.h"
 #include "server/shard/shard.h"
 #include "server/storage/memory_push_log.h"
@@ -16,45 +14,45 @@
 namespace capstan::server {
 namespace {
 
-constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
-
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
 
 Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, monitoring::Registry* registry) {
-  std::unique_ptr<ShardLoop> loop(new ShardLoop);
-  loop->transport_ = CreateZmqTransport(options.transport, &loop->counters_);
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, loop->transport_->Bind(EndpointOf(options.listen)));
-  CAPSTAN_ASSIGN_OR_RETURN(loop->endpoint_, AdvertisedEndpoint(bound, options.advertise, "cluster.listen"));
-  CAPSTAN_ASSIGN_OR_RETURN(loop->coordinator_, loop->transport_->Connect("tcp://" + options.coordinator));
-  options.shard.endpoint = loop->endpoint_;
-  options.shard.coordinator = loop->coordinator_;
-  loop->transport_metrics_ = registry->Create<monitoring::TransportMetrics>();
-  loop->metrics_ = registry->Create<monitoring::ShardMetrics>();
-  if (!options.store) options.store = std::make_unique<MemorySnapshotStore>();
-  const bool durable = options.shard.acknowledge == Acknowledge::kDurable;
-  if (durable && !options.log) options.log = std::make_unique<MemoryPushLog>();
-  loop->options_ = std::move(options);
-  CAPSTAN_ASSIGN_OR_RETURN(loop->options_.shard.identity, loop->BeginIncarnation());
-  loop->options_.shard.incarnation = loop->options_.shard.identity.incarnation;
-  loop->options_.shard.parts = loop->options_.store->List();
-  loop->options_.shard.connect = [raw = loop.get()](const std::string& endpoint) { return raw->ConnectTo(endpoint); };
-  loop->core_ = std::make_unique<Shard>(loop->options_.shard, loop->metrics_);
-  const auto lane = [trace = loop->options_.trace, shard = std::to_string(loop->options_.shard.shard)](
-                        const char* what) { return trace == nullptr ? nullptr : trace->AddLane(what + shard); };
-  loop->disk_ = std::make_unique<ShardDiskThread>(
-      loop->options_.shard.shard, loop->options_.store.get(), [raw = loop.get()] { raw->transport_->Wake(); },
-      lane("disk-"));
-  if (loop->options_.log) {
-    loop->log_ = std::make_unique<PushLogThread>(loop->options_.shard.shard, loop->options_.log.get(),
-                                                 [raw = loop.get()] { raw->transport_->Wake(); });
-  }
-  loop->outgoing_ =
-      std::make_unique<Outgoing>(loop->transport_.get(), loop->transport_metrics_.get(), loop->options_.on_notice);
-  loop->times_ = std::make_unique<ShardTimes>(loop->metrics_.get(), lane("shard-"));
+  std::unique_ptr<ShardLoop> loop(new ShardLoop(std::move(options)));
+  CAPSTAN_RETURN_IF_ERROR(loop->Open(registry));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
+}
+
+ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)) {
+  if (!options_.store) options_.store = std::make_unique<MemorySnapshotStore>();
+  const bool durable = options_.shard.acknowledge == Acknowledge::kDurable;
+  if (durable && !options_.log) options_.log = std::make_unique<MemoryPushLog>();
+}
+
+Status ShardLoop::Open(monitoring::Registry* registry) {
+  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen", options_.advertise,
+                             options_.on_notice};
+  CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
+  CAPSTAN_ASSIGN_OR_RETURN(coordinator_, socket_->transport()->Connect("tcp://" + options_.coordinator));
+  neighbours_.emplace(socket_->transport());
+  metrics_ = registry->Create<monitoring::ShardMetrics>();
+  ShardOptions& shard = options_.shard;
+  shard.endpoint = socket_->endpoint();
+  shard.coordinator = coordinator_;
+  CAPSTAN_ASSIGN_OR_RETURN(shard.identity, BeginIncarnation());
+  shard.incarnation = shard.identity.incarnation;
+  shard.parts = options_.store->List();
+  shard.connect = [this](const std::string& endpoint) { return neighbours_->Connect(endpoint); };
+  core_ = std::make_unique<Shard>(shard, metrics_);
+  const auto lane = [trace = options_.trace, name = std::to_string(shard.shard)](const char* what) {
+    return trace == nullptr ? nullptr : trace->AddLane(what + name);
+  };
+  threads_.emplace(ShardThreads::Options{shard.shard, options_.store.get(), options_.log.get(),
+                                         [this] { socket_->Wake(); }, lane("disk-")});
+  times_.emplace(metrics_.get(), lane("shard-"));
+  return {};
 }
 
 // Begins a new incarnation, and writes it to disk before the shard sends anything.
@@ -69,13 +67,14 @@ Result<ShardIdentity> ShardLoop::BeginIncarnation() {
 }
 
 ShardLoop::~ShardLoop() {
+  if (!thread_.joinable()) return;
   RequestStop();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void ShardLoop::RequestStop() {
   stop_requested_.store(true);
-  transport_->Wake();
+  socket_->Wake();
 }
 
 std::string ShardLoop::StatusJson() const {
@@ -83,7 +82,7 @@ std::string ShardLoop::StatusJson() const {
   const monitoring::ShardMetrics& m = *metrics_;
   const double bytes = m.parameter_bytes.value();
   const nlohmann::ordered_json json = {{"shard", options_.shard.shard},
-                                       {"address", endpoint_},
+                                       {"address", socket_->endpoint()},
                                        {"parameters", whole(bytes / sizeof(float))},
                                        {"weights_mib", whole(bytes / (1 << 20))},
                                        {"optimizer_mib", whole(m.optimizer_bytes.value() / (1 << 20))},
@@ -108,20 +107,19 @@ void ShardLoop::Run() {
       next_tick = now + tick_every;
       Tick(now);
     }
-    const Instant wait = outgoing_->waiting() ? kRetryEvery : next_tick - now;
     const int delivered =
-        transport_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
-    if (outgoing_->waiting()) outgoing_->Retry();
+        socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     TakeDiskResults(Now());
     const bool logged = TakeLogResults(Now());
-    CountBatch(delivered);
+    metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting
+    metrics_->queue_bytes.Set(socket_->TakeBytesReceived());
     if (delivered == 0 && !logged) continue;
     core_->Flush(Now(), &out_);
     SendOut();
     times_->Flushed(Now());
   }
-  transport_->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
-  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
+  socket_->PublishCounts();
   ended_.store(true, std::memory_order_release);
   if (options_.on_end) options_.on_end();
 }
@@ -138,19 +136,11 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   times_->SeePrepared(core_->engine().prepared(), after);
 }
 
-// Counts the messages and bytes that one poll of the sockets found waiting.
-void ShardLoop::CountBatch(int messages) {
-  const std::uint64_t bytes = counters_.header_bytes_in + counters_.payload_bytes_in;
-  metrics_->queue_messages.Set(messages);
-  metrics_->queue_bytes.Set(bytes - bytes_seen_);
-  bytes_seen_ = bytes;
-}
-
 void ShardLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   SendOut();
-  if (!core_->loading()) LeaveNeighbours();
-  monitoring::MirrorTransport(counters_, transport_metrics_.get());
+  if (!core_->loading()) neighbours_->DisconnectAll();
+  socket_->PublishCounts();
   const Result<std::string> waiting = watch_->Look(now);
   if (!waiting.ok()) {
     outcome_ = Timeout("shard " + std::to_string(options_.shard.shard) + ": " + waiting.status().message());
@@ -164,21 +154,15 @@ void ShardLoop::SendOut() {
     const bool is_outcome = !outcome_.ok() && notice.text == outcome_.message();
     if (options_.on_notice && !is_outcome) options_.on_notice(notice);
   }
-  (void)outgoing_->Send(&out_.envelopes);
+  (void)socket_->Send(&out_.envelopes);
   out_.Clear();
-  SubmitWork();
-}
-
-void ShardLoop::SubmitWork() {
-  for (DiskWork& work : core_->TakeDiskWork()) disk_work_.push_back(std::move(work));
-  while (!disk_work_.empty() && disk_->Submit(std::move(disk_work_.front())).ok()) disk_work_.pop_front();
-  for (LogWork& work : core_->TakeLogWork()) log_work_.push_back(std::move(work));
-  while (!log_work_.empty() && log_->Submit(std::move(log_work_.front())).ok()) log_work_.pop_front();
+  threads_->SubmitDiskWork(core_->TakeDiskWork());
+  threads_->SubmitLogWork(core_->TakeLogWork());
 }
 
 bool ShardLoop::TakeLogResults(Instant now) {
   bool any = false;
-  while (std::optional<LogResult> result = log_ ? log_->TakeResult() : std::nullopt) {
+  while (std::optional<LogResult> result = threads_->TakeLogResult()) {
     core_->Handle(std::move(*result), now, &out_);
     SendOut();
     any = true;
@@ -187,7 +171,7 @@ bool ShardLoop::TakeLogResults(Instant now) {
 }
 
 void ShardLoop::TakeDiskResults(Instant now) {
-  while (std::optional<DiskResult> result = disk_->TakeResult()) {
+  while (std::optional<DiskResult> result = threads_->TakeDiskResult()) {
     const auto* remembered = std::get_if<IdentityPersisted>(&*result);
     const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
     // A shard that cannot store its identity must not go on. If its disk is full, it tries again.
@@ -195,21 +179,6 @@ void ShardLoop::TakeDiskResults(Instant now) {
     core_->Handle(std::move(*result), now, &out_);
     SendOut();
   }
-}
-
-PeerId ShardLoop::ConnectTo(const std::string& endpoint) {
-  const auto known = neighbours_.find(endpoint);
-  if (known != neighbours_.end()) return known->second;
-  const Result<PeerId> peer = transport_->Connect(endpoint);
-  if (!peer.ok()) return {};
-  neighbours_[endpoint] = *peer;
-  return *peer;
-}
-
-// Closes the connections to other shards: an open one costs sockets, even if its process is gone.
-void ShardLoop::LeaveNeighbours() {
-  for (const auto& [endpoint, peer] : neighbours_) transport_->Disconnect(peer);
-  neighbours_.clear();
 }
 
 bool ShardLoop::Over() const { return stop_requested_.load() || core_->shut_down() || !outcome_.ok(); }

@@ -8,23 +8,21 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "common/wire/transport.h"
-#include "common/wire/zmq_transport.h"
 #include "monitoring/registry.h"
 #include "server/net/coordinator_watch.h"
-#include "server/net/outgoing.h"
+#include "server/net/loop_socket.h"
 #include "server/net/request_metrics.h"
+#include "server/shard/neighbours.h"
 #include "server/shard/shard_options.h"
-#include "server/storage/push_log_thread.h"
-#include "server/storage/shard_disk_thread.h"
+#include "server/shard/shard_threads.h"
+#include "server/storage/push_log.h"
 #include "server/storage/snapshot_store.h"
 
 namespace capstan::server {
@@ -56,7 +54,7 @@ class ShardLoop {
   ShardLoop& operator=(const ShardLoop&) = delete;
 
   // The address at which other processes reach this shard, as tcp://host:port.
-  const std::string& endpoint() const { return endpoint_; }
+  const std::string& endpoint() const { return socket_->endpoint(); }
   void RequestStop();
   // Returns the state of the shard as a JSON object for the status page. Any thread may call it.
   std::string StatusJson() const;
@@ -65,40 +63,30 @@ class ShardLoop {
   const Status& outcome() const { return outcome_; }
 
  private:
-  ShardLoop() = default;
+  explicit ShardLoop(ShardLoopOptions options);
+  // Opens what can fail, and makes the core.
+  Status Open(monitoring::Registry* registry);
   void Run();
   void HandleOne(PeerId from, const Message& message);
-  void CountBatch(int messages);
   void Tick(Instant now);
   void SendOut();
   void TakeDiskResults(Instant now);
   // Returns whether there were results.
   bool TakeLogResults(Instant now);
-  void SubmitWork();
   Result<ShardIdentity> BeginIncarnation();
-  PeerId ConnectTo(const std::string& endpoint);
-  void LeaveNeighbours();
   bool Over() const;
 
   ShardLoopOptions options_;
-  TransportCounters counters_;
-  std::unique_ptr<Transport> transport_;
-  std::shared_ptr<monitoring::TransportMetrics> transport_metrics_;
+  std::unique_ptr<LoopSocket> socket_;
+  std::optional<Neighbours> neighbours_;
   std::shared_ptr<monitoring::ShardMetrics> metrics_;
   std::unique_ptr<Shard> core_;
-  std::unique_ptr<Outgoing> outgoing_;
-  std::unique_ptr<ShardDiskThread> disk_;
-  std::deque<DiskWork> disk_work_;            // not yet accepted by disk_
-  std::unique_ptr<PushLogThread> log_;        // null where nothing is logged
-  std::deque<LogWork> log_work_;              // not yet accepted by log_
-  std::map<std::string, PeerId> neighbours_;  // connections to other shards while a snapshot loads, by endpoint
-  std::unique_ptr<ShardTimes> times_;
+  std::optional<ShardThreads> threads_;
+  std::optional<ShardTimes> times_;
   PeerId coordinator_;
-  std::string endpoint_;
 
   Outbox out_;
   std::optional<CoordinatorWatch> watch_;  // set while the thread runs
-  std::uint64_t bytes_seen_ = 0;           // bytes received up to the last CountBatch
   Status outcome_;
   std::atomic<bool> stop_requested_{false}, ended_{false};
   std::thread thread_;

@@ -80,11 +80,13 @@ PUBLIC = ["common/include", "worker/client/include"]
 # The pure cores. They have no thread, clock, disk, socket or random source of their own, and include nothing that has
 # one.
 CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weights_reader.*", "worker/session/*",
-         "worker/client/reader_core.*", "worker/machine/machine_*", "worker/allreduce/all_reduce_*",
+         "worker/client/reader_core.*", "worker/client/followed_job.*", "worker/client/coordinator_contact.h",
+         "worker/client/shard_sources.*", "worker/machine/machine_*", "worker/allreduce/all_reduce_*",
          "worker/allreduce/member_patience.*", "worker/allreduce/replica.*", "worker/allreduce/replica_version.*",
          "worker/allreduce/step_sums.*", "worker/allreduce/version_offers.*"]
 # The files of these folders that give a core its thread, its disk or its sockets.
 NOT_CORES = ["server/*/*_loop.*", "server/coordinator/final_weights.*", "server/coordinator/step_log.*",
+             "server/coordinator/run_files.*", "server/coordinator/status_feed.*",
              "worker/session/session_loop.*", "worker/session/shard_connections.*", "worker/machine/machine_reducer.*"]
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"
                        r"stop_token|semaphore|latch|barrier|unistd\.h|fcntl\.h|poll\.h|(sys|netinet|arpa)/.*")
@@ -129,15 +131,11 @@ LINES_MAX = 600
 # The most fields and methods of a class. A larger class becomes several.
 FIELDS_MAX = 20
 METHODS_MAX = 45
-# The classes that are larger, with their numbers of fields and methods. These numbers may only fall.
+# The classes that are larger, with their numbers of fields and methods, which may only fall, and the reason why they are
+# still one class.
 LARGE_CLASSES = {
-    ("cli/launch/launcher.h", "Launcher"): (20, 50),
-    ("server/coordinator/coordinator_loop.h", "CoordinatorLoop"): (26, 23),
-    ("server/coordinator/membership.h", "Worker"): (23, 0),
-    ("server/shard/shard_loop.h", "ShardLoop"): (22, 22),
-    ("server/shard/shard_options.h", "ShardOptions"): (22, 0),
-    ("worker/client/reader_core.h", "ReaderCore"): (27, 27),
-    ("worker/nn/resnet_model.h", "Resnet"): (21, 29),
+    ("server/coordinator/membership.h", "Worker"): (23, 0, "facts about one worker, without rules: what it sent and was sent"),
+    ("server/shard/shard_options.h", "ShardOptions"): (22, 0, "settings that are passed on, each with its own default"),
 }
 
 # Tests that write documents, so they name some that are not in the tree.
@@ -393,7 +391,7 @@ def check_classes(sources):
                 name = match.group(1)
                 fields, methods = class_size(source.code, match.end())
                 most = left.pop((source.path, name), (FIELDS_MAX, METHODS_MAX))
-                if LARGE_CLASSES.get((source.path, name), (fields, methods)) > (fields, methods):
+                if LARGE_CLASSES.get((source.path, name), (fields, methods))[:2] > (fields, methods):
                     yield (source.path, source.line(match.start()), "class size",
                            f"{name} has {fields} fields and {methods} methods: its line in LARGE_CLASSES can say so, or go")
                 if fields > most[0] or methods > most[1]:
@@ -403,6 +401,9 @@ def check_classes(sources):
     for path, name in left:
         if path in sources:
             yield path, 1, "class size", f"{name} is not here: its line in LARGE_CLASSES can go"
+    for (path, name), entry in LARGE_CLASSES.items():
+        if path in sources and not "".join(entry[2:]).strip():
+            yield path, 1, "class size", f"{name} is in LARGE_CLASSES without a reason"
 
 
 def check_words(sources):

@@ -201,8 +201,16 @@ class Tidy(unittest.TestCase):
         entry = ("server/shard/core.h", "Shard")
         text = "#pragma once\nclass Shard {\n" + "".join(f"  int a{i}_ = 0;\n" for i in range(30)) + "};\n"
         for numbers, files, expected in (((30, 0), {entry[0]: text}, 0), ((31, 0), {entry[0]: text}, 1), ((30, 0), {entry[0]: "#pragma once\n"}, 1)):
-            tidy.LARGE_CLASSES[entry] = numbers
+            tidy.LARGE_CLASSES[entry] = (*numbers, "it is a plain struct")
             self.assertEqual(len(self.check({**SOUND, **files})), expected, numbers)
+        tidy.LARGE_CLASSES.clear()
+
+    def test_an_exception_for_a_large_class_has_a_reason(self):
+        entry = ("server/shard/core.h", "Shard")
+        text = "#pragma once\nclass Shard {\n" + "".join(f"  int a{i}_ = 0;\n" for i in range(30)) + "};\n"
+        for value, expected in (((30, 0, "it is a plain struct"), 0), ((30, 0, " "), 1), ((30, 0), 1)):
+            tidy.LARGE_CLASSES[entry] = value
+            self.assertEqual(len(self.check({**SOUND, entry[0]: text})), expected, value)
         tidy.LARGE_CLASSES.clear()
 
     def test_every_rule_has_a_planted_violation(self):

@@ -24,17 +24,16 @@
 #include <string>
 #include <vector>
 
-#include "common/config/job/optimizer_kind.h"
 #include "common/data/catalog.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/weights_reader.h"
-#include "worker/client/readable_versions.h"
+#include "worker/client/coordinator_contact.h"
+#include "worker/client/followed_job.h"
+#include "worker/client/shard_sources.h"
+#include "worker/client/version_arrays.h"
 
 namespace capstan::client {
-
-// Returns the names of the optimizer's state arrays, as in PyTorch's optimizers of the same arithmetic.
-std::vector<std::string> StateNames(OptimizerKind kind);
 
 struct ReaderCoreOptions {
   std::string name;
@@ -83,65 +82,46 @@ class ReaderCore {
   void Leave(Outbox* out);
 
   // Returns the newest view; valid once fresh.
-  const View& view() const { return *view_; }
+  const View& view() const { return *job_.view(); }
   // Returns the job file; empty before it is known.
-  const std::string& job_file() const { return job_file_; }
+  const std::string& job_file() const { return job_.file(); }
   // Returns the job's tensors; null before a worker has declared them.
-  const Catalog* catalog() const { return catalog_.get(); }
-  const std::vector<std::string>& state_names() const { return state_names_; }
+  const Catalog* catalog() const { return job_.catalog(); }
+  const std::vector<std::string>& state_names() const { return job_.state_names(); }
   // Returns a flat array of reading(): index 0 is the weights, the others are the optimizer's states. Null: not
   // fetched.
-  const float* array(std::uint32_t index) const {
-    return reading_ && index < arrays_.size() ? arrays_[index].get() : nullptr;
-  }
+  const float* array(std::uint32_t index) const { return reading_ ? arrays_.array(index) : nullptr; }
   std::string WaitingFor() const;
 
  private:
-  using Array = std::unique_ptr<float[]>;
-
   void On(const View& view, Instant now, Outbox* out);
-  void SeeEnd(const View& view);
-  Status TakeJob(const View& view);
   void AskCoordinator(Instant now, Outbox* out);
   std::optional<Step> NextVersion() const;
   // Answers a call that asks for more than the job's last version; false: a newer version may still come.
   bool AnswerNothingNewer(Outbox* out);
   void Continue(Instant now, Outbox* out);
   void Begin(Step step, Instant now, Outbox* out);
-  bool MakeRoom(std::uint32_t arrays);
-  Status ConnectShards();
+  void Finish(Outbox* out);
   void Fail(Status status);
 
   const ReaderCoreOptions options_;
-  std::optional<View> view_;
-  JobId job_;
-  std::string job_file_;
-  ReadableVersions versions_;
-  std::uint64_t steps_ = 0;
-  Instant silence_limit_;
-  std::vector<std::string> state_names_;
-  std::unique_ptr<Catalog> catalog_;
-  std::vector<WeightsReader::Source> shards_;  // shards with their connections
+  FollowedJob job_;
+  CoordinatorContact coordinator_;
+  ShardSources shards_;
+  VersionArrays arrays_;
 
   bool fresh_ = false;
   bool pulls_ = false;  // the current call asks for request_
   std::optional<Request> request_;
   std::unique_ptr<WeightsReader> reader_;
-  std::optional<Step> last_;  // the job's last version, once the job is known to be done
-  bool has_last_ = false;     // has the last version, or has left
-  std::uint64_t steps_past_ =
-      1;                      // steps past the shard's own to request, once a shard has passed the requested version
+  bool has_last_ = false;  // has the last version, or has left
+  // Steps past the shard's own to request, once a shard has passed the requested version.
+  std::uint64_t steps_past_ = 1;
   bool looked_back_ = false;  // this call has requested the present version although it waited for a later one
-  Instant step_since_{};      // when a view first reported the current readable version
   bool reads_last_ = false;   // the job was done when this reading began
   std::optional<Reading> reading_;
   bool nothing_newer_ = false;
   Status status_;
-  std::vector<Array> arrays_;
-
-  Instant next_question_{};
-  std::optional<Instant> coordinator_heard_;
-  Instant last_tick_{};
 };
 
 }  // namespace capstan::client

@@ -127,6 +127,13 @@ struct BlockState {
   UnitState<T> shortcut;
 };
 
+// The output of the pooling after the stem, and where each of its maxima came from; null without that pooling.
+template <class T>
+struct StemPoolState {
+  T* y = nullptr;
+  std::int32_t* argmax = nullptr;
+};
+
 template <class Context, class T>
 class Resnet final : public Model<T> {
  public:
@@ -223,8 +230,8 @@ class Resnet final : public Model<T> {
     if (kConvertsInputs<T>) converted_ = TakeImages(arena, shape_.image.elements());
     stem_state_ = TakeUnit(arena, UnitSize(stem_));
     if (!IsSmall(shape_.image)) {
-      stem_pooled_ = TakeImages(arena, pooled_.elements());
-      argmax_ = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
+      stem_pool_state_.y = TakeImages(arena, pooled_.elements());
+      stem_pool_state_.argmax = arena.template Take<std::int32_t>(samples_ * pooled_.elements());
     }
     shape_.recompute ? LayOutOneBlock(arena) : LayOutBlocks(arena);
     features_ = TakeImages(arena, last.channels);
@@ -271,7 +278,7 @@ class Resnet final : public Model<T> {
   // Returns the input of block `i`; for i = number of blocks, that of the average over pixels.
   const T* BlockInput(std::size_t i) const {
     if (i > 0) return block_states_[i - 1].units.back().norm.y;
-    return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pooled_;
+    return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pool_state_.y;
   }
 
   kernels::ImageWindows StemPooling() const { return WindowsOf(samples_, stem_.out(), kStemPool); }
@@ -319,7 +326,8 @@ class Resnet final : public Model<T> {
   void Forward(const T* weights, const StatisticsTarget<T>* statistics, const Hooks& hooks) {
     NeedWeights(hooks, stem_.convolution.weight, stem_.norm.last());
     ForwardUnit(stem_, stem_state_, weights, statistics, inputs_, nullptr, Activation::kRelu);
-    if (!IsSmall(shape_.image)) MaxPool(context_, StemPooling(), stem_state_.norm.y, stem_pooled_, argmax_);
+    if (!IsSmall(shape_.image))
+      MaxPool(context_, StemPooling(), stem_state_.norm.y, stem_pool_state_.y, stem_pool_state_.argmax);
     for (std::size_t i = 0; i < blocks_.size(); ++i) ForwardBlock(i, weights, statistics, hooks);
     const ImageSize& last = blocks_.back().out();
     GlobalAverage(context_, samples_, last.height * last.width, last.channels, BlockInput(blocks_.size()), features_);
@@ -377,7 +385,7 @@ class Resnet final : public Model<T> {
       BackwardBlock(i, weights, target, hooks);
     }
     if (!IsSmall(shape_.image)) {
-      MaxPoolBackward(context_, StemPooling(), d_[0], argmax_, d_[1]);
+      MaxPoolBackward(context_, StemPooling(), d_[0], stem_pool_state_.argmax, d_[1]);
       std::swap(d_[0], d_[1]);
     }
     BackwardUnit(stem_, stem_state_, weights, target, inputs_, Activation::kRelu, d_[0], d_[0], hooks);
@@ -398,8 +406,7 @@ class Resnet final : public Model<T> {
   const T* inputs_ = nullptr;
   T* converted_ = nullptr;
   UnitState<T> stem_state_{};
-  T* stem_pooled_ = nullptr;
-  std::int32_t* argmax_ = nullptr;
+  StemPoolState<T> stem_pool_state_;
   std::vector<BlockState<T>> block_states_;
   T* features_ = nullptr;  // means over the pixels of the last block's output
   T* logits_ = nullptr;    // become their gradient

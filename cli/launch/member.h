@@ -1,0 +1,96 @@
+// Member: a process of the job, over all its restarts: its start, its pid file, its output and how it ended.
+//
+// Kind:   owned by the launcher's thread.
+// Fails:  Start: the system gives no process. A pid file that cannot be written is a warning, and is tried again.
+// Why:    the rules of a job speak of members; only this class knows which start of a process is the present one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cli/launch/child_process.h"
+#include "cli/launch/restart_budget.h"
+#include "cli/launch/screen.h"
+#include "common/base/status.h"
+
+namespace capstan::cli {
+
+class Member {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
+
+  // `max_restarts`: how often it is restarted within an hour.
+  Member(ProgramCall call, std::uint32_t max_restarts);
+
+  const std::string& name() const { return call_.name; }
+  ProgramKind kind() const { return call_.kind; }
+  bool is_own() const { return call_.kind == ProgramKind::kOwn; }
+  bool is_coordinator() const;
+  bool is_worker() const;
+
+  // Starts the process, for the first time or again. `steps_done`: how many steps the run has now. Everything below
+  // requires that this has succeeded once.
+  Status Start(std::uint64_t steps_done);
+  const ChildProcess& process() const { return *process_; }
+  ChildProcess& process() { return *process_; }
+  // Whether the run has done steps since the last start.
+  bool saw_steps(std::uint64_t steps_done) const { return steps_done > steps_at_start_; }
+
+  // Plans a restart. Returns false if the process has died too often.
+  bool PlanRestart(TimePoint now, std::uint64_t steps_done);
+  void CancelRestart() { restart_at_.reset(); }
+  bool restarts() const { return restart_at_.has_value(); }
+  bool restart_is_due(TimePoint now) const { return restart_at_ && now >= *restart_at_; }
+  const RestartBudget& budget() const { return budget_; }
+  // Whether it has ended for good.
+  bool ended() const { return process_->ended() && !restart_at_; }
+
+  void WritePidFile(const std::string& run_dir, Screen* screen);
+  // Whether writing the pid file failed: a full disk may have room later.
+  bool pid_file_missing() const { return pid_file_missing_; }
+
+  // Asks the process to end.
+  void TellToStop();
+  // Whether this launcher asked it to end since its last start.
+  bool told_to_stop() const { return told_to_stop_; }
+  // Another sender asked the process to end, and the process waits for the launcher's answer.
+  void NoteStopAsked(TimePoint now);
+  void NoteStopAnswered() { stop_asked_.reset(); }
+  const std::optional<TimePoint>& stop_asked() const { return stop_asked_; }
+
+  // For kOwn: whether it joined the job, since its last start or ever.
+  void NoteJoined() { joined_ = ever_joined_ = true; }
+  bool joined() const { return joined_; }
+  bool ever_joined() const { return ever_joined_; }
+  // Whether it was ready after any of its starts.
+  void NoteReady() { ready_ = true; }
+  bool ready() const { return ready_; }
+  // The failure that the process itself reported since its last start; empty: none.
+  void NoteFailure(const std::string& text) { failure_ = text; }
+  const std::string& failure() const { return failure_; }
+
+  // For kOwn: shows the lines that the program has printed.
+  void ShowOutput(Screen* screen);
+  // Returns `how` with the last lines of the log.
+  std::string WithLastLines(const std::string& how) const;
+  // Returns the failure of a job that this member's end causes. `how` tells how it ended.
+  Status AsFailure(const std::string& how) const;
+
+ private:
+  ProgramCall call_;
+  RestartBudget budget_;
+  std::optional<ChildProcess> process_;
+  std::optional<TimePoint> restart_at_;
+  std::uint64_t steps_at_start_ = 0;
+  bool pid_file_missing_ = false;
+  bool told_to_stop_ = false;
+  std::optional<TimePoint> stop_asked_;
+  bool joined_ = false, ever_joined_ = false;
+  bool ready_ = false;
+  std::string failure_;
+};
+
+}  // namespace capstan::cli

@@ -1,0 +1,92 @@
+#include "cli/launch/program_calls.h"
+
+#include <utility>
+
+#include "cli/run/address.h"
+#include "cli/run/trace_file.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/limits_section.h"
+#include "common/config/job/metrics_section.h"
+#include "common/config/job_config.h"
+
+namespace capstan::cli {
+namespace {
+
+std::string ServerName(std::uint32_t index) { return "server-" + std::to_string(index); }
+std::string WorkerName(std::uint32_t index) { return "worker-" + std::to_string(index); }
+
+}  // namespace
+
+ProgramCalls::ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries,
+                           std::string trace)
+    : config_(config), directory_(directory), binaries_(std::move(binaries)), trace_(std::move(trace)) {}
+
+ProgramCall ProgramCalls::Ours(const std::string& name, const std::string& program,
+                               std::vector<std::string> arguments) const {
+  return {name, binaries_ + "/" + program, std::move(arguments), directory_.LogOf(name), ProgramKind::kOurs, {}};
+}
+
+std::vector<std::string> ProgramCalls::TraceArguments(const std::string& name) const {
+  if (trace_.empty()) return {};
+  return {"--trace", TraceFileOf(trace_, name)};
+}
+
+ProgramCall ProgramCalls::Coordinator(const std::string& listen, RunBegin begin) const {
+  // The launcher chooses the coordinator's addresses, which stay the same over restarts.
+  std::vector<std::string> arguments = {directory_.path() + "/job.toml",
+                                        "--coordinator",
+                                        "--run-dir",
+                                        directory_.path(),
+                                        "--set",
+                                        "cluster.coordinator=" + listen,
+                                        "--metrics-listen",
+                                        ChoosePort(config_.metrics.listen)};
+  if (begin != RunBegin::kNew) arguments.push_back("--resume");
+  if (begin == RunBegin::kRollBack) arguments.push_back("--accept-rollback");
+  return Ours(kCoordinator, "capstan-server", std::move(arguments));
+}
+
+// If the job file has a fixed port, each server gets ports of its own, counted up from that port.
+std::vector<ProgramCall> ProgramCalls::Servers(const std::string& coordinator) const {
+  std::vector<ProgramCall> calls;
+  for (std::uint32_t i = 0; i < config_.cluster.servers; ++i) {
+    const std::string listen = ShiftPort(config_.cluster.listen, i * config_.cluster.shards_per_server);
+    std::vector<std::string> arguments = TraceArguments(ServerName(i));
+    arguments.insert(arguments.begin(),
+                     {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir", directory_.path(),
+                      "--set", "cluster.coordinator=" + coordinator, "--set", "cluster.listen=" + listen,
+                      "--metrics-listen", ShiftPort(config_.metrics.listen, 1 + i)});
+    calls.push_back(Ours(ServerName(i), "capstan-server", std::move(arguments)));
+  }
+  return calls;
+}
+
+std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) const {
+  std::vector<ProgramCall> calls;
+  for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
+    std::vector<std::string> arguments = TraceArguments(WorkerName(i));
+    arguments.insert(arguments.begin(),
+                     {"--coordinator", coordinator, "--name", WorkerName(i), "--local-rank", std::to_string(i),
+                      "--data-root", "/", "--join-seconds", std::to_string(config_.limits.join), "--metrics-listen",
+                      ShiftPort(config_.metrics.listen, 1 + config_.cluster.servers + i)});
+    calls.push_back(Ours(WorkerName(i), "capstan-worker", std::move(arguments)));
+  }
+  return calls;
+}
+
+std::vector<ProgramCall> ProgramCalls::OwnPrograms(const OwnProgram& program, const std::string& coordinator) const {
+  const std::uint32_t count = config_.cluster.workers;
+  std::vector<ProgramCall> calls;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::string name = WorkerName(i);
+    calls.push_back({name,
+                     program.path,
+                     {program.words.begin() + 1, program.words.end()},
+                     directory_.LogOf(name),
+                     ProgramKind::kOwn,
+                     EnvironmentOf(program, coordinator, name, i, count)});
+  }
+  return calls;
+}
+
+}  // namespace capstan::cli

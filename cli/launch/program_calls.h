@@ -1,0 +1,42 @@
+// ProgramCalls: the programs that make up a job, and the arguments with which the launcher calls them.
+//
+// Kind:   immutable. The same call serves every restart of a process.
+// Why:    which processes a job has follows from its file alone, so it is decided apart from how they are watched.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/launch/child_process.h"
+#include "cli/launch/own_program.h"
+#include "cli/run/run_directory.h"
+#include "common/config/job/forward.h"
+
+namespace capstan::cli {
+
+class ProgramCalls {
+ public:
+  static constexpr char kCoordinator[] = "coordinator";  // the name of the coordinator's process
+
+  // `binaries`: the folder of capstan-server and capstan-worker. `trace`: servers and workers write traces to this file
+  // name with their own name added; empty: they write none. `config` and `directory` outlive this object.
+  ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace);
+
+  // `listen`: HOST:PORT on which the coordinator listens.
+  ProgramCall Coordinator(const std::string& listen, RunBegin begin) const;
+  // The following take the address at which the coordinator is reached.
+  std::vector<ProgramCall> Servers(const std::string& coordinator) const;
+  std::vector<ProgramCall> Workers(const std::string& coordinator) const;
+  // As many of the user's own programs as the job has workers.
+  std::vector<ProgramCall> OwnPrograms(const OwnProgram& program, const std::string& coordinator) const;
+
+ private:
+  ProgramCall Ours(const std::string& name, const std::string& program, std::vector<std::string> arguments) const;
+  std::vector<std::string> TraceArguments(const std::string& name) const;
+
+  const JobConfig& config_;
+  const RunDirectory& directory_;
+  const std::string binaries_, trace_;
+};
+
+}  // namespace capstan::cli

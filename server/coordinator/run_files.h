@@ -1,0 +1,47 @@
+// RunFiles: the files that a coordinator writes in its run directory: its log, metrics.jsonl and final.safetensors.
+//
+// Kind:   owned by the coordinator loop's thread.
+// Fails:  Open: a run directory that cannot be written. The others: a file that cannot be written, or a wait for room
+//         that was given up.
+// Why:    on a full disk every write waits for room (room_wait.h). The job's clock stands still meanwhile, so both
+//         belong together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/coordinator/step_log.h"
+#include "server/storage/coordinator_log.h"
+#include "server/storage/room_wait.h"
+
+namespace capstan::server {
+
+class RunFiles {
+ public:
+  // `run_dir`: exists. `log`: null: in memory.
+  static Result<std::unique_ptr<RunFiles>> Open(std::string run_dir, std::unique_ptr<CoordinatorLog> log,
+                                                RoomWait::Options room);
+  RunFiles(const RunFiles&) = delete;
+  RunFiles& operator=(const RunFiles&) = delete;
+
+  // The coordinator's log, whose Append waits for room.
+  CoordinatorLog* log() { return log_.get(); }
+  // Appends the steps to metrics.jsonl.
+  Status Append(const std::vector<StepRecord>& records);
+  // Calls `create` with the path of final.safetensors, until there is room for the file.
+  Status CreateFinalWeights(const std::function<Status(const std::string& path)>& create);
+  // Returns the job's time: it excludes the time spent waiting for room.
+  Instant JobTime() const;
+
+ private:
+  RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log);
+
+  const std::string run_dir_;
+  RoomWait room_;
+  const std::unique_ptr<CoordinatorLog> log_;
+  StepLog step_log_;
+};
+
+}  // namespace capstan::server

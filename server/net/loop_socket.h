@@ -1,0 +1,63 @@
+// LoopSocket: the socket of a loop, the counts of its traffic, and the messages that wait for room in it.
+//
+// Kind:   owned by the loop's thread; any thread may call Wake.
+// Limits: those of TransportOptions and Outgoing.
+// Fails:  Open: an address that it cannot listen on, or a host to advertise that is unknown here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/wire/transport.h"
+#include "common/wire/zmq_transport.h"
+#include "monitoring/metrics.h"
+#include "server/net/outgoing.h"
+
+namespace capstan::monitoring {
+class Registry;
+}  // namespace capstan::monitoring
+
+namespace capstan::server {
+
+class LoopSocket {
+ public:
+  struct Options {
+    TransportOptions transport;
+    std::string listen;            // tcp://host:port; port 0 takes a free one
+    std::string listen_key;        // the address's key in the job file, for messages
+    std::string advertise;         // host under which others reach it; empty: the host of `listen`
+    Outgoing::OnNotice on_notice;  // may be empty
+  };
+
+  static Result<std::unique_ptr<LoopSocket>> Open(Options options, monitoring::Registry* registry);
+  LoopSocket(const LoopSocket&) = delete;
+  LoopSocket& operator=(const LoopSocket&) = delete;
+
+  // The address at which other processes reach the socket, as tcp://host:port.
+  const std::string& endpoint() const { return endpoint_; }
+  Transport* transport() { return transport_.get(); }
+  void Wake() { transport_->Wake(); }
+  // Sends all messages and empties the list. Returns the number of messages that were sent or wait for room.
+  std::size_t Send(std::vector<Envelope>* envelopes) { return outgoing_->Send(envelopes); }
+  // Delivers what has arrived, waiting up to `timeout` for the first message. It waits less while messages wait for
+  // room, and then tries those again. Returns the number delivered.
+  int Poll(Instant timeout, const Transport::OnMessage& on_message);
+  // Returns the number of bytes received since the last call.
+  std::uint64_t TakeBytesReceived();
+  // Copies the counts of the traffic to the metrics.
+  void PublishCounts();
+
+ private:
+  LoopSocket() = default;
+
+  TransportCounters counters_;
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<monitoring::TransportMetrics> metrics_;
+  std::unique_ptr<Outgoing> outgoing_;
+  std::string endpoint_;
+  std::uint64_t bytes_taken_ = 0;  // bytes received up to the last TakeBytesReceived
+};
+
+}  // namespace capstan::server

@@ -1,0 +1,62 @@
+#include "cli/launch/program_calls.h"
+
+#include <algorithm>
+
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/metrics_section.h"
+#include "common/config/job_config.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+namespace capstan::cli {
+namespace {
+
+using testing::TempFolder;
+
+// Returns the argument after `option`; empty: there is none.
+std::string ArgumentOf(const ProgramCall& call, const std::string& option) {
+  const auto found = std::find(call.arguments.begin(), call.arguments.end(), option);
+  return found == call.arguments.end() || found + 1 == call.arguments.end() ? "" : *(found + 1);
+}
+
+TEST_CASE("each server and worker of a job gets ports of its own, counted up from the job file's", "[cli][launch]") {
+  const TempFolder scratch;
+  EditableJobConfig config;
+  config.cluster.servers = 2;
+  config.cluster.workers = 2;
+  config.cluster.shards_per_server = 3;
+  config.cluster.listen = "127.0.0.1:7000";
+  config.metrics.listen = "127.0.0.1:8000";
+  const auto directory = RunDirectory::Create(scratch.path("run"), "job");
+  REQUIRE(directory.ok());
+  const ProgramCalls calls(config, *directory, "/bin", "trace.json");
+  const auto servers = calls.Servers("127.0.0.1:6000");
+  REQUIRE(servers.size() == 2);
+  CHECK(servers[1].name == "server-1");
+  CHECK(servers[1].path == "/bin/capstan-server");
+  CHECK(ArgumentOf(servers[1], "--index") == "1");
+  CHECK(std::count(servers[1].arguments.begin(), servers[1].arguments.end(), "cluster.listen=127.0.0.1:7003") == 1);
+  CHECK(ArgumentOf(servers[1], "--metrics-listen") == "127.0.0.1:8002");
+  CHECK(!ArgumentOf(servers[1], "--trace").empty());
+  const auto workers = calls.Workers("127.0.0.1:6000");
+  REQUIRE(workers.size() == 2);
+  CHECK(workers[1].path == "/bin/capstan-worker");
+  CHECK(ArgumentOf(workers[1], "--coordinator") == "127.0.0.1:6000");
+  CHECK(ArgumentOf(workers[1], "--metrics-listen") == "127.0.0.1:8004");
+}
+
+TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {
+  const TempFolder scratch;
+  const EditableJobConfig config;
+  const auto directory = RunDirectory::Create(scratch.path("run"), "job");
+  REQUIRE(directory.ok());
+  const ProgramCalls calls(config, *directory, "/bin", "");
+  const auto last = [&](RunBegin begin) { return calls.Coordinator("127.0.0.1:6000", begin).arguments.back(); };
+  CHECK(last(RunBegin::kNew).starts_with("127.0.0.1:"));
+  CHECK(last(RunBegin::kResume) == "--resume");
+  CHECK(last(RunBegin::kRollBack) == "--accept-rollback");
+  CHECK(calls.Coordinator("127.0.0.1:6000", RunBegin::kNew).name == ProgramCalls::kCoordinator);
+}
+
+}  // namespace
+}  // namespace capstan::cli
