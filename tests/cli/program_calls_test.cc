@@ -47,12 +47,13 @@ TEST_CASE("each server and worker of a job gets ports of its own, counted up fro
 
 TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {
   const TempFolder scratch;
-  const EditableJobConfig config;
+  EditableJobConfig config;
+  config.metrics.listen = "127.0.0.1:8000";
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
   const ProgramCalls calls(config, *directory, "/bin", "");
   const auto last = [&](RunBegin begin) { return calls.Coordinator("127.0.0.1:6000", begin).arguments.back(); };
-  CHECK(last(RunBegin::kNew).starts_with("127.0.0.1:"));
+  CHECK(last(RunBegin::kNew) == "127.0.0.1:8000");
   CHECK(last(RunBegin::kResume) == "--resume");
   CHECK(last(RunBegin::kRollBack) == "--accept-rollback");
   CHECK(calls.Coordinator("127.0.0.1:6000", RunBegin::kNew).name == ProgramCalls::kCoordinator);
