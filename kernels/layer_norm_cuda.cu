@@ -147,7 +147,8 @@ struct HeldSums {
   float gamma[kHeldElements] = {}, beta[kHeldElements] = {};
 };
 
-// Adds the warps' sums in order; `out` is the chunk's part, [2, columns].
+// Adds the sums of a block's warps, in warp order. `out`: the sums over the block's chunk of rows, [2, columns]: first
+// gamma's, then beta's.
 template <class T>
 __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t columns, float* out) {
   __shared__ float shared[2][kWarpColumns];

@@ -1,6 +1,6 @@
-// Philox4x32-10: random numbers as a pure function of (key, counter), without state.
+// Philox4x32-10: random numbers as a pure function of (key, counter), without state. RandomStream counts for its user.
 //
-// Kind:   pure functions.
+// Kind:   pure functions; RandomStream is a value.
 // Why:    initial weights, sample order, dropout and augmentation must not depend on which process draws them, or when.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once

@@ -1,7 +1,7 @@
 // Every section and key of the job file, listed once: the reader, the printer and the list of names are visitors of
 // this list.
 //
-// Kind:   internal to common/job_config*.cc.
+// Kind:   internal to common/config/job_config*.cc.
 // Why:    reading, printing, hashing and suggestions cannot drift apart.
 //
 // A visitor has Begin(section, when), End(), and one method per type of value, each taking (Key, field&, limits).

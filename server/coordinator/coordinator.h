@@ -43,7 +43,7 @@ class Coordinator {
  public:
   using State = CoordinatorState;
 
-  // Reads the log and appends the new term; `log` and `metrics` outlive the coordinator.
+  // Reads the log and appends the new term. `log` outlives the coordinator.
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
               Instant now);
 
@@ -95,7 +95,7 @@ class Coordinator {
   Roster roster() const;
   // Lists the shards' addresses; empty until all are known.
   std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
-  // Names the processes that the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)".
+  // Names the processes that the job waits for, such as server 1 (never seen), "worker-2" (step 7, last heard 12 s ago).
   // Empty: none.
   std::string WaitingFor(Instant now) const { return server::WaitingFor(job_, now); }
   // The state of the job as a JSON object for the status page.

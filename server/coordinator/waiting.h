@@ -14,8 +14,8 @@ namespace capstan::server {
 
 struct Job;
 
-// Names the members that the job waits for, such as "server 1 (never seen), worker-2 (computing step 7 for 12 s)";
-// empty if there are none.
+// Names the members that the job waits for, such as: server 1 (never seen), "worker-2" (step 7, last heard 12 s ago).
+// Empty if there are none.
 std::string WaitingFor(const Job& job, Instant now);
 // Returns a log line such as "waiting 5 s for server 1 (silent for 4 s); giving up after 600 s"; empty while the wait
 // is short.

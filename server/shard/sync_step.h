@@ -3,7 +3,7 @@
 //
 // Kind:   owned by the Shard.
 // Limits: pushes beyond the credit window are not staged.
-// Why:    every attempt at a step makes the same bits, so a Commit names only the step and the attempt.
+// Why:    an attempt that is repeated makes the same bits again, so step and attempt tell a Commit what to publish.
 //
 // Life:   pushes and EndSlots come in, in any order. Once every block and every home slot is there, Prepared goes out.
 //         A Redo prepares the blocks again with other factors. A Commit publishes the prepared blocks, or drops them.

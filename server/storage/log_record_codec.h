@@ -1,8 +1,10 @@
-// EncodeLogRecord, DecodeLogRecord: the coordinator's records as one line of JSON each.
+// EncodeLogRecord, DecodeLogRecord: the coordinator's records as one line of JSON each. EncodeLogHeader and
+// CheckLogHeader: the line that begins a log.
 //
 // Kind:   pure functions.
-// Limits: lists and texts as on the wire (limits.h).
-// Fails:  Encode: kInvalid, a text that is not UTF-8. Decode: kCorrupt; kUnsupported (a header of a newer format).
+// Limits: lists as on the wire (limits.h).
+// Fails:  EncodeLogRecord: kInvalid, a text that is not UTF-8 or a record that DecodeLogRecord would refuse.
+//         DecodeLogRecord: kCorrupt. CheckLogHeader: kCorrupt; kUnsupported, a newer format.
 #pragma once
 
 #include <string>

@@ -128,7 +128,8 @@ void Communicator::Run(const Call& call, std::uint64_t number) {
   if (is_done) done_.fetch_add(1, std::memory_order_release);
 }
 
-// Whether all ranks make the same call. False also if the communicator was aborted.
+// Whether all ranks make this call or, for a send or receive, whether the other rank makes its counterpart. If not, the
+// communicator is broken. False also if it was aborted.
 bool Communicator::Agree(const Call& call) {
   Signature& mine = (*segment_)[rank_].call;
   const bool is_send = call.kind == Kind::kSend;  // the other's is a receive from this rank

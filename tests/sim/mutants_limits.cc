@@ -65,7 +65,7 @@ void AddForgetting(std::vector<Mutant>* all) {
                   {}});
 }
 
-// For old jobs and slow lines.
+// Mutants that waste work or messages, to be tried on old jobs (of many steps) or slow lines, where waste shows.
 void AddWaste(std::vector<Mutant>* all) {
   Mutant walks{"spare-walks",
                "a worker does not hear which step is under way",

@@ -1,5 +1,6 @@
 // ReplicaChecks: invariants of mode allreduce, where the workers hold the weights. Each committed version is computed
-// again here, from the one before and one sum over all slots, in the order in which that group adds.
+// again here, from the version before it and the sum of all slots' gradients, added in the order of the group that
+// made it.
 //
 // Kind:   owned by the cluster's checks.
 // Why:    the bits of a version depend on the group that made it. So a version is identified together with its

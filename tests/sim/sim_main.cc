@@ -7,14 +7,14 @@
 //   sim --mutant NAME --runs M   with a broken rule: prints the first seed that shows it, and how; exits with 1 if
 //                                none does
 //   sim --mutants --runs M       all mutants, as the table of MUTANTS.md
-//   sim --mutant... --caught F   tries this list's runs first, and adds the caught runs to it
-//   sim ... --async              without global steps; --bounded: with a bound on staleness
-//   sim ... --allreduce          workers update
+//   sim --mutant... --caught F   tries the runs listed in F first, and writes the runs that show a mutant back to F
+//   sim ... --async              mode async; --bounded: mode bounded
+//   sim ... --allreduce          mode allreduce: the workers update the weights
 //   sim ... --async --durable    and with durable acknowledgements
 //   sim ... --local              one worker of each machine pushes for all
 //   sim ... --old [--steps S]    a job of many steps (S), with spare workers and low limits
 //   sim ... --slow-lines         a job over slow lines
-//   sim ... --edition E          with the faults of an earlier edition
+//   sim ... --edition E          with the faults that edition E of the simulator had, to repeat a seed recorded with it
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

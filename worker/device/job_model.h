@@ -64,7 +64,8 @@ class JobModel {
     return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
   }
 
-  // Returns a new notice for the log, or an empty text: which library computes, for libraries that a machine may lack.
+  // Returns a new notice for the log, or an empty text. A notice says which optional library computes, or what that
+  // library could not compute.
   virtual std::string TakeNotice() { return {}; }
 
   // Names all that the results' bits depend on besides the inputs: see numeric_class.h.

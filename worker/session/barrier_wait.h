@@ -15,7 +15,8 @@ namespace capstan::session {
 class BarrierWait {
  public:
   bool waits() const { return waits_; }
-  // Returns the barrier that this session waits in, for its Beats; 0: none, or no view has named one yet.
+  // Returns the number of the barrier that this session waits in, for its Heartbeats. 0: it waits in none, or has seen
+  // no view yet.
   std::uint64_t number() const { return waits_ ? number_ : 0; }
   // Returns the names of the missing workers, as the coordinator gave them.
   const std::string& missing() const { return missing_; }

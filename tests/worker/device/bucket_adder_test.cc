@@ -23,7 +23,8 @@ using Floats = std::vector<float>;
 constexpr SlotIndex kSlots = 7;
 constexpr Init kZeros{InitKind::kZeros, 0.0F};
 
-// Makes a catalog with several blocks and buckets of odd sizes. It has statistics, which are never narrow.
+// Makes a catalog with several blocks and buckets of odd sizes. One tensor is a statistic, which stays fp32 in every
+// encoding.
 Catalog TestCatalog() {
   return Catalog::Create({{"a", {301}, kZeros, true},
                           {"b", {5, 77}, kZeros, true},

@@ -141,8 +141,8 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
     harness->Events<Session::WorkReady>();
     harness->Forget();
     harness->Ready();
-    // A session that was ready when the generation began has already asked for coverage; the test drops these
-    // questions.
+    // A session that was ready when the generation began asked for coverage then, and Forget dropped its questions. Any
+    // other session asks only now, in Ready; its questions are dropped too, so that both go on alike.
     for (ShardIndex shard = 0; shard < SessionHarness::kShards; ++shard) (void)harness->TakeFor<CoverageQuery>(shard);
   }
   const auto expected = fresh.Answer();

@@ -9,9 +9,9 @@
 //         waits for, and for how long; it prints to stderr unless it is set. kInvalid: wrong arguments or a wrong order
 //         of calls. kRefused: the job does not accept this worker, or has failed. kStale: the round is over; ask for
 //         the next one.
-// Why:    any program that can compute the gradient of numbered samples can be a worker. Which worker computes a slot,
-//         and how often, changes no bit of the result, as long as the gradient depends only on (step, slot) and the
-//         weights.
+// Why:    any program that can compute the gradient of numbered samples can be a worker. In mode sync, which worker
+//         computes a slot, and how often, changes no bit of the result, as long as the gradient depends only on
+//         (step, slot) and the weights.
 //
 // Use:
 //   std::unique_ptr<capstan::Client> client = capstan::Client::Connect(options).value();  // coordinator, own name
