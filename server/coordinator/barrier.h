@@ -1,6 +1,6 @@
 // Barrier: workers that wait for each other.
 //
-// Kind:   a value; part of the Coordinator. Volatile: after a restart, the workers' Beats name their barriers again.
+// Kind:   a value; part of the Coordinator. Volatile: after a restart, the workers' Heartbeats name their barriers again.
 // Why:    a program's processes can meet (files are written, a first batch is loaded) through the service that they
 //         already share. A member waits for a number above the newest passed one. Passing advances to the highest
 //         number that any member waits for, so members that count differently after a restart all go on.

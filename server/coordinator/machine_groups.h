@@ -1,7 +1,7 @@
 // MachineGroups: which workers share a machine, so that they can add up their gradients before one of them pushes.
 //
 // Kind:   a value; part of the Coordinator's core.
-// Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLife, its workers
+// Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLasting, its workers
 //         may be unable to reach each other, and the interval doubles up to kLastsMax.
 // Why:    workers without a group push on their own, so groups are optional and belong to no generation. A group's
 //         epoch identifies its members and their slots.

@@ -47,7 +47,7 @@ struct Worker {
   bool idle = false;  // a log line has named it as a worker without slots
 };
 
-// kKeep: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine
+// kKeepSlots: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine
 // get neighbouring slots.
 enum class Distribution : std::uint8_t { kKeepSlots, kByMachine };
 
@@ -64,7 +64,7 @@ class Membership {
   void Remove(SessionId session);
   // Removes and returns workers that have not been heard for `lease`.
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
-  // Restarts every lease, after a pause of the coordinator in which it received no Beats.
+  // Restarts every lease, after a pause of the coordinator in which it received no Heartbeats.
   void RenewAll(Instant now);
   // Forgets what workers reported of their groups, because a generation begins, and with it another group.
   void ForgetGroups();

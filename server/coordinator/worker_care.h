@@ -12,7 +12,7 @@ struct Worker;
 
 // Gives all slots to the present workers. The caller sends views.
 void DealSlots(Job* job, Outbox* out);
-// Sends views to workers whose slots have changed. Other workers get theirs as answers to their next Beats.
+// Sends views to workers whose slots have changed. Other workers get theirs as answers to their next Heartbeats.
 void SendNewSlots(Job* job, Outbox* out);
 // Gives each slow worker's slots to a second worker as well.
 void HelpSlowWorkers(Job* job, Instant now, Outbox* out);

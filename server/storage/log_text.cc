@@ -41,9 +41,10 @@ Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::strin
   const std::size_t end = text.find('\n');
   const bool followed = end != std::string_view::npos && HasRecord(text.substr(end + 1));
   if (!followed && !BeginsWithRecord(previous, text.substr(0, end))) return {};
-  return Corrupt(where +
-                 ": this line is not what was written, and it is not the end of the log; the disk has damaged it or "
-                 "somebody has edited it: put back a copy, or move the run directory away and start the job again");
+  return Corrupt(
+      where +
+      ": this line is not what was written, and it is not the end of the log; the disk has damaged it or "
+      "somebody has edited it: put back a copy, or move the run directory away and start the job from its beginning");
 }
 
 // Takes a line whose hash is right.

@@ -26,7 +26,7 @@ class MemorySnapshotStore : public SnapshotStore {
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
 
-  // From now on every Write, or Remember, returns `status`; an ok status ends this.
+  // From now on every Write, or PersistIdentity, returns `status`; an ok status ends this.
   void FailWrites(Status status) { write_failure_ = std::move(status); }
   void FailRemember(Status status) { remember_failure_ = std::move(status); }
   // Flips a bit in a block of the newest part. Returns false if there is no part.

@@ -48,7 +48,7 @@ class SnapshotStore : public SnapshotReader {
 
   // The identity that was stored last, perhaps by an earlier process.
   virtual const ShardIdentity& identity() const = 0;
-  // Writes the life to the directory, durably when it returns.
+  // Writes the identity to the directory, durably when it returns.
   virtual Status PersistIdentity(const ShardIdentity& identity) = 0;
 
   // Writes all or nothing, durably. Releases each block's buffers once they are written. Stops and leaves nothing when

@@ -36,7 +36,8 @@ TEST_CASE("a Join without a catalog is told the job's tensors once they are know
   CHECK(harness.ViewOf(harness.MakeJoin("w0")).catalog.empty());  // the worker has declared them
 }
 
-TEST_CASE("a Beat without a session is answered with how far the job is, and is no worker's", "[server][followers]") {
+TEST_CASE("a Heartbeat without a session is answered with how far the job is, and is no worker's",
+          "[server][followers]") {
   CoordinatorHarness harness;
   harness.Run();
   harness.Send(kReader, BeatOf(5));

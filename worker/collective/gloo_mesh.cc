@@ -335,8 +335,8 @@ std::uint64_t GlooMesh::Enter(Deadline deadline) {
   return number;
 }
 
-// The deadline thread wakes at the deadline, with every pulse, and with the verdict. Enter wakes it only for
-// an earlier deadline. After a verdict it closes the connections if no other thread has started to.
+// The deadline thread wakes at the deadline, with every pulse, and with the failure. Enter wakes it only for
+// an earlier deadline. After a failure it closes the connections if no other thread has started to.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
   const auto due = [](const State& state) { return state.call.is_watched ? state.call.deadline : kNever; };
@@ -423,7 +423,7 @@ void GlooMesh::Conclude(const MeshFailure& failure) {
   });
 }
 
-// Called after a verdict. Returns when this or another thread has closed the connections.
+// Called after a failure. Returns when this or another thread has closed the connections.
 void GlooMesh::Close() {
   MeshFailure failure;
   const bool mine = state_.With([&](State& state) {
@@ -438,7 +438,7 @@ void GlooMesh::Close() {
   state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
 }
 
-// Sends a farewell to the other ranks. Ranks that received one send it on, so that a rank that finds its connection to
+// Sends the failure to the other ranks. Ranks that received one send it on, so that a rank that finds its connection to
 // them broken knows the reason.
 void GlooMesh::SendFailure(const MeshFailure& failure) {
   const auto is_there = [&](int other) { return !failure.missing.test(static_cast<std::size_t>(other)); };

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by one thread; only Abort may come from another thread. A call blocks until it is done.
 // Fails:  kTimeout when the deadline passed, kUnreachable when a member was lost or has aborted; both name the missing
-//         ranks. A group that has failed stays failed: later calls return the first
-//         failure. kInvalid for wrong arguments, which has no effect.
+//         ranks. A group that has failed stays failed: later calls return the first failure. kInvalid for wrong
+//         arguments, which has no effect.
 // Parity: sums are of float, in an order that depends only on an element's index; all members get the same bits.
 #pragma once
 

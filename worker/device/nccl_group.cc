@@ -115,7 +115,7 @@ struct NcclOffer {
   ncclUniqueId id = {};
 };
 
-// Returns the card's bytes. A rank without a card sends an empty text, so that the others do not wait for it.
+// Returns the offer's bytes. A rank without an offer sends an empty text, so that the others do not wait for it.
 std::string BytesOf(const Result<NcclOffer>& offer) {
   return offer.ok() ? std::string(reinterpret_cast<const char*>(&*offer), sizeof(NcclOffer)) : std::string();
 }
@@ -148,7 +148,7 @@ Status CheckOffer(const NcclOffer& offer, const NcclOffer& mine, const std::stri
   return {};
 }
 
-// Returns rank 0's id, once all ranks are there and have matching cards.
+// Returns rank 0's id, once all ranks are there and have matching offers.
 Result<ncclUniqueId> Meet(const Nccl& nccl, const DeviceGroupOptions& options, collective::Rendezvous* rendezvous,
                           Deadline deadline) {
   const Result<NcclOffer> mine = MakeOffer(nccl, options);

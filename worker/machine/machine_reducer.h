@@ -5,7 +5,7 @@
 // Fails:  never. A broken group is reported to the coordinator, which has the members form another one.
 // Why:    without it, all workers of a machine send their gradients over the machine's one link to the servers.
 //
-// In a step all members exchange their LocalHeads. A member on an older step pushes on its own and goes on to its next
+// In a step all members exchange their MachineHeads. A member on an older step pushes on its own and goes on to its next
 // step; a member on a newer step waits. When all are at the same step, and their slots together make fewer nodes, the
 // first member gathers the parts bucket by bucket and pushes the sums. The others hold back their pushes until the
 // version is published. Members agree over Gloo; gradients go over Gloo too, or through their devices (AdderChoice).

@@ -1,4 +1,4 @@
-// CoordinatorLine: when a session sends its Join and its Beats, and how long the coordinator has been silent.
+// CoordinatorLine: when a session sends its Join and its Heartbeats, and how long the coordinator has been silent.
 //
 // Kind:   a value; part of Session's core.
 #pragma once

@@ -38,7 +38,7 @@ class DeferredPushes {
   }
 
   enum class Due { kNothing, kAsk, kRelease };
-  // Returns what is due. `any`: whether pushes are held at all.
+  // Returns what is due. `any`: whether any pushes are deferred.
   Due Tick(bool any, Instant now) {
     if (!moved_ || now - *moved_ < kAsk) return Due::kNothing;
     if (!any) {

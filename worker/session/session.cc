@@ -393,7 +393,7 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   for (auto& [shard, link] : links_) link.up.Release(round, now, out);
 }
 
-// Asks shards about held pushes when that is due, or sends the pushes. On a slow link sums take long; as long as each
+// Asks shards about deferred pushes when that is due, or sends the pushes. On a slow link sums take long; as long as each
 // question finds more of them, they are still arriving.
 void Session::CheckDeferredPushes(Instant now, Outbox* out) {
   const bool any = links_.Any([](const ShardLink& link) { return link.up.any_deferred(); });

@@ -95,7 +95,7 @@ class ShardPull {
   std::size_t arrived_ = 0;
   bool follows_ = false;
   bool bare_ = false;
-  std::uint32_t attempt_ = 0;  // the attempt of all blocks in held_
+  std::uint32_t attempt_ = 0;  // the attempt of all blocks in speculative_
   std::map<std::size_t, Slice> speculative_;
 };
 

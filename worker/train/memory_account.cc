@@ -72,15 +72,15 @@ std::uint64_t CountCover(Node node, const SampleRange& slots) {
 
 // Counts of the buffers with which the workers of a machine add up their gradients: the most over all runs of
 // neighbouring workers.
-struct MachineCounts {
+struct ReductionCounts {
   std::uint64_t parts = 0;   // most parts that one worker brings
   std::uint64_t sums = 0;    // most sums that are pushed for the group
   std::uint64_t spare = 0;   // buckets for intermediate sums
   std::uint64_t bucket = 0;  // bytes of a bucket in fp32
 };
 
-MachineCounts CountMachine(const JobConfig& config, std::uint64_t wide_bytes) {
-  MachineCounts counts;
+ReductionCounts CountReduction(const JobConfig& config, std::uint64_t wide_bytes) {
+  ReductionCounts counts;
   if (!ReducesLocally(config)) return counts;
   const SlotIndex slots = config.slots();
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, slots);
@@ -236,7 +236,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   const WeightCount count = CountWeights(model.tensors());
   const HeldArrays held = WorkersUpdate(config.mode()) ? OfReplica(config, count) : OfClient(config, count);
   const std::uint64_t wide_bytes = count.all * sizeof(float);
-  const MachineCounts machine = CountMachine(config, wide_bytes);
+  const ReductionCounts machine = CountReduction(config, wide_bytes);
   account.weights = held.weights;
   account.never_written = held.never_written;
   account.gradient_buffers = held.gradient_buffers + machine.sums;

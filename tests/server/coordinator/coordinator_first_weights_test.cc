@@ -131,7 +131,7 @@ TEST_CASE("a founder that is lost before version 0 is kept takes its generation 
   CHECK(harness.Founders() == "w1");
 }
 
-TEST_CASE("a founder's name in another process begins again, with that process's weights", "[server][given]") {
+TEST_CASE("a founder's name in another process begins from nothing, with that process's weights", "[server][given]") {
   FirstWeightsHarness harness;
   harness.RunGiven();
   harness.first = harness.JoinsGiven("w0", 2);
@@ -174,7 +174,7 @@ TEST_CASE("when all are gone, whoever joins next is the founder", "[server][give
   CHECK(harness.coordinator->generation() == Generation{2});
 }
 
-TEST_CASE("a coordinator that comes back before version 0 is kept begins again", "[server][given]") {
+TEST_CASE("a coordinator that comes back before version 0 is kept begins from nothing", "[server][given]") {
   FirstWeightsHarness harness;
   harness.RunGiven();
   harness.Live();

@@ -265,7 +265,7 @@ TEST_CASE("a newer process of one name takes over, and the older one is told to 
   CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(older)).at(0).code == Code::kStale);
 }
 
-TEST_CASE("sessions are never used twice, not even by a coordinator that comes again", "[server][join]") {
+TEST_CASE("sessions are never used twice, not even by a coordinator that is started again", "[server][join]") {
   CoordinatorHarness harness;
   harness.Run();
   harness.Live();
@@ -290,7 +290,7 @@ TEST_CASE("a record of the log covers the sessions of many workers", "[server][j
   CHECK(harness.Logged<SessionRecord>().size() == 3);
 }
 
-TEST_CASE("a Beat of an unknown session is stale; of a known one it is answered with the view", "[server][beat]") {
+TEST_CASE("a Heartbeat of an unknown session is stale; of a known one it is answered with the view", "[server][beat]") {
   CoordinatorHarness harness;
   harness.Run();
   const Join w0 = harness.Joins("w0");

@@ -24,9 +24,9 @@ TEST_CASE("workers of one machine are dealt neighbouring slots", "[server][machi
   CHECK(DealInOrderOf({0, 1, 2}, 2) == std::vector<Slots>{{0}, {1}, {}});
 }
 
-class MachineBench : public CoordinatorHarness {
+class MachineGroupsHarness : public CoordinatorHarness {
  public:
-  explicit MachineBench(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorHarness(1, 2) {
+  explicit MachineGroupsHarness(LocalReduce local_reduce = LocalReduce::kGloo) : CoordinatorHarness(1, 2) {
     config.allreduce.local_reduce = local_reduce;
     config.job.slots = config.job.global_batch = 4;
     config.job.steps = 20;
@@ -61,7 +61,7 @@ class MachineBench : public CoordinatorHarness {
 };
 
 TEST_CASE("a machine's workers hear of each other, in the order of their slots", "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "n", "m"});
   const View first = harness.View1(0), other = harness.View1(1), second = harness.View1(2);
   CHECK(first.slots == Slots{0, 1});
@@ -77,14 +77,14 @@ TEST_CASE("a machine's workers hear of each other, in the order of their slots",
 }
 
 TEST_CASE("a job that does not ask for it has no groups and keeps its dealing", "[server][machine]") {
-  MachineBench harness(LocalReduce::kNone);
+  MachineGroupsHarness harness(LocalReduce::kNone);
   harness.RunWith({"m", "n", "m"});
   CHECK(harness.View1(0).group.empty());
   CHECK(harness.View1(1).slots == Slots{2});
 }
 
 TEST_CASE("no worker of mode sync can begin another generation by what it says of a group", "[server][machine]") {
-  MachineBench harness(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
+  MachineGroupsHarness harness(GENERATE(LocalReduce::kNone, LocalReduce::kGloo));
   harness.RunWith({"m", "m"});
   for (GroupState state : {GroupState::kBroken, GroupState::kLost}) {
     harness.Report(harness.joins[0], harness.View1(0).group_epoch, state, "trouble");
@@ -95,7 +95,7 @@ TEST_CASE("no worker of mode sync can begin another generation by what it says o
 }
 
 TEST_CASE("addresses are told when all of the group have offered theirs", "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t epoch = harness.View1(0).group_epoch;
   harness.Report(harness.joins[0], epoch, GroupState::kOffered, "here");
@@ -109,7 +109,7 @@ TEST_CASE("addresses are told when all of the group have offered theirs", "[serv
 }
 
 TEST_CASE("another worker, another slot or trouble makes another group", "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t first = harness.View1(0).group_epoch;
   harness.Pass(seconds(2), harness.joins);
@@ -136,7 +136,7 @@ TEST_CASE("another worker, another slot or trouble makes another group", "[serve
 
 TEST_CASE("where no group of a machine lives for long, another one is tried more and more seldom",
           "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "m"});
   const auto epoch = [&] { return harness.View1(0).group_epoch; };
   const auto break_it = [&] { harness.Report(harness.joins[1], epoch(), GroupState::kBroken, "cannot reach"); };
@@ -159,7 +159,7 @@ TEST_CASE("where no group of a machine lives for long, another one is tried more
 }
 
 TEST_CASE("a machine's workers do not wait for one that hangs, until it has done a step", "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "m", "m"});
   std::array<View, 3> views;
   const auto pass = [&](int count, std::uint64_t step, bool hangs) {
@@ -201,7 +201,7 @@ TEST_CASE("a machine's workers do not wait for one that hangs, until it has done
 }
 
 TEST_CASE("another coordinator's groups are newer", "[server][machine]") {
-  MachineBench harness;
+  MachineGroupsHarness harness;
   harness.RunWith({"m", "m"});
   const std::uint64_t first = harness.View1(0).group_epoch;
   harness.joins.clear();

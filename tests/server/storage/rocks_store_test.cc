@@ -173,7 +173,7 @@ TEST_CASE("a part whose header is damaged is not listed, and goes when the next 
   CHECK(Open(run.path()).value()->List() == parts);
 }
 
-TEST_CASE("a database that lost the file it begins with is not begun again", "[server][storage][rocks]") {
+TEST_CASE("a database that lost the file it begins with is not created afresh", "[server][storage][rocks]") {
   const TempFolder run;
   MakeDirectory(run.path());
   files::remove(run.path() + "/snapshots/shard-0/CURRENT");

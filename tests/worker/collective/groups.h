@@ -21,9 +21,9 @@ inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank)
 // Made by mesh_groups.cc, one thread per rank.
 extern const std::vector<std::string> kKinds;
 
-// Connects meshes of this process, and returns them by rank. Each rank answers, and sends its farewell before it closes
-// a connection, however late. A test that breaks connections passes another `farewell`; one that slows them down passes
-// another `silence`.
+// Connects meshes of this process, and returns them by rank. Each rank answers, and sends its failure before it closes
+// a connection, however late. A test that breaks connections passes another `failure_send`; one that slows them down
+// passes another `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
                                                 std::chrono::milliseconds failure_send = kPatience,
                                                 std::chrono::milliseconds silence = kPatience);

@@ -48,7 +48,7 @@ TEST_CASE("addresses come back as they were, whatever they have in common", "[co
   CHECK_FALSE(UnpackAddresses(std::string(6, '\xff'), 1).ok());
 }
 
-TEST_CASE("the largest group's addresses fit a Beat, and a view of all of them fits a frame", "[collective]") {
+TEST_CASE("the largest group's addresses fit a Heartbeat, and a view of all of them fits a frame", "[collective]") {
   for (const std::size_t ranks : {200U, 256U}) {
     View view;
     for (std::size_t rank = 0; rank < ranks; ++rank) {

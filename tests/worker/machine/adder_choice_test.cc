@@ -19,8 +19,8 @@ class FakeAdder final : public DeviceBucketAdder {
   Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
               collective::Deadline deadline) override {
     if (!meets_) return failure_;
-    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> cards, rendezvous->Exchange(group.rank, "card", deadline));
-    const bool all = std::all_of(cards.begin(), cards.end(), [](const auto& card) { return card == "card"; });
+    CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> offers, rendezvous->Exchange(group.rank, "card", deadline));
+    const bool all = std::all_of(offers.begin(), offers.end(), [](const auto& offer) { return offer == "card"; });
     return all ? failure_ : Invalid("another member does not form it");
   }
   bool is_impatient() const override { return true; }

@@ -22,7 +22,7 @@ class GenerationHarness : public SessionHarness {
  public:
   explicit GenerationHarness(Mode mode) : SessionHarness(mode), mode_(mode) { Declare(); }
 
-  // Returns the messages to shards, and the last Heartbeat, as bytes. Earlier Beats are left out, because they depend on the
+  // Returns the messages to shards, and the last Heartbeat, as bytes. Earlier Heartbeats are left out, because they depend on the
   // time.
   std::vector<std::vector<std::byte>> TakeBytes() {
     std::vector<std::vector<std::byte>> all;

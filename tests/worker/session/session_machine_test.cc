@@ -16,9 +16,9 @@ using std::chrono::seconds;
 using Slots = std::vector<SlotIndex>;
 using PushHeader = capstan::Push;
 
-class LocalHarness : public SessionHarness {
+class MachineHarness : public SessionHarness {
  public:
-  View MakeLocalView(std::uint64_t epoch, const std::vector<std::string>& addresses) {
+  View MakeMachineView(std::uint64_t epoch, const std::vector<std::string>& addresses) {
     View view = MakeView({0});
     view.group_epoch = epoch;
     for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -27,9 +27,9 @@ class LocalHarness : public SessionHarness {
     return view;
   }
   // Begins a round of a worker whose group has epoch 5.
-  RoundWork BeginLocalWork() {
+  RoundWork BeginMachineWork() {
     Declare();
-    FromCoordinator(MakeLocalView(5, {"", ""}));
+    FromCoordinator(MakeMachineView(5, {"", ""}));
     const RoundWork work = BeginWork();
     Forget();
     return work;
@@ -56,9 +56,9 @@ class LocalHarness : public SessionHarness {
 };
 
 TEST_CASE("a worker hears of its machine's group, and of the addresses when all are there", "[client][machine]") {
-  LocalHarness harness;
+  MachineHarness harness;
   harness.Declare();
-  harness.FromCoordinator(harness.MakeLocalView(5, {"", ""}));
+  harness.FromCoordinator(harness.MakeMachineView(5, {"", ""}));
   const std::vector<Session::MachineGrouping> first = harness.Events<Session::MachineGrouping>();
   REQUIRE(first.size() == 1);
   CHECK(first[0].epoch == 5);
@@ -69,23 +69,23 @@ TEST_CASE("a worker hears of its machine's group, and of the addresses when all 
   CHECK(said[0].group == GroupState::kOffered);
   CHECK(said[0].group_epoch == 5);
   CHECK(said[0].group_text == "b");
-  harness.FromCoordinator(harness.MakeLocalView(5, {"a", ""}));
+  harness.FromCoordinator(harness.MakeMachineView(5, {"a", ""}));
   CHECK(harness.Events<Session::MachineGrouping>().empty());
-  harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
+  harness.FromCoordinator(harness.MakeMachineView(5, {"a", "b"}));
   const std::vector<Session::MachineGrouping> known = harness.Events<Session::MachineGrouping>();
   REQUIRE(known.size() == 1);
   CHECK(known[0].members[0].address == "a");
-  harness.FromCoordinator(harness.MakeLocalView(5, {"a", "b"}));
+  harness.FromCoordinator(harness.MakeMachineView(5, {"a", "b"}));
   CHECK(harness.Events<Session::MachineGrouping>().empty());
-  harness.FromCoordinator(harness.MakeLocalView(0, {}));
+  harness.FromCoordinator(harness.MakeMachineView(0, {}));
   const std::vector<Session::MachineGrouping> alone = harness.Events<Session::MachineGrouping>();
   REQUIRE(alone.size() == 1);
   CHECK(alone[0].members.empty());
 }
 
 TEST_CASE("what is held is not sent, and is let go of when the version is published", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   CHECK(harness.session->unstaged_pushes() == 4);
   harness.Tick(seconds(2));
@@ -100,8 +100,8 @@ TEST_CASE("what is held is not sent, and is let go of when the version is publis
 }
 
 TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   harness.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
   CHECK(harness.Pushed() == 1);
@@ -110,8 +110,8 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]"
 }
 
 TEST_CASE("what is held is sent when it is released, and the rest of the round with it", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Push(work, {0, 1}, 3, 1, PushWay::kDeferred);
   harness.Push(work, {0, 1}, 2, 1, PushWay::kDeferred);
   harness.Release(work.round - 1);
@@ -123,19 +123,19 @@ TEST_CASE("what is held is sent when it is released, and the rest of the round w
 }
 
 TEST_CASE("another group of the machine has all sent that was held for the one before", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
-  harness.FromCoordinator(harness.MakeLocalView(5, {"", ""}));
+  harness.FromCoordinator(harness.MakeMachineView(5, {"", ""}));
   CHECK(harness.Pushed() == 0);
-  harness.FromCoordinator(harness.MakeLocalView(6, {"", ""}));
+  harness.FromCoordinator(harness.MakeMachineView(6, {"", ""}));
   CHECK(harness.Pushed() == 4);
 }
 
 TEST_CASE("what is held is sent when nothing of it arrives for long, whatever became of the group",
           "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   harness.session->SumsMade(work.round, harness.now);
   harness.Tick(DeferredPushes::kMost - seconds(1));
@@ -145,8 +145,8 @@ TEST_CASE("what is held is sent when nothing of it arrives for long, whatever be
 }
 
 TEST_CASE("what is held is held for as long as the machine's workers are at it", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   harness.session->SumsMade(work.round - 1, harness.now);  // of a round before
   harness.Tick(10 * DeferredPushes::kMost);
@@ -157,8 +157,8 @@ TEST_CASE("what is held is held for as long as the machine's workers are at it",
 }
 
 TEST_CASE("a worker says that it has left a step, whose slots it has done", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   CHECK(harness.Events<Session::StepDone>().empty());
   harness.EndSlot(work, 0);
@@ -170,8 +170,8 @@ TEST_CASE("a worker says that it has left a step, whose slots it has done", "[cl
 }
 
 TEST_CASE("a worker that has ended its slots does not compute while it waits for its machine", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   const auto computes = [&] {
     harness.Forget();
     harness.Tick(seconds(1));
@@ -190,8 +190,8 @@ TEST_CASE("a worker that has ended its slots does not compute while it waits for
 }
 
 TEST_CASE("what is held waits while more and more of the sum arrives, however slowly", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   harness.EndSlot(work, 0);
   harness.session->SumsMade(work.round, harness.now);
@@ -211,8 +211,8 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
 }
 
 TEST_CASE("a shard that another worker pushes to need not answer this one", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Push(work, {0, 1}, 2, 1, PushWay::kDeferred);
   harness.Forget();
   harness.Tick(seconds(4));
@@ -227,8 +227,8 @@ TEST_CASE("a shard that another worker pushes to need not answer this one", "[cl
 }
 
 TEST_CASE("a worker whose pushes are held waits for others", "[client][machine]") {
-  LocalHarness harness;
-  const RoundWork work = harness.BeginLocalWork();
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
   harness.EndSlot(work, 0);
   harness.FromShard(0, [&] {

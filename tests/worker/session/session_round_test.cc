@@ -16,7 +16,7 @@ namespace {
 using std::chrono::seconds;
 using Slots = std::vector<SlotIndex>;
 
-TEST_CASE("a worker that comes again asks every shard what it holds before it computes", "[client][round]") {
+TEST_CASE("a worker that has just come asks every shard what it holds before it computes", "[client][round]") {
   SessionHarness harness;
   harness.Join({1, 2}).Ready();
   for (ShardIndex i : {0U, 1U}) {
@@ -173,7 +173,7 @@ TEST_CASE("a worker with slots keeps its step until the shards have passed it", 
   CHECK(harness.TakeFor<capstan::Push>(0).size() == 1);
 }
 
-TEST_CASE("weights count when they are what was asked for, whole, of this life and timeline", "[client][pull]") {
+TEST_CASE("weights count when they are what was asked for, whole, of this incarnation and timeline", "[client][pull]") {
   SessionHarness harness;
   harness.Join({0}).Ready();
   harness.NothingCovered(0);
@@ -429,7 +429,7 @@ TEST_CASE("after the last version no work is asked for", "[client][end]") {
   CHECK(harness.Sent<Pull>() + harness.Sent<CoverageQuery>() == 0);
 }
 
-TEST_CASE("a Beat says how far the worker is and whether others wait for it", "[client][beat]") {
+TEST_CASE("a Heartbeat says how far the worker is and whether others wait for it", "[client][beat]") {
   SessionHarness harness;
   const RoundWork work = harness.Join({0}).BeginWork();
   harness.Tick(seconds(1));
