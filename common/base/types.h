@@ -39,8 +39,7 @@ constexpr Generation FirstGeneration(TimelineId timeline) { return {timeline.val
 // Staged has the slot's sequence number. The job's clock counts its steps.
 constexpr SequenceNumber SequenceOf(Step step) { return {step.value}; }
 constexpr Step StepOf(SequenceNumber number) { return {number.value}; }
-// Modes without global steps: the version that a shard has when the slowest slot's clock is `clock`. In mode bounded,
-// a pull waits until this is at most `staleness` below the version that it asks for.
+// In async and bounded, the version of a shard whose slowest slot's clock is `clock`: what bounded pulls wait for.
 constexpr Version VersionAt(SequenceNumber clock) { return {clock.value}; }
 
 // 128 random bits that name a job, made at its creation and kept in every directory and Join.

@@ -75,6 +75,7 @@ void PullQueue::AnswerReady(Instant now, Outbox* out) {
 void PullQueue::Forget(PeerId peer) {
   parked_.erase(peer);
   answered_.erase(peer);
+  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
 }
 
 void PullQueue::Reset() {

@@ -44,8 +44,8 @@ class PullQueue {
   // ones.
   void OnRedone();
   void SendSpeculative(Outbox* out);
-  // Forgets the pull of a worker that went back to a step's gradients: it has dropped its speculative blocks, waits for
-  // no version, and will pull again.
+  // Forgets the pull of a worker that asked for a step's coverage. It has gone back to that step, dropped its
+  // speculative blocks, and will pull again; or it pulls again at once.
   void Forget(PeerId peer);
 
   // Forgets which pulls were answered for the previous version. Call when the shard begins a step.

@@ -76,7 +76,7 @@ class StepEngine {
                                             Outbox* out) = 0;
   // Takes the end of a home slot.
   virtual void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) = 0;
-  // Acknowledges all pushes and ends of slots that are here. Returns whether the worker waits for no weights.
+  // Acknowledges all pushes and ends of slots that are here. Returns whether the pull of this worker is forgotten.
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
   // Whether this push is staged or applied.
   virtual bool Holds(std::size_t index, Step step, Node node) const = 0;

@@ -39,6 +39,10 @@ class PullLine {
   // Returns the speculative blocks that are the published version's.
   std::vector<ShardPull::SpeculativeBlock> Publish(const Published& published, Instant now);
   void AskForBlocks(Instant now, Outbox* out);
+  // Repeats the pull if it may be parked at the shard.
+  void PullAgain(Instant now, Outbox* out) {
+    if (pull_.waits()) SendPull(pull_.Asked(), now, out);
+  }
   // Takes the shard's answer to a question, if the shard has no pull of ours: what was requested before the question is
   // lost.
   void SendLost(std::uint64_t question, Instant now, Outbox* out);

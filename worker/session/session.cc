@@ -401,7 +401,10 @@ void Session::CheckDeferredPushes(Instant now, Outbox* out) {
   if (due == DeferredPushes::Due::kRelease) ReleasePushes(round_.number, now, out);
   if (due != DeferredPushes::Due::kAsk) return;
   for (auto& [shard, link] : links_) {
-    if (link.up.any_deferred()) out->Send(link.shard.peer, link.shard.QueryOf(link.up.newest_step()));
+    if (!link.up.any_deferred()) continue;
+    out->Send(link.shard.peer, link.shard.QueryOf(link.up.newest_step()));
+    // The shard takes the query for that of a worker that went back to the step, and forgets its pull.
+    if (round_.state == RoundState::kPulling) link.down.PullAgain(now, out);
   }
 }
 

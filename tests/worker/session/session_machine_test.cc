@@ -99,6 +99,23 @@ TEST_CASE("what is held is not sent, and is let go of when the version is publis
   CHECK(harness.Pushed() == 0);
 }
 
+// The shard takes the query for that of a worker that went back to the step.
+TEST_CASE("a worker that asks about what is held pulls again what it waits for", "[client][machine]") {
+  MachineHarness harness;
+  const RoundWork work = harness.BeginMachineWork();
+  harness.Hold(work);
+  harness.session->SumsMade(work.round, harness.now);
+  harness.EndSlot(work, 0);
+  harness.Ready();
+  REQUIRE(harness.TakeFor<Pull>(0).size() == 1);
+  harness.TakeFor<CoverageQuery>(0);
+  harness.Tick(seconds(6));
+  REQUIRE(!harness.TakeFor<CoverageQuery>(0).empty());
+  const std::vector<Pull> pulls = harness.TakeFor<Pull>(0);
+  REQUIRE(pulls.size() == 1);
+  CHECK(pulls[0].version == Version{1});
+}
+
 TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]") {
   MachineHarness harness;
   const RoundWork work = harness.BeginMachineWork();
