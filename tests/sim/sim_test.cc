@@ -27,7 +27,7 @@ struct Kind {
   std::uint64_t quick, normal, all, sanitized;
 };
 constexpr Kind kSync{{}, 100, 2000, 16000, 150};
-constexpr Kind kLocal{{.local = true}, 30, 500, 10000, 30};
+constexpr Kind kLocal{{.local = true}, 30, 500, 70000, 30};
 constexpr Kind kAsync{{.mode = Mode::kAsync}, 40, 800, 4000, 30};
 constexpr Kind kBounded{{.mode = Mode::kBounded}, 40, 800, 4000, 20};
 constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};

@@ -3,6 +3,7 @@
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
+#include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/view.h"
