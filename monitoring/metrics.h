@@ -20,7 +20,7 @@ inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0
 
 // The kind of a peer's request.
 enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kHeartbeat, kOther };
-// What a byte or message is for: payloads of tensors (kData), or all else (kControl).
+// The kind of traffic: payloads of tensors (kData), or all other bytes and messages (kControl).
 enum class Plane { kData, kControl };
 enum class NetworkError { kDecode, kDisconnect };
 enum class MemberState { kAlive, kLost };

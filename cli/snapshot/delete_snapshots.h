@@ -19,7 +19,7 @@ namespace capstan::cli {
 
 enum class DeleteNewest { kRefuse, kAllow };
 
-// What to delete. Exactly one of `step` and `all_but` is set.
+// Selects the snapshots to delete. Exactly one of `step` and `all_but` is set.
 struct DeleteOptions {
   std::optional<std::uint64_t> step;
   std::optional<std::uint64_t> all_but;  // keep so many of the newest

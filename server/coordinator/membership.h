@@ -31,7 +31,7 @@ struct Worker {
   std::string metrics;     // host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
   bool has_new_slots = true;  // whether `slots` changed since its last View
-  // What the worker's last Heartbeat said, and what follows from it.
+  // The state that the worker's last Heartbeat reported, and what follows from it.
   Generation generation;
   Step step;
   bool computing = false;

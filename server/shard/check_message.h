@@ -22,7 +22,7 @@ enum class TakenNodes { kLeaves, kAll };
 
 Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload, TakenNodes taken);
 
-// What is wrong with a pull, and the block at fault; 0 if no single block is at fault.
+// The fault of a pull, and the block that has it; 0 if no single block is at fault.
 struct PullFault {
   Status status;
   BlockIndex block = 0;

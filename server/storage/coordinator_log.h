@@ -21,7 +21,7 @@ struct JobRecord {
   JobId job;
   std::string job_file;  // in canonical form; a resumed job must have the same settings wherever they affect a weight
 };
-// What the first worker declares. Every other worker must declare the same.
+// The declaration of the first worker. Every other worker must declare the same.
 struct CatalogRecord {
   std::vector<TensorSpec> tensors;
   std::string numeric_class;

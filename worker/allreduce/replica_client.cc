@@ -68,12 +68,12 @@ class ReplicaClient : public client::ClientBase {
 
  private:
   using Ticket = CollectiveThread::Ticket;
-  // What became of a wait; nullopt: what was waited for is there.
+  // The commands that follow if a wait failed; nullopt: the awaited thing is there.
   using Ended = std::optional<Commands>;
 
   void GiveUpRound() override;
   void BeginRound(const Session::WorkReady& ready) override { core_->BeginRound(ready); }
-  void TakeGroup(Session::GroupKnown& group) override { Carry(core_->TakeGroup(group)); }
+  void TakeGroup(Session::GroupKnown& group) override { Execute(core_->TakeGroup(group)); }
 
   Status NotHere(const char* call) {
     return Misuse(std::string(call) + " has no meaning in mode \"allreduce\", where capstan-worker trains");
@@ -84,7 +84,7 @@ class ReplicaClient : public client::ClientBase {
   Status Read(const ReadVersion& read);
 
   // Carries out the core's commands. Do and On return the commands that follow from theirs.
-  void Carry(Commands commands);
+  void Execute(Commands commands);
   Commands Do(const AllReduceCommand& command);
   Commands On(const Meet& meet);
   Commands On(const ReadVersion& read);
@@ -160,7 +160,7 @@ Status ReplicaClient::Declare(const WorkerDescription& description) {
 }
 
 void ReplicaClient::GiveUpRound() {
-  Carry(core_->GiveUpRound());
+  Execute(core_->GiveUpRound());
   if (on_devices()) devices()->EndSlot();
 }
 
@@ -179,18 +179,18 @@ Result<std::optional<Work>> ReplicaClient::NextWork(Deadline deadline) {
 
 Status ReplicaClient::Settle(Deadline deadline) {
   if (Status over = LookUp(); !over.ok()) {
-    Carry(core_->EndRound(over));
+    Execute(core_->EndRound(over));
     return over;
   }
-  Carry(core_->Settle(Now()));
+  Execute(core_->Settle(Now()));
   while (core_->awaits_generation()) {
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "another group"));
-    if (round_is_over()) Carry(core_->EndRound(Status(Code::kStale, "the generation is over")));
+    if (round_is_over()) Execute(core_->EndRound(Status(Code::kStale, "the generation is over")));
   }
   return core_->status();
 }
 
-void ReplicaClient::Carry(Commands commands) {
+void ReplicaClient::Execute(Commands commands) {
   while (!commands.empty()) {
     Commands next;
     for (const AllReduceCommand& command : commands) {
@@ -242,10 +242,10 @@ Commands ReplicaClient::On(const Meet& meet) {
 
 // Returns the members' addresses once the core has them.
 Result<std::vector<std::string>> ReplicaClient::OfferAddress(const std::string& address) {
-  Carry(core_->OfferAddress(address));
+  Execute(core_->OfferAddress(address));
   while (core_->awaits_addresses()) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
-    Carry(core_->Tick(Now()));
+    Execute(core_->Tick(Now()));
     if (!core_->awaits_addresses()) break;
     if (Status status = TakeEvent(Clock::now() + kGlanceEvery, "the other workers"); status.code() != Code::kTimeout) {
       CAPSTAN_RETURN_IF_ERROR(status);
@@ -325,7 +325,7 @@ Result<float*> ReplicaClient::BeginSlot(std::uint32_t slot, std::uint64_t sample
   }
   if (!core_->is_computing()) return Status(Code::kStale, "the group is over");
   finished_.Begin(*catalog_);
-  Carry(core_->BeginSlot(samples));
+  Execute(core_->BeginSlot(samples));
   CAPSTAN_RETURN_IF_ERROR(core_->status());
   return slot_gradient_;
 }
@@ -365,7 +365,7 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
 // The gradient of a block is final for this slot. In the last slot this may complete its bucket.
 void ReplicaClient::FinishBlock(BlockIndex index) {
   if (slot_gradient_ != nullptr && !on_devices()) AddGradient(catalog_->blocks()[index]);
-  Carry(core_->FinishBlock(index));
+  Execute(core_->FinishBlock(index));
 }
 
 void ReplicaClient::AddGradient(const Block& block) {
@@ -404,7 +404,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
   }
   finished_.TakeRest([this](BlockIndex block) { FinishBlock(block); });
   if (on_devices()) devices()->EndSlot();
-  Carry(core_->EndSlot(client::ReportOf(slot, open_.samples, result)));
+  Execute(core_->EndSlot(client::ReportOf(slot, open_.samples, result)));
   CAPSTAN_RETURN_IF_ERROR(core_->status());
   return LookUp();
 }

@@ -68,7 +68,7 @@ class MachineReducer : public client::MachineReduce {
     std::vector<BufferRef> sums;  // flat arrays, by sum of the plan; only at the first member
   };
 
-  // Hands the core an event, and its commands to the group's thread.
+  // Hands the core an event, and hands the commands that it returns to the group's thread.
   template <class Event>
   void Tell(const Event& event);
   bool IsOver() const {
