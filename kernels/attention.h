@@ -1,4 +1,5 @@
-// CausalAttention: softmax(q k' / sqrt(head_width), only j <= i) v for each head, and its gradient.
+// CausalAttention: softmax(q k' / sqrt(head_width)) v for each head, where query i sees only keys j <= i; and its
+// gradient.
 //
 // Shapes: qkv, dqkv [sequences, length, 3, heads, head_width], dense; out, dout [sequences, length, heads, head_width];
 //         log_sum [sequences, heads, length].
@@ -6,12 +7,12 @@
 //         scores' gradient are rounded to T before they are multiplied; gradients of k and v are rounded once,
 //         after all additions.
 // Parity: products as in matmul.h, sums over a row as in lanes.h, gradients of k and v over tiles of query rows from
-//         the last to the first. dropout decides by the element's index in a [sequences, heads, length, stride] array,
-//         where stride is length rounded up to 64. On a device sums go over tiles of keys or queries from the first to
-//         the last, and probabilities are rounded before they are divided by their sum.
-// Limits: head_width up to 128 on a device; 32, 64 and 128 waste nothing.
-// Why:    a tile of scores stays in the cache of the thread that computes it. The backward pass recomputes it from
-//         log_sum instead of keeping length^2 numbers for each head.
+//         the last to the first. Dropout decides by the probability's index in a [sequences, heads, length, stride]
+//         array, where stride is length rounded up to 64. On a device sums go over tiles of keys or queries from the
+//         first to the last, and the forward pass rounds probabilities before they are divided by their sum.
+// Limits: head_width up to 128 on a device, where heads are filled up with zeros to a width of 32, 64 or 128.
+// Why:    a tile of scores stays in the cache of the thread that computes it. The backward pass recomputes the tile,
+//         instead of keeping length^2 numbers for each head.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
-// The backward pass of attention on a device. It recomputes scores from log_sum twice: in blocks that own keys and add
-// the gradients of k and v over the queries that see them, and in blocks that own queries and add the gradients of q.
-// So no two blocks add to the same number.
+// The backward pass of attention on a device. Probabilities are recomputed twice, from q, k and log_sum: by blocks that
+// own keys and add the gradients of k and v over the queries that see these keys, and by blocks that own queries and
+// add the gradients of q. So no two blocks add to the same number.
 //
 // Launch: a block of Means has 256 threads and 32 rows of out. A block of Backward owns 64 keys or queries of one head
 //         of one sequence (16, if the numbers are float and the head is wider than 64), and each of its warps owns 16
 //         of them. The blocks with the most work come first. The rows that a block does not own come in tiles of 64 (of
 //         16 for float, and for 16-bit numbers in heads wider than 64).
-// Bytes:  out and dqkv once; qkv and dout once for keys and once for queries. The rows that a block does not own are
-// read once more for each such block, from the L2 cache.
-// Work:   14 width operations and two e^x for each pair of query and key; with dropout also half a call of Philox.
+// Bytes:  out and dqkv once; qkv twice and dout three times. Each block also reads the rows that it does not own from
+//         the L2 cache.
+// Work:   14 * width operations and two e^x for each pair of query and key; with dropout also half a call of Philox.
 #include <algorithm>
 
 #include "kernels/attention.h"
@@ -47,7 +47,7 @@ struct BackwardTask {
   bool packed;
 };
 
-// ---- Means: from the output, dot(out, dout) of each row ---------------------------------------------------------
+// ---- Means: dot(out, dout) of each row of the output ---------------------------------------------------------------
 
 constexpr int kMeansThreads = 256, kThreadsOfRow = 8;
 
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kMeansThreads)
 
 // ---- Backward ------------------------------------------------------------------------------------------------------
 
-// The left factors of a warp's products: those 16 of the block's own rows that belong to the warp.
+// The left factors of a warp's products: 16 of the rows that the block owns, those of this warp.
 template <class S, class T>
 struct OwnedRows {
   __device__ __forceinline__ explicit OwnedRows(const Stored<T>* in_rows) : rows(in_rows) {
@@ -94,7 +94,8 @@ struct OwnedRows {
   Left<T> kept[S::kKeepsFactors ? S::kParts : 1];
 };
 
-// A tile of scores: 16 rows that the warp owns, and 16 columns of rows that the block does not own.
+// A tile of 16 x 16 scores, for 16 keys or queries that the warp owns (the tile's rows) and 16 queries or keys that the
+// block does not own (the columns).
 struct PairTile {
   int first_query, first_key, length;
   std::int64_t head_row;   // first row in log_sum
@@ -102,8 +103,8 @@ struct PairTile {
   const float* means;      // for the tile's queries
 };
 
-// Tells which probabilities of the tile are dropped. Each lane returns 8 bits: they are for query lane / 2 of the tile
-// and for the 8 keys from lane % 2 * 8 on.
+// Tells which probabilities of the tile are dropped. Each lane returns 8 bits: one for each of the 8 keys from lane % 2
+// * 8 on, for query lane / 2 of the tile.
 template <class T>
 __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, const PairTile& pairs) {
   if (task.dropped.threshold == 0) return 0;
@@ -115,7 +116,7 @@ __device__ __forceinline__ unsigned DroppedOfTile(const BackwardTask<T>& task, c
   return dropped;
 }
 
-// Turns `scores`, the products of queries with keys, into probabilities after dropout, and `slopes`, the products of
+// Turns `scores`, the products of queries with keys, into probabilities after dropout. Turns `slopes`, the products of
 // values with dout, into the gradient of the scores.
 template <Own kOwn, class T>
 __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, const PairTile& pairs,
@@ -136,7 +137,7 @@ __device__ __forceinline__ void SoftmaxBackward(const BackwardTask<T>& task, con
   }
 }
 
-// Computes sums += a right. The tile a is converted to T through `scratch`, which belongs to the warp.
+// Computes sums += a * right. The tile a is first rounded to T in `scratch`, which belongs to the warp.
 template <class S, class T>
 __device__ __forceinline__ void AddRounded(WarpTile<T>& a, const WarpPlaces<T>& places, Stored<T>* scratch,
                                            const Stored<T>* right, WarpTile<T>* sums) {
@@ -160,8 +161,8 @@ __device__ __forceinline__ void LoadOthers(const GlobalRows<const T>& from, int 
   }
 }
 
-// Writes a warp's gradients to `to` through `scratch`, which is 16 of the block's rows that belong to this warp. No
-// thread of the warp reads these rows any more: the last reads were before AddRounded's barriers.
+// Writes a warp's gradients to `to` by way of `scratch`, which is this warp's 16 of the block's rows in shared memory.
+// No thread reads these rows any more: the last reads were before AddRounded's barriers.
 template <class S, class T>
 __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlaces<T>& places, Stored<T>* scratch,
                                               const GlobalRows<T>& to) {
@@ -172,7 +173,7 @@ __device__ __forceinline__ void StoreGradient(WarpTile<T>* sums, const WarpPlace
   StoreRows<kTileSide, S::kWidth, 32, T>(scratch, S::kStride, LaneInWarp(), to);
 }
 
-// Loads the statistics of rows [first, first + kRows) of a head.
+// Loads log2 of the sums of exponentials, and the means, of rows [first, first + kRows) of a head.
 template <int kRows, int kThreads, class T>
 __device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, const DeviceHead& head, int first,
                                                float* log2_sums, float* means) {
@@ -183,8 +184,8 @@ __device__ __forceinline__ void LoadStatistics(const BackwardTask<T>& task, cons
   }
 }
 
-// The factors of the scores and of their gradients, from row `first` of a head on: `scored` are queries or keys,
-// `weighted` are the matching rows of dout or values.
+// Rows of a head, from `first` on. Products of `scored` (queries or keys) are scores; products of `weighted` (dout for
+// queries, values for keys) are the gradients of probabilities.
 template <class T>
 struct HeadRows {
   __device__ __forceinline__ HeadRows(const BackwardTask<T>& task, const DeviceHead& head, Own which, int first) {

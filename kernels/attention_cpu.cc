@@ -36,7 +36,7 @@ struct Tile {
 
 std::int64_t TileCount(const AttentionShape& shape) { return (shape.length + kTileRows - 1) / kTileRows; }
 
-// The memory of one lane, for products and for `tiles` score tiles.
+// The scratch memory of one thread of the context: for products, for `tiles` tiles of scores, and for rows.
 template <class T>
 struct LaneScratch {
   // `memory` has Size(shape, tiles) elements.
@@ -117,8 +117,8 @@ void ForwardTile(const AttentionArgs<T>& args, const Head& head, const Tile& til
                      scratch.product);
 }
 
-// Turns scores into probabilities after dropout, and dp (the gradient of these probabilities) into the gradient of the
-// scores, both in place. `rows` is LaneScratch's.
+// Turns scores `p` into probabilities after dropout, and `dp`, the gradient of these probabilities, into the gradient
+// of the scores. Both change in place. `rows` is LaneScratch::rows.
 template <class T>
 void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const Tile& tile, Wide<T>* rows, Wide<T>* p,
                      Wide<T>* dp) {
@@ -129,7 +129,7 @@ void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const T
     const std::int64_t seen = tile.first + r + 1, row = head.row + tile.first + r;
     const std::int64_t out_row = head.out + (tile.first + r) * head.out_stride;
     const Real log_sum = args.log_sum[row];
-    // The sum over j of p[j] dp[j] equals the product of the row of out with the row of dout.
+    // The sum over j of p[j] * dp[j] equals the dot product of the row of out with the row of dout.
     const Real mean =
         Dot(WideRow(args.out + out_row, width, rows), WideRow(args.dout + out_row, width, rows + width), width);
     DropRow(args.shape, args.dropout, row, seen, dp);
@@ -143,7 +143,7 @@ void SoftmaxBackward(const AttentionGradient<T>& args, const Head& head, const T
   }
 }
 
-// Where the gradients of a head's k and v are added: in place, or in scratch if T is too narrow.
+// Where the gradients of a head's k and v are added up: in dqkv itself, or in scratch memory if T has 16 bits.
 template <class T>
 struct KeyGradients {
   KeyGradients(const AttentionGradient<T>& args, const Head& head, const LaneScratch<T>& scratch) {
@@ -158,7 +158,7 @@ struct KeyGradients {
     }
   }
 
-  // Writes the sums to dqkv if they are in scratch, rounding them. Call it after the last addition.
+  // Rounds the sums into dqkv, if they are in scratch memory. Call it after the last addition.
   void Finish(const AttentionGradient<T>& args, const Head& head) const {
     for (std::int64_t row = 0; kIs16Bit<T> && row < args.shape.length; ++row) {
       T* out = args.dqkv + head.qkv + head.out_stride + row * head.qkv_stride;
@@ -181,7 +181,7 @@ void BackwardTile(const AttentionGradient<T>& args, const Head& head, const Tile
   const T* k = q + head.out_stride;
   const T* v = k + head.out_stride;
   const Operand<T> dout{args.dout + head.out + tile.first * head.out_stride, head.out_stride};
-  // The last tile comes first and sees all keys, so it writes the gradients. The others add to them.
+  // The last tile comes first and sees all keys, so it writes the gradients of k and v. The other tiles add to them.
   const Wide<T> add = tile.keys < shape.length ? Wide<T>(1) : Wide<T>(0);
 
   Wide<T>* p = scratch.scores;

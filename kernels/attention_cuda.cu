@@ -4,8 +4,8 @@
 // Launch: a block owns 64 queries of one head of one sequence (32, if the numbers are float and the head is wider than
 //         64), and each of its warps owns 16 of them. The blocks with the most work come first. A tile has 64 keys, or
 //         32 if the head is wider than 64; for float half as many.
-// Bytes:  qkv and out once, keys and values again for each tile of queries, which the L2 cache serves.
-// Work:   4 width operations and one e^x for each pair of query and key; with dropout also a quarter of a call of
+// Bytes:  qkv and out once; keys and values are read again for each block of queries, from the L2 cache.
+// Work:   4 * width operations and one e^x for each pair of query and key; with dropout also a quarter of a call of
 //         Philox.
 #include <algorithm>
 
@@ -52,8 +52,8 @@ struct RunningRow {
   float largest = -INFINITY, sum = 0;
 };
 
-// Turns a row's scores into probabilities not yet divided by the row's sum. `query` counts from the tile's first key.
-// Returns the factor by which the row's earlier sums are to be multiplied.
+// Turns a row's scores into probabilities that are not yet divided by the row's sum. `query` counts from the tile's
+// first key. Returns the factor by which the sums of earlier tiles are to be multiplied.
 template <class S, class T>
 __device__ __forceinline__ float SoftmaxStep(const ForwardTask<T>& task, int query, std::int64_t row,
                                              std::int64_t first_key, const float* scores, Stored<T>* probabilities,

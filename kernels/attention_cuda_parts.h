@@ -1,4 +1,4 @@
-// Shared by both passes of attention on a device: the place of a head, and the dropped probabilities.
+// Shared by both passes of attention on a device: where a head lies in the arrays, and which probabilities are dropped.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,7 +15,7 @@ namespace capstan::kernels {
 inline constexpr float kLog2OfE = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.693147180559945309417F;
 
-// The elements that dropout drops: those that Dropout would drop of a [rows, stride] array.
+// Tells which probabilities are dropped: the same elements that Dropout would drop of a [rows, stride] array.
 struct DroppedElements {
   DroppedElements(const DropoutMask& mask, std::int64_t length)
       : key(mask.key),
@@ -25,8 +25,8 @@ struct DroppedElements {
     CAPSTAN_CHECK(mask.probability >= 0 && mask.probability < 1);
   }
 
-  // Returns one bit for each of the columns [column, column + 4) of a row: 1 if it is dropped. `column` is a multiple
-  // of 4.
+  // Returns one bit for each of the columns [column, column + 4) of a row: 1 if the element is dropped. `column` is a
+  // multiple of 4.
   __device__ __forceinline__ unsigned OfFour(std::int64_t row, std::int64_t column) const {
     const Random4 bits = Philox(key, static_cast<std::uint64_t>(row * stride + column) / 4, 0);
     return (bits[0] < threshold ? 1U : 0U) | (bits[1] < threshold ? 2U : 0U) | (bits[2] < threshold ? 4U : 0U) |
@@ -56,7 +56,7 @@ inline float ScoreScaleOf(const AttentionShape& shape) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_width)));
 }
 
-// Returns the number of blocks if each has a tile of `rows` rows of one head of one sequence.
+// Returns the number of blocks if each block has `rows` rows of one head of one sequence.
 inline std::int64_t TilesOf(const AttentionShape& shape, std::int64_t rows) {
   return shape.sequences * shape.heads * ((shape.length + rows - 1) / rows);
 }

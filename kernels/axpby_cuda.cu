@@ -1,5 +1,5 @@
-// Axpby on a device. A thread computes 16 bytes of y; 256 threads to a block. Bytes: x and y once; y twice if b is not
-// 0. 2 operations an element.
+// Axpby on a device. A thread computes 16 bytes of y (one number where the arrays are not aligned, and at the end); 256
+// threads to a block. Bytes: x is read, y written and, if b is not 0, also read. 3 operations an element; 1 if b is 0.
 #include "kernels/axpby.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/numbers.h"

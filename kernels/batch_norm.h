@@ -1,11 +1,11 @@
-// BatchNorm, BatchNormEvaluate, BatchNormBackward (Ioffe, Szegedy, 2015), with an optional residual addition and ReLU
-// after the normalisation.
+// BatchNorm, BatchNormEvaluate, BatchNormBackward (Ioffe, Szegedy, 2015). After the normalisation they can also add a
+// residual and apply ReLU.
 //
 // Shapes: x, residual, y, dy, dx [rows, channels], dense: an image's pixels are rows; everything else [channels].
 // Types:  float, double (on a CPU), Bf16 and Half; sums are in Wide<T>, and a result is rounded once.
 // Parity: sums over a channel in two passes: the mean, then squares about it. Rows are added in ascending order within
-//         chunks whose size follows from their number, then the chunks in order. On a device they are added in trees
-//         that follow from rows, channels and whether rows are aligned; squares are first about the chunk's mean.
+//         chunks whose size follows from the number of rows, then the chunks in order. On a device they are added in
+//         trees that follow from rows, channels and whether rows are aligned; squares are first about a chunk's mean.
 // Why:    the statistics are those of the given rows, a micro-batch, so they depend on no other worker.
 #pragma once
 
@@ -42,7 +42,7 @@ void BatchNorm(CpuContext& context, const BatchNormArgs<T>& args);
 template <class T>
 void BatchNorm(CudaContext& context, const BatchNormArgs<T>& args);
 
-// Computes the same y from given statistics. It writes nothing but y.
+// Computes y as BatchNorm, but with the given mean and variance. Writes nothing but y.
 template <class T>
 void BatchNormEvaluate(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>* mean, const Wide<T>* variance);
 template <class T>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kEpsilon = 1e-5;
 
-// Returns the number of rows of a task. There are at most 256 tasks, so that their partial sums stay small.
+// Returns the number of rows of a chunk. There are at most 256 chunks, so that their partial sums stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max<std::int64_t>(64, (rows + 255) / 256); }
 
 std::int64_t ChunkCount(std::int64_t rows) { return (rows + ChunkRows(rows) - 1) / ChunkRows(rows); }
@@ -23,8 +23,8 @@ void ForChunks(CpuContext& context, std::int64_t rows, const Work& work) {
                       [&](std::int64_t chunk, int) { work(chunk * each, std::min(rows, (chunk + 1) * each), chunk); });
 }
 
-// Sums over rows what add(row, sums) adds to sums[0, width). `partial` has ChunkCount * width elements; the result is
-// at its begin.
+// Calls add(row, sums) for every row, which adds to sums[0, width). `partial` has ChunkCount * width elements; the sums
+// over all rows are at its beginning.
 template <class Real, class Add>
 void SumRows(CpuContext& context, std::int64_t rows, std::int64_t width, Real* partial, const Add& add) {
   ForChunks(context, rows, [&](std::int64_t first, std::int64_t last, std::int64_t chunk) {
@@ -63,7 +63,7 @@ void Blend(Real beta, Real value, Real* out) {
   *out = beta == Real(0) ? value : beta * *out + value;
 }
 
-// Computes y = normalised x * gamma + beta [+ residual] for a row.
+// Computes y = activation(normalised x * gamma + beta + residual) for a row.
 template <class T>
 void NormaliseRow(const BatchNormArgs<T>& args, std::int64_t row, const Wide<T>* __restrict mean,
                   const Wide<T>* __restrict inverse) {
@@ -94,7 +94,8 @@ void Normalise(CpuContext& context, const BatchNormArgs<T>& args, const Wide<T>*
   });
 }
 
-// Adds the row's parts of the gradients of gamma and beta; passes dy through the activation.
+// Multiplies the row of dy by the activation's derivative, in place; then adds the row's part of the gradients of gamma
+// and beta to the sums.
 template <class T>
 void AddGradients(const BatchNormGradient<T>& g, std::int64_t row, Wide<T>* __restrict gamma_sums,
                   Wide<T>* __restrict beta_sums) {
@@ -112,7 +113,7 @@ void AddGradients(const BatchNormGradient<T>& g, std::int64_t row, Wide<T>* __re
   }
 }
 
-// Computes dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products) for a row.
+// Computes dx = gamma / deviation * (dy - mean(dy) - n * mean(dy * n)) for a row, where n is x normalised.
 template <class T>
 void InputRow(const BatchNormGradient<T>& g, std::int64_t row, const Wide<T>* __restrict mean_product,
               const Wide<T>* __restrict mean_dy) {
@@ -165,7 +166,7 @@ template <class T>
 void BatchNormBackward(CpuContext& context, const BatchNormGradient<T>& g) {
   const std::int64_t rows = g.rows, channels = g.channels;
   const auto count = static_cast<Wide<T>>(rows);
-  // The array begins with the sums for gamma; those for beta follow.
+  // The array begins with the sums for gamma; the sums for beta follow.
   auto* sums = context.Workspace<Wide<T>>(static_cast<std::size_t>(2 * ChunkCount(rows) * channels));
   SumRows(context, rows, 2 * channels, sums,
           [&](std::int64_t row, Wide<T>* to) { AddGradients(g, row, to, to + channels); });

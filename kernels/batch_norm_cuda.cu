@@ -1,13 +1,13 @@
-// Batch norm on a device; its time is that of its bytes. Forward: x is read twice (statistics, then y) and y written.
-// Backward: x, dy and y are read, dy is written if there is an activation; then x and dy are read and dx written. About
-// 10 operations an element forward, 15 backward.
+// Batch norm on a device; its time is that of its bytes. Forward: x is read twice (for the statistics, then for y), the
+// residual read and y written. Backward: x and dy are read and, with an activation, y is read and dy written; then x
+// and dy are read and dx written. About 10 operations an element forward, 15 backward.
 //
-// Launch: blocks of 256 threads own a tile: 128 bytes of channels (8 threads of 16 bytes) of up to 256 rows, each
-// thread up to 8 rows. If rows are not aligned: 32 channels of up to 64 rows. A block writes its sums over its rows to
-// the workspace, and blocks of 512 threads add those of 8 channels.
+// Launch: a block of 256 threads owns a tile: 128 bytes of channels (8 threads of 16 bytes) of up to 256 rows, each
+//         thread up to 8 rows. If rows are not aligned: 32 channels of up to 64 rows. A block writes the sums over its
+//         rows (a chunk) to the workspace; then each block of 512 threads adds the chunks' sums of 8 channels.
 // Order:  a thread's rows ascending, then the threads of a warp pairwise, then warps ascending; then chunks in 64
-// interleaved sums, added in the same way. Squares are about the mean of the chunk, whose rows stay in registers, and
-// are then moved to the mean of all rows (Chan, Golub, LeVeque, 1983), so x is not read again for them.
+//         interleaved sums, added in the same way. Squares are about the mean of the chunk, whose rows stay in
+//         registers, and are then moved to the mean of all rows (Chan, Golub, LeVeque, 1983). So x is not read again.
 #include <algorithm>
 
 #include "kernels/batch_norm.h"
@@ -19,8 +19,8 @@ namespace capstan::kernels {
 namespace {
 
 constexpr int kThreads = 256, kFinalThreads = 512, kFinalAcross = 8;
-constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // loads that registers have room for
-constexpr std::int64_t kBlocksWanted = 264;  // two per multiprocessor of known devices; affects the order of sums
+constexpr int kRowsEachMax = 8, kRowsAtOnce = 4, kGradientRowsAtOnce = 2;  // as many as registers have room for
+constexpr std::int64_t kBlocksWanted = 264;  // two for each multiprocessor of an H100; affects the order of sums
 constexpr float kEpsilon = 1e-5F;
 
 // How a block's threads are arranged: kAcross of them next to each other in a row, in kDown rows.
@@ -33,7 +33,7 @@ constexpr int kDown = kThreads / kAcross<kWide>;
 struct Cut {
   std::int64_t rows = 0, chunks = 0, chunk_rows = 0;
   int channels = 0, rows_each = 0;
-  int across = 0;  // tiles next to each other
+  int across = 0;  // tiles that cover all channels
 };
 
 template <int kWide>
@@ -74,8 +74,8 @@ struct Place {
   bool has_channel;
 };
 
-// Returns the tile of this block: blocks go from the last tile to the first, because those read last may still be in
-// the cache.
+// Returns the tile of this block. Blocks go from the last tile to the first, because the tiles read last may still be
+// in the cache.
 __device__ __forceinline__ unsigned BackwardBlock() { return gridDim.x - 1 - blockIdx.x; }
 
 // Replaces sum[j] by its sum over all threads with the same channels. All threads of the block must call it.
@@ -97,7 +97,7 @@ __device__ __forceinline__ void SumDown(float (&sum)[kWide]) {
   __syncthreads();  // the next call writes of_warp again
 }
 
-// Returns where `partial` [chunks, 2, channels] has a chunk's sums: `which` is 0 or 1.
+// Returns where a chunk's sums lie in `partial` [chunks, 2, channels]; `which` is 0 or 1.
 __device__ __forceinline__ float* PartialAt(const Cut& cut, float* partial, std::int64_t chunk, int which) {
   return partial + (2 * chunk + which) * cut.channels;
 }
@@ -109,7 +109,7 @@ __device__ __forceinline__ void StorePartial(const Cut& cut, const Place<kWide>&
   for (int j = 0; j < kWide; ++j) PartialAt(cut, partial, at.chunk, which)[at.channel + j] = sum[j];
 }
 
-// Returns the number of rows in a chunk.
+// Returns the number of rows in a chunk; the last chunk may have fewer.
 __device__ __forceinline__ float RowsOf(const Cut& cut, std::int64_t chunk) {
   const std::int64_t left = cut.rows - chunk * cut.chunk_rows;
   return static_cast<float>(left < cut.chunk_rows ? left : cut.chunk_rows);
@@ -147,7 +147,7 @@ __device__ __forceinline__ void Blend(float beta, float value, float* out) {
 
 __device__ __forceinline__ float InverseDeviation(float variance) { return 1.0F / sqrtf(variance + kEpsilon); }
 
-// Returns the sum of get(chunk) over the chunks, for the channel of this thread of a final block.
+// Returns the sum of get(chunk, channel) over the chunks, for this thread's channel; the grid is that of FinalGrid.
 template <class Get>
 __device__ __forceinline__ float SumChunks(const Cut& cut, const Get& get) {
   float sum[1] = {};
@@ -220,7 +220,8 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// Passes dy through the activation, in place, and computes for each chunk the sums of dy * normalised x, and of dy.
+// Multiplies dy by the activation's derivative, in place, and computes for each chunk the sums of dy * normalised x,
+// and of dy.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNormGradient<T> g, float* partial) {
   const Place<kWide> at(cut, blockIdx.x);
@@ -257,8 +258,8 @@ __global__ void __launch_bounds__(kThreads, 2) ChunkGradients(Cut cut, BatchNorm
   StorePartial(cut, at, 1, beta_sum, partial);
 }
 
-// Adds the sums of all chunks: they are the gradients of gamma and beta. Their means over rows go to `means` [2,
-// channels].
+// Adds the sums of all chunks: the results are the gradients of gamma and beta. Divided by the number of rows they go
+// to `means` [2, channels].
 template <class T>
 __global__ void __launch_bounds__(kFinalThreads)
     FinishGradients(Cut cut, BatchNormGradient<T> g, float* partial, float* means) {
@@ -273,7 +274,7 @@ __global__ void __launch_bounds__(kFinalThreads)
   means[cut.channels + channel] = beta / rows;
 }
 
-// Computes dx = gamma / deviation * (dy - its mean - normalised x * the mean of their products).
+// Computes dx = gamma / deviation * (dy - mean(dy) - n * mean(dy * n)), where n is x normalised.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, 2) InputGradient(Cut cut, BatchNormGradient<T> g, const float* means) {
   const Place<kWide> at(cut, BackwardBlock());

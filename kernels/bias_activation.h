@@ -1,8 +1,9 @@
 // BiasActivationBackward: the backward pass of y = activation(x + bias).
 //
 // Shapes: x, dy [rows, columns], dense; bias gradient [columns].
-// Types:  float, Bf16, Half; on a CPU also double; the bias gradient in Wide<T>, a sum of dx before it is rounded.
-// Parity: a column is added in ascending rows, in groups of kRowGroup, the groups' sums in order.
+// Types:  float, Bf16, Half; on a CPU also double; the bias gradient in Wide<T>, a sum of numbers dx that are not
+//         rounded to T.
+// Parity: a column is added in ascending rows, in groups of 64, the groups' sums in order.
 //         On a device the groups' sums are added in the order of cuda/column_sums.h.
 // Why:    one pass over dy for both the activation's derivative and the bias gradient.
 #pragma once

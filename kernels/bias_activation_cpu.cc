@@ -18,8 +18,8 @@ void DerivativeRow(Activation activation, const Real* __restrict x, Real* __rest
   }
 }
 
-// Passes dy of rows [first, last) through the activation, in place, and computes the sum of these rows. `scratch` has
-// WideScratch<T>(2 * columns).
+// Multiplies dy of rows [first, last) by the activation's derivative, in place, and computes the sum of these rows.
+// `scratch` has WideScratch<T>(2 * columns) elements.
 template <class T>
 void BackwardRows(const BiasActivationGradient<T>& g, std::int64_t first, std::int64_t last, Wide<T>* __restrict sums,
                   Wide<T>* scratch) {

@@ -1,6 +1,6 @@
-// The backward pass of bias and activation on a device. Blocks of eight warps; a warp has a group of rows and 32 packs
-// of columns. Bytes: dy is read and, with an activation, x read and dx written; about 20 operations an element for
-// GELU. The groups' sums add 1/64 to the bytes.
+// The backward pass of bias and activation on a device. Blocks have eight warps; a warp has a group of 64 rows and 32
+// packs of columns. Bytes: dy is read and, with an activation, x read and dx written; the sums are one float for each
+// 64 elements. About 20 operations an element for GELU.
 #include "kernels/activation_math.h"
 #include "kernels/bias_activation.h"
 #include "kernels/cuda/column_sums.h"

@@ -3,7 +3,7 @@
 // Shapes: from, to [count], in different memory.
 // Types:  float to Bf16 or Half, and back.
 // Parity: as Narrow and Widen of number16.h, on a device too: the same bits, except that a NaN may become another NaN.
-// Why:    gradients are narrowed before they travel; received numbers are widened where they are used.
+// Why:    gradients are narrowed before they are sent; received numbers are widened where they are used.
 #pragma once
 
 #include <cstdint>

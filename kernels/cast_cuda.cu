@@ -1,4 +1,4 @@
-// Casts on a device. A thread has eight numbers; 256 threads to a block. 6 bytes and one operation an element.
+// Cast on a device. A thread converts eight numbers; 256 threads to a block. 6 bytes and one operation an element.
 #include "kernels/cast.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/rows.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// Converts elements [at, at + 8) from one array to the other.
+// Converts elements [at, at + 8), or those of them below `count`.
 template <class Narrow, bool kPacked, bool kToNarrow, class From, class To>
 __device__ __forceinline__ void CastSome(std::int64_t at, std::int64_t count, const From* from, To* to) {
   constexpr int kCount = Pack<Narrow>::kCount;

@@ -6,17 +6,18 @@
 // Parity: y and the filter's gradient are products over ascending window elements and ascending output pixels, as in
 //         matmul.h; dx adds such products in ascending output pixels. A window of 1 x 1, stride 1 and no padding is one
 //         product. On a device the filter's gradient adds products of as many windows at a time as its block size
-//         allows, in ascending order. A context with Convolutions (cuda/convolutions.h) uses them there for y without
-//         bias and activation, for dx, and for the filter's gradient in float. Their order of sums is their own, and
-//         the same each time.
+//         allows, in ascending order. A device context with Convolutions (cuda/convolutions.h) uses them, for shapes
+//         that they support, for y without bias and activation, for dx, and for the filter's gradient in float. Their
+//         order of sums is their own, and the same each time.
 // Why:    windows are copied into a matrix (im2col) instead of being read from the image during packing. In a step of
 //         resnet18 on 32 x 32 pixels the copy takes 5 % (fp32) or 6 % (bf16), about half of it in the forward pass;
 //         packing from the image would save only part of it.
-// Limits: workspace as Conv2dWorkspaceBytes says: of about kConvBlockElements for each thread, or of 192 windows where
-//         those are larger, and for dx of an image or a few; for the filter's gradient of about kConvChunkElements for
-//         all threads, or of 2 kMatmulDepth windows. On a device about `block_elements` of columns (for dx in float),
-//         and at least 128 windows or, for dx, an image's; an image, its windows and their columns have fewer than 2^31
-//         elements there.
+// Limits: workspace as Conv2dWorkspaceBytes says. For y and dx each thread has columns of about kConvBlockElements
+//         elements, but of 192 to 480 windows; for dx also the sums of an image or a few. For the filter's
+//         gradient all threads together have columns of about kConvChunkElements elements, or of 2 kMatmulDepth windows
+//         if these are more. On a device there are columns of about `block_elements` elements (for dx in float), and of
+//         at least 128 windows (for dx: one image); an image, its windows and the columns have fewer than 2^31
+//         elements.
 #pragma once
 
 #include <compare>
@@ -32,8 +33,9 @@ namespace capstan::kernels {
 
 inline constexpr std::int64_t kConvBlockElements = 1 << 18;
 inline constexpr std::int64_t kConvChunkElements = 1 << 20;
-// The number of elements of columns that are laid out on a device at a time: in 16 bits they stay in the cache of the
-// known devices, and products of them are large enough for all multiprocessors.
+// The number of elements of columns (copied windows) that are laid out on a device at a time. In 16 bits they
+// take 32 MiB, which fits into the L2 cache of an A100 or H100. A product of that many
+// elements is large enough for all multiprocessors.
 inline constexpr std::int64_t kConvDeviceElements = 1 << 24;
 
 template <class T>
@@ -81,8 +83,8 @@ template <class T>
 void Conv2dFilterBackward(CudaContext& context, const Conv2dFilterGradient<T>& gradient,
                           std::int64_t block_elements = kConvDeviceElements);
 
-// Returns the most bytes of the context's workspace that any of the three functions uses for this many samples or
-// fewer.
+// Returns the most bytes of the context's workspace that any of the three functions uses for this shape, or for the
+// shape with fewer samples.
 template <class T>
 std::size_t Conv2dWorkspaceBytes(const CpuContext& context, const Conv2dShape& shape);
 

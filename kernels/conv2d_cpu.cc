@@ -10,9 +10,10 @@ namespace capstan::kernels {
 namespace {
 
 constexpr std::int64_t kBlockRowsMin = 192, kBlockRowsMax = 480;  // fewer rows do not pay for packing the filter
-constexpr std::int64_t kPanelRows = 32;                           // rows of the widest tile
+constexpr std::int64_t kPanelRows = 32;                           // rows of the tallest tile of a product
 
-// The part of the filter's gradient that one thread computes at a time, largest first: larger parts need less packing.
+// Sizes of the part of the filter's gradient that one thread computes at a time, largest first: larger parts need less
+// packing.
 struct TileSize {
   std::int64_t rows, columns;
 };
@@ -29,21 +30,21 @@ std::int64_t BlockRows(const ImageWindows& w, int threads) {
   return RoundUp(std::max(DivideUp(share, DivideUp(share, BlockRowsMost(w))), kBlockRowsMin / 2), kPanelRows);
 }
 
-// Returns the largest value of BlockRows for so many samples or fewer. Fewer samples may need larger blocks, because a
-// few more windows can split one block into two.
+// Returns the largest value that BlockRows has for w.samples samples or fewer. Fewer samples may need larger blocks,
+// because a few more windows can split one block into two.
 std::int64_t BlockRowsBound(const ImageWindows& w, int threads) {
   const std::int64_t share = DivideUp(w.samples * w.out_pixels(), threads);
   return RoundUp(std::max(std::min(share, BlockRowsMost(w)), kBlockRowsMin / 2), kPanelRows);
 }
 
-// Returns the number of windows that one step of the filter's gradient adds. It is a multiple of the depth of a
-// product's blocks, for any type, so that the order of sums is that of one product.
+// Returns the number of windows that are added to the filter's gradient at a time. It is a multiple of the depth of a
+// product's blocks, for any type of number, so that the order of sums is that of one product.
 std::int64_t ChunkRows(const ImageWindows& w) {
   constexpr std::int64_t kDepth = 2 * kMatmulDepth;
   return std::max<std::int64_t>(1, kConvChunkElements / (w.window_elements() * kDepth)) * kDepth;
 }
 
-// The parts of a thread's workspace for dx, in Wide<T>.
+// The parts of a thread's workspace for dx; sizes count elements of type Wide<T>.
 struct InputParts {
   InputParts(const ImageWindows& w, std::int64_t block)
       : images(std::clamp<std::int64_t>(block / w.out_pixels(), 1, w.samples)),
@@ -62,8 +63,8 @@ std::int64_t TilesOf(std::int64_t rows, std::int64_t columns, const TileSize& si
   return DivideUp(rows, size.rows) * DivideUp(columns, size.columns);
 }
 
-// Returns the largest tile size that leaves several tiles for each of several threads, so that the threads end
-// together.
+// Returns the largest tile size that gives four tiles for each thread (one, if there is one thread), so that the
+// threads end together. If there is none, returns the smallest size.
 TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
   const std::int64_t wanted = threads == 1 ? 1 : 4 * threads;
   for (const TileSize& size : kTileSizes) {
@@ -72,7 +73,7 @@ TileSize ChooseTiles(std::int64_t rows, std::int64_t columns, int threads) {
   return kTileSizes[std::size(kTileSizes) - 1];
 }
 
-// Computes dx of images [first, last) through `columns`, for `block` windows at a time, and `sums`, for these images.
+// Computes dx of images [first, last). `columns` holds `block` windows at a time, `sums` holds these images.
 template <class T>
 void InputBackwardOfImages(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t last, std::int64_t block,
                            Wide<T>* columns, Wide<T>* sums, Wide<T>* scratch) {

@@ -1,7 +1,7 @@
 // The matrix products that a convolution and its gradients consist of, for CPU and device.
 //
-// Kind:   functions of values.
-// Shapes: `rows` windows from `first` on; `columns` [rows, window_elements] holds them.
+// Kind:   pure functions.
+// Shapes: each product is for `rows` windows from `first` on; `columns` [rows, window_elements] holds these windows.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace capstan::kernels {
 inline std::int64_t DivideUp(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 inline std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return DivideUp(value, multiple) * multiple; }
 
-// Whether each window is exactly one pixel. Then the image array already is the matrix of columns.
+// Whether every pixel is a window of its own. If so, the image array already is the matrix of columns.
 inline bool IsProduct(const ImageWindows& w) {
   return w.window_height == 1 && w.window_width == 1 && w.stride == 1 && w.padding == 0;
 }
 
-// Returns the product: y's rows = columns * filter' + bias.
+// Returns the product y = activation(columns * filter' + bias), for rows [first, first + rows) of y.
 template <class T>
 Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::int64_t rows, const T* columns) {
   const std::int64_t depth = args.shape.windows.window_elements(), filters = args.shape.filters;
@@ -36,7 +36,7 @@ Product<T> ForwardProduct(const Conv2dArgs<T>& args, std::int64_t first, std::in
           .activated = y};
 }
 
-// Returns the product: c = dy's rows * filter + beta * c.
+// Returns the product c = dy * filter + beta * c, for rows [first, first + rows) of dy.
 template <class T, class Out>
 Product<T, Out> InputProduct(const Conv2dInputGradient<T>& g, std::int64_t first, std::int64_t rows, Out* c,
                              Wide<T> beta) {

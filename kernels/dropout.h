@@ -1,4 +1,5 @@
-// Dropout: sets each element to 0 with a probability and divides the others by the probability of staying.
+// Dropout: sets each element to 0 with a given probability, and divides the elements that stay by the probability of
+// staying.
 //
 // Shapes: x, any array; in place. The gradient is the same call on dy.
 // Types:  float, double, Bf16, Half.
@@ -22,8 +23,8 @@ void Dropout(CpuContext& context, const DropoutMask& mask, std::int64_t count, T
 template <class T>
 void Dropout(CudaContext& context, const DropoutMask& mask, std::int64_t count, T* x);
 
-// Drops elements of [first, first + count) on the calling thread; x points at the first of them. `first` is a multiple
-// of kPhiloxGroup.
+// Applies dropout to elements [first, first + count) of an array, on the calling thread. `x` points to element `first`;
+// `first` is a multiple of kPhiloxGroup.
 template <class T>
 void DropoutOnThisThread(const DropoutMask& mask, std::uint64_t first, std::int64_t count, T* x);
 

@@ -16,7 +16,7 @@ struct Drop {
   float scale;
 };
 
-// Drops elements of [first, count) of x; `first` is the start of a pack.
+// Applies dropout to elements [first, count) of x; `first` is the start of a pack.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     DropSome(std::uint64_t key, Drop drop, std::int64_t first, std::int64_t count, T* x) {

@@ -3,8 +3,9 @@
 // Shapes: tokens [sequences, length]; token_table [vocabulary, width]; position_table [length or more, width];
 //         y, dy [sequences, length, width].
 // Types:  float, double, Bf16, Half; gradients of the tables in Wide<T>.
-// Parity: a row's gradient is added in ascending order of (sequence, position). No atomics: a task owns columns.
-//         On a device the rows of one token after its first 64 are added 64 at a time, and then those sums in order.
+// Parity: the gradient of a table's row is added in ascending order of (sequence, position). No atomics: a task owns
+//         columns. On a device a token's first 64 occurrences are added like this; later ones are added 64 at a time,
+//         and then these sums in order.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Embeddings on a device. All blocks have eight warps; a warp has a row of y, or some columns of a gradient's row.
-// The backward pass sorts the rows by token (stable, eight bits of the token at a time), so that the rows of a
-// token are adjacent.
+// Embeddings on a device. Blocks have eight warps, except the block of SumCounts. A warp computes 32 packs of columns
+// of a row of y or of a gradient. The backward pass first sorts the rows by token (stable, eight bits of the token at a
+// time), so that the rows of a token are adjacent.
 #include <bit>
 
 #include "common/base/status.h"
@@ -35,7 +35,7 @@ Grid WarpsFor(std::int64_t count, std::int64_t width) {
   return grid;
 }
 
-// Computes a row of y. Bytes: a row of each table and of y; one addition an element.
+// Computes y, a row for each warp. Bytes: a row of each table and of y; one addition an element.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kBlock) AddTables(EmbeddingArgs<T> args) {
   const std::int64_t row = WarpOfGrid(), at = ColumnOfLane<T>();
@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kBlock) AddTables(EmbeddingArgs<T> args) {
   StoreSome<T, kPacked>(pack, args.y + row * args.width, at, args.width);
 }
 
-// One pass of a radix sort of the rows by token: it orders them by the eight bits of their tokens from bit `shift` on.
-// `rows` is the order that the pass before made; in the first pass it is null, and row i is at place i. `counts` has
+// One pass of a radix sort of the rows by token: orders the rows by the eight bits of their tokens from bit `shift` on.
+// `rows` is the order that the previous pass made; in the first pass it is null, and row i is at place i. `counts` has
 // the shape [kDigits, runs].
 struct SortPass {
   std::int64_t count = 0, runs = 0;
@@ -60,10 +60,10 @@ struct SortPass {
   std::int32_t* sorted = nullptr;
 };
 
-// Calls visit(row, digit, before, same) in each lane that has one of the run's rows, 32 rows at a time: `same` lanes
-// have this digit, and `before` of them are below this lane. The votes in it make lanes wait for each other but do not
-// order memory, so data that lanes share needs further barriers. Of the tests' builds, only the one with
-// ThreadSanitizer notices a missing barrier.
+// Calls visit(row, digit, valid, before, same) in all lanes, 32 rows of the run at a time: `valid` tells whether the
+// lane has a row, `same` is the number of lanes with a row of this digit, and `before` of them are below this lane. The
+// votes in this function make lanes wait for each other but do not order memory, so data that lanes share needs further
+// barriers. Of the tests' builds, only the one with ThreadSanitizer notices a missing barrier.
 template <class Visit>
 __device__ __forceinline__ void ForRun(const SortPass& pass, std::int64_t run, const Visit& visit) {
   for (std::int64_t begin = run * kRun; begin < (run + 1) * kRun && begin < pass.count; begin += 32) {
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlock) CountDigits(SortPass pass) {
   for (int digit = Lane(); digit < kDigits; digit += 32) pass.counts[digit * pass.runs + run] = own[digit];
 }
 
-// Replaces each count by the sum of the counts before it. There is one block; each thread has adjacent counts.
+// Replaces each count by the sum of the counts before it. The grid has one block; each thread has adjacent counts.
 __global__ void __launch_bounds__(kScanBlock) SumCounts(std::int64_t count, std::int32_t* counts) {
   __shared__ std::int32_t of_warp[kScanBlock / 32];
   const std::int64_t each = (count + kScanBlock - 1) / kScanBlock;
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kBlock) PlaceRows(SortPass pass) {
   });
 }
 
-// Writes ranks[i]: how many of the sorted rows before i have the same token. It is found by binary search.
+// Writes ranks[i]: how many of the sorted rows before i have the same token. A binary search finds the number.
 __global__ void __launch_bounds__(kBlock)
     RankRows(std::int64_t count, const std::int32_t* tokens, const std::int32_t* sorted, std::int32_t* ranks) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x;
@@ -148,9 +148,9 @@ __global__ void __launch_bounds__(kBlock)
   ranks[i] = static_cast<std::int32_t>(i - first);
 }
 
-// The rows of a batch, sorted by token. A segment of a token begins where the rank is a multiple of kSegment. A segment
-// that begins at i goes straight to the gradient if it is the token's first. Otherwise its sum goes to partial [i /
-// kSegment, width], which no other segment uses.
+// The rows of a batch, sorted by token. A segment is up to kSegment rows of one token; it begins where the rank is a
+// multiple of kSegment. The token's first segment is added to the gradient itself. The sum of a later segment, which
+// begins at row i, goes to row i / kSegment of `partial`, which no other segment uses.
 struct Segments {
   std::int64_t count = 0;
   const std::int32_t* sorted = nullptr;
@@ -158,8 +158,8 @@ struct Segments {
   float* partial = nullptr;
 };
 
-// Adds up the segments. A warp has one segment and 32 packs of columns. Bytes: dy once, and the token's rows of the
-// gradient read and written; one addition an element.
+// Adds the rows of each segment. A warp has one segment and 32 packs of columns. Bytes: dy is read once, and the
+// gradients of the tokens that occur are read and written; one addition an element.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kBlock) AddSegments(EmbeddingGradient<T> g, Segments segments) {
   const std::int64_t first = WarpOfGrid(), at = ColumnOfLane<T>(), width = g.width;
@@ -187,7 +187,8 @@ __global__ void __launch_bounds__(kBlock) AddSegments(EmbeddingGradient<T> g, Se
   if (at < width) StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// Adds the sums of a token's other segments to the gradient. A warp has one token with more than one segment.
+// Adds the sums of a token's later segments to its gradient. A warp has one token with more than one segment, and 32
+// packs of columns.
 template <bool kPacked>
 __global__ void __launch_bounds__(kBlock)
     AddOtherSegments(std::int64_t width, const std::int32_t* tokens, float* gradient, Segments segments) {
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(kBlock) AddPositions(EmbeddingGradient<T> g) {
   StoreFloats<T, kPacked>(sums, out, at, width);
 }
 
-// Sorts rows by token into one of the `orders`, and returns it.
+// Sorts the rows by token into one of the two `orders`, and returns that one.
 std::int32_t* SortRows(CudaContext& context, std::int64_t vocabulary, SortPass pass, std::int32_t* const (&orders)[2]) {
   const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary - 1)));
   int turn = 0;

@@ -1,5 +1,5 @@
-// Im2Col, Col2Im: copy the windows of images into rows of a matrix, so that a convolution is a product; and add such
-// rows to the images again.
+// Im2Col copies the windows of images into rows of a matrix, so that a convolution is a product. Col2Im adds such rows
+// to the images again.
 //
 // Kind:   run on the calling thread, for kernels whose tasks are ranges of rows.
 // Shapes: x as in image_windows.h; columns [last - first, window_elements]. Row (n * out_height + p) * out_width + q is
@@ -14,7 +14,7 @@
 
 namespace capstan::kernels {
 
-// Writes rows [first, last) of the matrix.
+// Writes rows [first, last) of the matrix, in which a row is a window.
 template <class T>
 void Im2Col(const ImageWindows& windows, std::int64_t first, std::int64_t last, const T* x, T* columns);
 

@@ -6,8 +6,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Calls visit(begin, end, at) once for each pixel row of the window with index `row`. Its elements [begin, end) lie
-// inside the image, one after the other from the image's element `at` on. The rest is padding.
+// Calls visit(begin, end, at) once for each row of pixels of window `row`. Elements [begin, end) of this row of pixels
+// lie inside the image, one after the other from the image's element `at` on. The other elements are padding.
 template <class Visit>
 void VisitWindow(const ImageWindows& w, std::int64_t row, const Visit& visit) {
   const std::int64_t q = row % w.out_width(), p = row / w.out_width() % w.out_height();

@@ -1,9 +1,9 @@
 // Im2Col and Col2Im on a device.
 //
 // Im2Col: a thread writes 16 bytes of a matrix row: from one pixel if pixels are aligned, otherwise number by number;
-// 256 threads to a block. Bytes: the columns once; x once from memory, because its windows overlap in the cache.
-// Col2Im: a thread owns 16 bytes of channels of one pixel (one channel if pixels are not aligned); 128 threads to a
-// block of one image. Bytes: the columns and x once; one addition for each element of the columns.
+// 256 threads to a block. Bytes: the columns once; x once from memory, because overlapping windows find it in the
+// cache. Col2Im: a thread owns 16 bytes of channels of one pixel (one channel if pixels are not aligned); 128 threads
+// to a block of one image. Bytes: the columns and x once; one addition for each element of the columns.
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/im2col.h"
 #include "kernels/cuda/image_grid.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// The place of a group of channels in the matrix: its window, and its place in the window.
+// The place of a group of channels in the matrix: window (p, q) of image n, and row r, column s of the window.
 struct Spot {
   int n, p, q, r, s, group;
 };
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < count) StoreGroup(to + i * kWide, LoadSpot<kWide>(w, columns.Find(static_cast<int>(i)), x));
 }
 
-// Lays out the columns as above, but number by number.
+// As LayOutPacks, but number by number, for pixels that are not aligned.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     LayOutNumbers(DeviceWindows w, ColumnGroups columns, int count, const T* x, T* to) {

@@ -89,7 +89,7 @@ inline Real Dot(const Real* x, const Real* y, std::int64_t count) {
   return SumLanes(sums);
 }
 
-// Returns the largest element and ignores NaN; -infinity if there is none.
+// Returns the largest element that is not NaN; -infinity if there is none.
 template <class Real>
 inline Real Max(const Real* x, std::int64_t count) {
   constexpr Real kLowest = -std::numeric_limits<Real>::infinity();

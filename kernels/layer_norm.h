@@ -1,11 +1,12 @@
-// ResidualLayerNorm and LayerNormBackward (Ba, Kiros, Hinton, 2016), with the residual addition before it.
+// ResidualLayerNorm: adds a residual and normalises the sum. LayerNormBackward: the gradients of the normalisation.
+// (Ba, Kiros, Hinton, 2016)
 //
 // Shapes: a, b, sum, y, dy, dx [rows, columns], dense; mean, inverse_deviation [rows]; gamma, beta [columns].
 // Types:  float, double, Bf16, Half; mean, inverse_deviation and the gradients of gamma and beta in Wide<T>. The input
 //         of the normalisation is `sum` as it is stored.
 // Parity: sums over a row in the order of lanes.h; gradients of gamma and beta over rows in ascending order within
 //         chunks that follow from the shape, the chunks in order. On a device the orders are those of cuda/rows.h and
-//         cuda/column_sums.h; within a chunk, rows that are four apart are added first.
+//         cuda/column_sums.h; within a chunk, rows that are four apart are added first if a row has up to 1024 columns.
 #pragma once
 
 #include <cstdint>

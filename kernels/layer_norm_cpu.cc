@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kTaskRows = 32;
 constexpr double kEpsilon = 1e-5;
 
-// Returns the number of rows of a task of the backward pass. There are at most 64 tasks, so that their partial sums
+// Returns the number of rows of a chunk of the backward pass. There are at most 64 chunks, so that their partial sums
 // stay small.
 std::int64_t ChunkRows(std::int64_t rows) { return std::max(kTaskRows, (rows + 63) / 64); }
 
@@ -22,7 +22,7 @@ void ScaleRow(std::int64_t columns, const Real* __restrict x, Real mean, Real in
   for (std::int64_t j = 0; j < columns; ++j) y[j] = std::fma((x[j] - mean) * inverse, gamma[j], beta[j]);
 }
 
-// A task's parameters, and its scratch: two rows, if T needs it.
+// What a task uses for all its rows: gamma and beta, and scratch memory for two rows if T has 16 bits.
 template <class T>
 struct NormaliseTask {
   const Wide<T>* gamma;
@@ -52,7 +52,8 @@ void NormaliseRow(const ResidualLayerNormArgs<T>& args, std::int64_t row, const 
   args.inverse_deviation[row] = inverse;
 }
 
-// Computes the row's part of the parameters' gradients, and the sums for its dx.
+// Adds the row's part of the parameters' gradients to the sums. Also computes normed = x normalised and scaled = dy *
+// gamma, from which dx follows.
 template <class Real>
 void RowSums(std::int64_t columns, const Real* __restrict x, Real mean, Real inverse, const Real* __restrict gamma,
              const Real* __restrict dy, Real* __restrict gamma_sums, Real* __restrict beta_sums,
@@ -65,7 +66,7 @@ void RowSums(std::int64_t columns, const Real* __restrict x, Real mean, Real inv
   }
 }
 
-// Computes one row of dx; adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 *
+// Computes one row of dx, and adds the row's part of the parameters' gradients to the chunk's sums. `scratch` has 2 *
 // columns elements, and WideScratch<T>(3 * columns) more.
 template <class T>
 void RowBackward(const LayerNormGradient<T>& args, std::int64_t row, const Wide<T>* gamma, Wide<T>* gamma_sums,
@@ -124,8 +125,8 @@ template <class T>
 void LayerNormBackward(CpuContext& context, const LayerNormGradient<T>& args) {
   const std::int64_t columns = args.columns, chunk_rows = ChunkRows(args.rows);
   const std::int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
-  // Each chunk has gamma's sums, beta's sums and two rows of scratch. If T needs them, it also has gamma in Wide<T>,
-  // and three rows in Wide<T>.
+  // Each chunk has gamma's sums, beta's sums and two rows of scratch. If T has 16 bits, a chunk also has three rows and
+  // gamma in Wide<T>.
   const std::int64_t stride = 4 * columns + WideScratch<T>(4 * columns);
   Wide<T>* partial = context.Workspace<Wide<T>>(static_cast<std::size_t>(stride * chunks));
   context.ParallelFor(chunks, [&](std::int64_t chunk, int) {

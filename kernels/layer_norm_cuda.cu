@@ -1,5 +1,6 @@
-// Layer norm on a device. Blocks of 256 threads: eight warps with a row each or, if rows have more than kWarpColumns
-// columns, all warps on one row. A row is read once and held in registers.
+// Layer norm on a device. Forward: blocks of 256 threads, eight warps with a row each or, if rows have more than
+// kWarpColumns columns, all warps on one row. A thread holds up to kHeldElements of a row in registers. Only rows of
+// more than 256 * kHeldElements columns are read more than once.
 #include <algorithm>
 
 #include "kernels/cuda/column_sums.h"
@@ -12,16 +13,16 @@ namespace {
 
 constexpr int kBlock = 256;
 constexpr float kEpsilon = 1e-5F;
-// The backward pass has fewer warps in a block, because its threads hold two rows and two sums: so three blocks fit a
-// multiprocessor.
+// In the backward pass a thread holds parts of two rows and of two sums. If a warp has a row, a block has only four
+// warps, so that (for 16-bit numbers) three blocks fit on a multiprocessor.
 constexpr int kBackwardWarps = 4;
 template <int kThreads>
 inline constexpr int kBackwardBlock = kThreads == 32 ? 32 * kBackwardWarps : kThreads;
-// The most chunks: three blocks for each multiprocessor of a large device. They are so few that their partial sums are
-// small next to the rows.
+// The most chunks of rows: three blocks for each of an H100's 132 multiprocessors. Chunks are so few that, if there are
+// many rows, the partial sums are small next to the rows.
 constexpr std::int64_t kChunksMax = 396;
 
-// Whether the row has an element j: always, if rows are whole packs.
+// Whether the row has an element j. If rows are whole packs, every j that a thread asks for is inside.
 template <bool kPacked>
 __device__ __forceinline__ bool IsInside(std::int64_t j, std::int64_t columns) {
   return kPacked || j < columns;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T>
   ForPacks<T, kThreads>(
       columns, thread, [&](int k, std::int64_t at) { held[k] = AddSome<T, kPacked>(args, row, at); },
       [&](std::int64_t at) { (void)AddSome<T, kPacked>(args, row, at); });
-  // Returns the sum of the row's elements, or of their squared distances from `center`.
+  // Returns the mean over the row of x - center, or of its square.
   const auto sum_of = [&](float center, bool squared) {
     float sum = 0;
     const auto add = [&](const Pack<T>& pack, std::int64_t at) {
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kBlock) NormaliseRows(ResidualLayerNormArgs<T>
   }
 }
 
-// A pack of a row in the backward pass.
+// A pack of a row of x and of dy.
 template <class T>
 struct Slopes {
   Pack<T> x, dy;
@@ -111,7 +112,8 @@ struct RowOfBackward {
   float mean, inverse, scaled = 0, product = 0;
 };
 
-// Adds one pack to the row's two sums and, through gradient(j, dy times the normalised x, dy), to the parameters' sums.
+// Adds one pack to the row's two sums. For each of its elements calls gradient(j, dy * normalised x, dy), which adds to
+// the sums of gamma and beta.
 template <class T, bool kPacked, class Gradient>
 __device__ __forceinline__ void AddSlopes(const LayerNormGradient<T>& g, std::int64_t at, const Slopes<T>& slopes,
                                           RowOfBackward& row, const Gradient& gradient) {
@@ -171,7 +173,7 @@ __device__ __forceinline__ void AddWarps(const HeldSums& sums, std::int64_t colu
   }
 }
 
-// Each block has a chunk of rows. It computes dx for them, and their part of the gradients of gamma and beta. With 32
+// Computes dx, and for each chunk of rows its part of the gradients of gamma and beta. A block has one chunk. With 32
 // threads for a row, each of the four warps takes every fourth row, and the warps' sums are added in order at the end;
 // otherwise the whole block takes one row after the other. Bytes: x, dy and dx once, and the sums. Operations: about 20
 // for each element.

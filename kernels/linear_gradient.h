@@ -1,12 +1,12 @@
-// LinearBackward: the backward pass of a linear layer, activation(x W' + b), to its parameters.
+// LinearBackward: from dy, the gradients of a linear layer's parameters W and b. The layer is y = activation(x W' + b).
 //
 // Shapes: x [rows, in]; y, dy [rows, out]; weight gradient [out, in], bias gradient [out]; all dense.
 // Types:  float, double, Bf16, Half; the parameters' gradients in Wide<T>.
-// Parity: BiasActivationBackward, then Matmul. On a device the bias gradient is the sum of dx after rounding, if the
-//         product with dy computes it as a by-product.
-// Why:    on a CPU dy is read once for the activation's derivative and the bias gradient. A device need not read
-//         it for either: the product that makes dy applies the derivative, and the one that makes the weight
-//         gradient adds the sums.
+// Parity: BiasActivationBackward, then Matmul. On a device, if the product that makes the weight gradient also makes
+//         the bias gradient, the bias gradient is a sum of numbers that were rounded to T.
+// Why:    on a CPU dy is read once for both the activation's derivative and the bias gradient. On a device cuBLASLt can
+//         save that reading: the product that makes dy applies GELU's derivative, and the product that makes the weight
+//         gradient also adds the bias gradient.
 #pragma once
 
 #include "kernels/bias_activation.h"
@@ -20,14 +20,14 @@ struct LinearGradient {
   const T* x = nullptr;
   Activation activation = Activation::kNone;
   const T* y = nullptr;  // as BiasActivationGradient::x
-  T* dy = nullptr;       // becomes the gradient before the activation, in place
+  T* dy = nullptr;       // becomes the gradient of x W' + b, in place
   Wide<T>* weight_gradient = nullptr;
   Wide<T>* bias_gradient = nullptr;
   Wide<T> beta = 0;  // of both gradients: beta * old + gradient; 0: written without being read
 };
 
-// A linear layer's backward pass has two steps. The first one is that of bias and activation. The second one is a
-// matrix product, which makes the weight gradient, dy' x.
+// The two steps of LinearBackward: the backward pass of bias and activation, and then the matrix product dy' x, which
+// is the weight gradient.
 template <class T>
 BiasActivationGradient<T> BiasActivationOf(const LinearGradient<T>& g) {
   return {.rows = g.rows,
@@ -55,7 +55,7 @@ void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient);
 template <class T>
 void LinearBackward(CudaContext& context, const LinearGradient<T>& gradient);
 
-// As above, but dy is not computed yet: it is the C of the product `incoming`.
+// Computes dy, as the C of the product `incoming`, and then the gradients from dy.
 template <class T>
 void LinearBackward(CpuContext& context, const LinearGradient<T>& gradient, const Product<T>& incoming);
 template <class T>

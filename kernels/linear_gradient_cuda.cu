@@ -1,5 +1,5 @@
-// The backward pass of a linear layer on a device: two products that compute the rest as by-products, if cuBLASLt
-// supports their shapes; otherwise BiasActivationBackward and Matmul. It adds no kernel.
+// LinearBackward on a device: two products with epilogues that compute the rest, if cuBLASLt supports their shapes;
+// otherwise Matmul and BiasActivationBackward. This file has no kernel of its own.
 #include "kernels/axpby.h"
 #include "kernels/linear_gradient.h"
 #include "kernels/product_epilogues.h"
@@ -7,8 +7,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Computes the parameters' gradients from the gradient before the activation. A product's row sums overwrite their
-// target, so for beta != 0 they are computed in the workspace and added.
+// Computes the parameters' gradients from dy, which must have passed the activation's derivative. MatmulRowSums
+// overwrites its target, so for beta != 0 the sums are computed in the workspace and then added.
 template <class T>
 void ParametersBackward(CudaContext& context, LinearGradient<T> g) {
   g.activation = Activation::kNone;

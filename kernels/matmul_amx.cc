@@ -1,5 +1,5 @@
-// Compiled with AVX-512 and AMX. It is called only if the processor has both and HasAmx got the system's permission.
-// The rules of matmul_avx512.cc hold here too.
+// Compiled with AVX-512 and AMX; called only if the processor has both and HasAmx got the system's permission. As
+// matmul_avx512.cc, this file must not instantiate inline functions or templates that other files use too.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 
@@ -7,7 +7,7 @@ namespace capstan::kernels {
 namespace {
 
 // A register of AMX holds 16 rows of 64 bytes: 16 x 32 numbers of A, 16 pairs in k x 16 columns of B, or 16 x 16 sums.
-// One step adds the products of 32 numbers in k to 32 x 32 sums, which are four registers.
+// One step adds the products of 32 values of k to 32 x 32 sums, which fill four registers.
 constexpr std::int64_t kTile = 16, kPanel = 2 * kTile, kStepDepth = 32;
 constexpr std::int64_t kStepFloats = kPanel * kStepDepth / 2;  // a step's part of a panel or strip, as packed pairs
 
@@ -23,7 +23,7 @@ struct alignas(64) TileConfig {
 
 constexpr std::int64_t StepsOf(std::int64_t depths) { return (depths + kStepDepth - 1) / kStepDepth; }
 
-// Packs one step of a panel, [row][k], from A as it is stored; missing rows and depths become zero.
+// Packs one step of a panel, [row][k], from an A that is stored as [row][k]. Missing rows and depths become zero.
 void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
   if (rows >= kPanel && depths >= kStepDepth) {  // a copy of known size compiles to a load and a store
     for (std::int64_t r = 0; r < kPanel; ++r, in += stride, out += kTile) {
@@ -38,7 +38,7 @@ void PackStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64
   }
 }
 
-// Packs the same if A is stored as [k][row].
+// As PackStep, for an A that is stored as [k][row].
 void PackTransposedStep(const Bf16* in, std::int64_t stride, std::int64_t rows, std::int64_t depths, float* out) {
   float pairs[kStepFloats];
   if (rows < kPanel || depths < kStepDepth) __builtin_memset(pairs, 0, sizeof(pairs));
@@ -86,7 +86,7 @@ void TileSums(std::int64_t steps, const float* a, const float* b, float* sums) {
   asm volatile("" ::: "memory");
 }
 
-// Computes C = alpha * sums + beta * C + bias, for `rows` rows and `columns` columns.
+// Computes C = alpha * sums + beta * C + bias for a tile of rows x columns.
 void AddSums(const float* sums, std::int64_t rows, std::int64_t columns, const TileTarget<float>& target) {
   const __m512 alpha = _mm512_set1_ps(target.alpha), beta = _mm512_set1_ps(target.beta);
   for (std::int64_t first = 0; first < columns; first += kTile) {

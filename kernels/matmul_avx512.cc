@@ -1,5 +1,5 @@
-// Compiled with AVX-512; called only if the processor has it. This file must not instantiate functions that other files
-// could link to instead of their own copies.
+// Compiled with AVX-512; called only if the processor has it. This file must not instantiate inline functions or
+// templates that other files use too: the linker could give them the AVX-512 code.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 

@@ -1,12 +1,12 @@
-// Compiled with AVX-512 and its Bf16 products; called only if the processor has both. The rules of matmul_avx512.cc
-// hold here too.
+// Compiled with AVX-512 and its Bf16 products; called only if the processor has both. As matmul_avx512.cc, this file
+// must not instantiate inline functions or templates that other files use too.
 #include "kernels/matmul_simd.h"
 #include "kernels/matmul_tile.h"
 
 namespace capstan::kernels {
 namespace {
 
-// An addition to a lane's sum adds two products at once, those of two numbers that are consecutive in k.
+// Fma adds two products to a lane's sum at once: those of two numbers that are consecutive in k.
 struct Avx512Pairs {
   using Vec = __m512;
   static constexpr int kWidth = 16, kVectors = 2, kRows = 14;

@@ -24,7 +24,7 @@ bool HasAvx512() {
   return has;
 }
 
-// Whether AMX can be used. Its registers are large, so Linux requires a request for them, once per process.
+// Whether AMX can be used. AMX's registers are large, so Linux lets a process use them only after a request.
 bool HasAmx() {
   static const bool has = [] {
     constexpr unsigned kTileAndBf16 = 1U << 24 | 1U << 22;
@@ -36,14 +36,14 @@ bool HasAmx() {
   return has;
 }
 
-// Whether products of pairs are twice as fast as fused multiply-adds. On Intel's processors they have half that speed,
-// so widening the numbers is faster there.
+// Whether to use the instruction that multiplies pairs of Bf16. On Intel's processors it is slow, and widening the
+// numbers for fused multiply-adds is faster there.
 bool HasFastPairs() {
   static const bool has = HasAvx512() && __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
   return has;
 }
 
-// Returns the number of rows of the widest tile.
+// Returns a number of rows that fills whole tiles of the code that computes products of T.
 template <class T>
 std::int64_t PanelRows() {
   if (!std::is_same_v<T, Bf16>) return 12;
@@ -88,7 +88,7 @@ Product<T, Out> Part(const Product<T, Out>& whole, std::int64_t row, std::int64_
   return part;
 }
 
-// Computes a 16-bit C of at most kMatmulCutScratch elements: its sums are made in `scratch` and rounded at the end.
+// Computes a 16-bit C of at most kMatmulCutScratch elements. The sums are made in `scratch` and rounded at the end.
 template <class T>
 void RoundedProduct(const Product<T>& product, float* scratch) {
   float* sums = scratch + kMatmulTileScratch;
@@ -128,7 +128,7 @@ void MatmulOnThisThread(const Product<T, Out>& product, Wide<T>* scratch) {
       Activate(product.activation, product.n, product.c + row, product.activated + row);
     }
   } else {
-    // C is cut into parts of equal size, whose sums fit into the scratch.
+    // C is cut into parts of about equal size, whose sums fit into the scratch.
     const std::int64_t parts = (product.m + kCutRowsMax - 1) / kCutRowsMax;
     const std::int64_t rows = RoundUp((product.m + parts - 1) / parts, PanelRows<T>());
     const std::int64_t columns = kMatmulCutScratch / rows / kStripColumns * kStripColumns;
@@ -147,8 +147,8 @@ void Matmul(CpuContext& context, const Product<T, Out>& product) {
   const int threads = context.threads();
   Wide<T>* scratch = context.Workspace<Wide<T>>(static_cast<std::size_t>(kMatmulScratch<T> * threads));
   if (threads == 1) return MatmulOnThisThread(product, scratch);
-  // How C is cut into tasks does not change a bit, so it may depend on the number of threads. Each thread gets some
-  // tasks, which are whole tiles.
+  // The cut of C into tasks does not change a bit, so it may depend on the number of threads. There are up to about
+  // four tasks for each thread, and each task is whole tiles.
   const std::int64_t wanted = 4 * threads;
   const std::int64_t row_tasks = std::clamp<std::int64_t>(product.m / kTaskRowsMin, 1, wanted);
   const std::int64_t column_tasks =

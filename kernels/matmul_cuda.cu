@@ -19,8 +19,9 @@ constexpr cudaDataType_t kType = std::is_same_v<T, Bf16>   ? CUDA_R_16BF
                                  : std::is_same_v<T, Half> ? CUDA_R_16F
                                                            : CUDA_R_32F;
 
-// Adds the bias to c unless it is null, and computes activated = f(c), for products without a suitable epilogue. A
-// thread computes one element. Bytes: c once, activated once.
+// What follows a product without a suitable epilogue: adds the bias to c, unless it is null, and computes activated =
+// activation(c), unless there is no activation. A thread computes one element. Bytes: c is read, and written if there
+// is a bias; activated is written.
 template <class T>
 __global__ void __launch_bounds__(kThreads) Activate(Activation activation, std::int64_t count, std::int64_t columns,
                                                      std::int64_t stride, const T* bias, T* c, T* activated) {
@@ -56,8 +57,8 @@ ProductShape ShapeOf(const Product<T, Out>& p) {
   return shape;
 }
 
-// Returns the epilogue that the product needs: it adds the bias, and it computes the activation if the values before
-// the activation are not needed, or are GELU's in the layout that cuBLASLt wants.
+// Returns the epilogue to ask cuBLASLt for. The epilogue adds the bias. It also computes the activation if the values
+// before the activation need not be kept, or, for GELU with beta 0, if they lie where cuBLASLt can write them.
 template <class T, class Out>
 unsigned EpilogueOf(const Product<T, Out>& p, unsigned alignment) {
   unsigned epilogue = p.bias == nullptr ? 0U : static_cast<unsigned>(CUBLASLT_EPILOGUE_BIAS);
@@ -84,7 +85,8 @@ void Matmul(CudaContext& context, const Product<T, Out>& p) {
   CAPSTAN_CHECK((std::is_same_v<T, Out>) || p.bias == nullptr);
   ProductShape shape = ShapeOf(p);
   constexpr unsigned kBias = CUBLASLT_EPILOGUE_BIAS, kNothing = CUBLASLT_EPILOGUE_DEFAULT;
-  // Tries the epilogue that does most, then lesser ones: for some shapes of one row or column cuBLASLt adds no bias.
+  // Tries the epilogue that does most, then those that do less: for some shapes of one row or column cuBLASLt adds no
+  // bias.
   for (const unsigned epilogue : {EpilogueOf(p, shape.alignment), p.bias == nullptr ? kNothing : kBias, kNothing}) {
     shape.epilogue = epilogue;
     if (context.products()->Has(shape)) break;

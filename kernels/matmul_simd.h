@@ -1,4 +1,4 @@
-// The instances of TileProduct: each instruction set has its own file and functions.
+// Matrix products for each instruction set, each in its own file. All but ProductAmx are instances of TileProduct.
 #pragma once
 
 #include "kernels/matmul.h"

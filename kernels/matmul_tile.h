@@ -1,10 +1,10 @@
-// TileProduct: one thread's matrix product, as a template on the machine's vectors. It is included only by files that
-// are compiled for one instruction set; matmul.h says what the bits depend on.
+// TileProduct: one thread's matrix product, as a template on the machine's vectors. Only files that are compiled for
+// one instruction set include this header. matmul.h says what the bits depend on.
 //
 // Kind:   everything here is in an unnamed namespace, so that the linker never uses code for one instruction set in
 //         place of another's.
-// Why:    the scheme of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a block of A
-//         stays in the second-level cache, a strip of B in the first, a tile of C in registers.
+// Why:    this is the scheme of Goto and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008): a
+//         block of A stays in the second-level cache, a strip of B in the first, a tile of C in registers.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +26,17 @@ struct TileTarget {
   Real* c;
   std::int64_t stride;
   Real alpha, beta;
-  const Real* bias;  // null: there is none, or it is added later
+  const Real* bias;  // null: no bias, or not yet
 };
 
-// Returns the number of packed numbers that hold `depths` of k.
+// Returns how many packed numbers hold `depths` values of k (a packed number may hold a pair).
 template <class Reader>
 constexpr std::int64_t PackedDepths(std::int64_t depths) {
   return (depths + Reader::kStep - 1) / Reader::kStep;
 }
 
-// Writes out[k * kWidth + r] = packed number k of column r, for r < count; `in` is [depths][...] with `stride`.
+// Packs numbers that are stored as [depths][...] with `stride`: out[k * kWidth + r] = packed number k of column r, for
+// r < count.
 template <class Reader, int kWidth>
 void PackRows(const typename Reader::Source* in, std::int64_t stride, std::int64_t count, std::int64_t depths,
               typename Reader::Packed* out) {
@@ -63,8 +64,8 @@ void PackA(const Operand<typename Reader::Source>& a, std::int64_t row, std::int
   }
 }
 
-// Packs B's columns [column, column + columns) and depths [depth, depth + depths) as one strip [depth][kStripWidth],
-// filled up with zeros.
+// Packs B's columns [column, column + columns) and depths [depth, depth + depths) as one strip [depth][kStripWidth].
+// Missing columns become zeros.
 template <class S, class Reader>
 void PackB(const Operand<typename Reader::Source>& b, std::int64_t column, std::int64_t columns, std::int64_t depth,
            std::int64_t depths, typename Reader::Packed* out) {
@@ -79,7 +80,7 @@ void PackB(const Operand<typename Reader::Source>& b, std::int64_t column, std::
   }
 }
 
-// Adds one tile of kRows x kStripWidth sums over `depths` to the target.
+// Computes a tile of kRows x kStripWidth numbers: c = alpha * (sums over `depths`) + beta * c + bias.
 template <class S, int kRows, class Real>
 void Tile(std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
   using Vec = typename S::Vec;
@@ -118,7 +119,7 @@ void Tile(std::int64_t depths, const Real* a, const Real* b, const TileTarget<Re
   }
 }
 
-// Calls Tile for `rows` <= kRows.
+// Calls Tile with `rows` (1 to kRows) as its template argument.
 template <class S, int kRows, class Real>
 void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const TileTarget<Real>& target) {
   if (rows == kRows) {
@@ -128,8 +129,8 @@ void TileOf(int rows, std::int64_t depths, const Real* a, const Real* b, const T
   }
 }
 
-// As TileOf, for a tile at the right edge of C: goes through a copy of full width, so that nothing beyond C's columns
-// is touched. The bias already has full width.
+// As TileOf, for a tile at the right edge of C. The tile is computed in a copy of full width, so that nothing beyond
+// C's columns is touched. The bias already has full width.
 template <class S, class Real>
 void EdgeTile(int rows, int columns, std::int64_t depths, const Real* a, const Real* b,
               const TileTarget<Real>& target) {

@@ -1,10 +1,10 @@
-// Readers: convert numbers in memory into the 32- or 64-bit ones that a tile multiplies, several at once. For x86 with
-// AVX2 and later.
+// Readers: convert numbers in memory into the 32- or 64-bit numbers that a tile multiplies, several at once. For x86
+// with AVX2 and later.
 //
-// Kind:   everything here is in an unnamed namespace, for the reason in matmul_tile.h; therefore it does not use the
-//         functions of common/data/number16.h.
+// Kind:   everything here is in an unnamed namespace, so that code for one instruction set is never linked in place of
+//         another's. For the same reason the functions of common/data/number16.h are not used.
 // Types:  DoubleReader and FloatReader take numbers as they are; Bf16Reader and HalfReader widen them; PairReader takes
-//         two Bf16 that are consecutive in k as one, with their bits in a float.
+//         two Bf16 that are consecutive in k as one number, with their bits in a float.
 #pragma once
 
 #include <immintrin.h>
@@ -16,9 +16,9 @@
 namespace capstan::kernels {
 namespace {
 
-// Each reader has: kStep, the numbers of k in one packed number; One(in, next, left), which returns the packed number
-// of in[0] and, for a pair, of in[next] if 2 are left; Row, which packs kCount adjacent numbers; and, except for
-// double, Eight and Four, which return numbers consecutive in k.
+// Each reader has: kStep, how many values of k one packed number holds; One(in, next, left), which returns the packed
+// number of in[0] and, for a pair, of in[next] unless left is 1; Row, which packs kCount adjacent columns; and, except
+// for double, Eight and Four, which return eight and four packed numbers that are consecutive in k.
 struct DoubleReader {
   using Source = double;
   using Packed = double;
@@ -48,7 +48,7 @@ inline float WidenOne(float x) { return x; }
 inline float WidenOne(Bf16 x) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16); }
 inline float WidenOne(Half x) { return _cvtsh_ss(x.bits); }
 
-// Does the work of Row for numbers that must be widened: eight, four and one at a time.
+// Row of the readers that widen: converts kCount numbers, eight, four and one at a time.
 template <class Reader, int kCount>
 inline void WidenRow(const typename Reader::Source* in, float* out) {
   int i = 0;
@@ -134,7 +134,7 @@ inline void InterleaveBlock(const typename Reader::Source* in, std::int64_t stri
   }
 }
 
-// Does the same for four rows and four packed numbers.
+// As InterleaveBlock, for four rows and four packed numbers.
 template <class Reader>
 inline void InterleaveSmallBlock(const typename Reader::Source* in, std::int64_t stride, float* out,
                                  std::int64_t width) {
@@ -155,7 +155,7 @@ void InterleaveScalar(const typename Reader::Source* in, std::int64_t stride, st
   }
 }
 
-// Turns rows into columns: out[k * width + r] = packed number k of row r, for r < rows; a row has `depths` numbers.
+// Turns rows into columns: out[k * width + r] = packed number k of row r, for r < rows. A row has `depths` numbers.
 template <class Reader>
 void Interleave(const typename Reader::Source* in, std::int64_t stride, std::int64_t rows, std::int64_t depths,
                 typename Reader::Packed* out, std::int64_t width) {

@@ -1,6 +1,6 @@
 // PhiloxFill: generates a run of consecutive random numbers at once.
 //
-// Parity: number e is word e % 4 of Philox(key, e / 4, 0) of common/base/random.h.
+// Parity: number e is word e % 4 of Philox(key, e / 4, 0) in common/base/random.h.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 namespace capstan::kernels {
 namespace {
 
-// Four counters side by side; only the low half of each 64-bit lane is used.
+// The words a, b, c and d of four Philox counters, one counter to a 64-bit lane. The high half of a lane is ignored.
 struct Lanes {
   __m256i a, b, c, d;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kGroup = 64;  // channels summed at a time
 
-// The pixels [first, last) of the image's rows or columns that window `index` covers.
+// Indices [first, last) of rows or columns.
 struct Range {
   std::int64_t first, last;
 };
@@ -19,14 +19,14 @@ Range Covered(std::int64_t index, std::int64_t window, std::int64_t extent, cons
   return {std::max<std::int64_t>(begin, 0), std::min(begin + window, extent)};
 }
 
-// Returns the windows [first, last) that cover pixel `at`.
+// Returns the windows, among `count` along one axis, that cover row or column `at`.
 Range Covering(std::int64_t at, std::int64_t window, std::int64_t count, const ImageWindows& w) {
   const std::int64_t from = at + w.padding;
   return {from < window ? 0 : (from - window) / w.stride + 1, std::min(from / w.stride + 1, count)};
 }
 
-// Calls each(n, y, x, first channel, channels) for all pixels of `samples` images of height x width; one
-// row is one task.
+// Calls each(n, y, x, first channel, channels) for every pixel of `samples` images and each group of up to kGroup
+// channels. One row of pixels is one task.
 template <class Each>
 void ForPixels(CpuContext& context, std::int64_t samples, std::int64_t height, std::int64_t width,
                std::int64_t channels, const Each& each) {
@@ -44,7 +44,8 @@ void StoreScaled(const Wide<T>* sums, Wide<T> scale, std::int64_t count, T* out)
   for (std::int64_t j = 0; j < count; ++j) out[j] = Narrow<T>(sums[j] * scale);
 }
 
-// Computes dx = scale * the sum, over windows, of what add(window's element, pixel, channels, sums) adds.
+// Computes dx = scale * sums. For each pixel and each window that covers it, calls add(the window's element of dy,
+// pixel, channels, sums), which adds to the sums.
 template <class T, class Add>
 void GatherWindows(CpuContext& context, const ImageWindows& w, Wide<T> scale, T* dx, const Add& add) {
   ForPixels(context, w.samples, w.height, w.width, w.channels,
@@ -133,7 +134,7 @@ void AveragePoolBackward(CpuContext& context, const ImageWindows& w, const T* dy
 
 namespace {
 
-// Returns an image as a single window.
+// Returns the shape in which each image is a single window.
 ImageWindows WholeImage(std::int64_t samples, std::int64_t pixels, std::int64_t channels) {
   return {.samples = samples,
           .height = 1,

@@ -1,7 +1,7 @@
-// Pooling on a device. A thread owns 16 bytes of channels of one output pixel (one channel if pixels are not
-// aligned); 128 threads to a block, all of one image. Bytes: x or dy once from memory if windows overlap in the
-// cache, y or dx once; the maximum also 4 bytes of argmax for each element of y. One or two operations for each
-// element of each window.
+// Pooling on a device. A thread owns 16 bytes of channels of one output pixel (one channel if pixels are not aligned);
+// 128 threads to a block, all of one image. Bytes: x or dy once from memory, because overlapping windows find it in the
+// cache, and y or dx once; MaxPool also 4 bytes of argmax for each element of y. One or two operations for each element
+// of each window.
 #include "kernels/cuda/group.h"
 #include "kernels/cuda/image_grid.h"
 #include "kernels/cuda/launch.h"
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads)
   StoreGroup(argmax + out, at);
 }
 
-// Computes dx: the sum of dy over the windows whose maximum is this pixel.
+// Computes dx: for each pixel the sum of dy over the windows whose maximum is this pixel.
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads)
     GatherMaxima(ImageGrid grid, DeviceWindows w, const T* dy, const std::int32_t* argmax, T* dx) {
@@ -107,7 +107,7 @@ ImageGrid InGrid(const ImageWindows& w, int wide) { return {w.samples, w.height,
 
 float MeanScale(const ImageWindows& w) { return 1.0F / static_cast<float>(w.window_height * w.window_width); }
 
-// Returns an image as a single window.
+// Returns the shape in which each image is a single window.
 ImageWindows WholeImage(std::int64_t samples, std::int64_t pixels, std::int64_t channels) {
   return {.samples = samples,
           .height = 1,

@@ -1,4 +1,4 @@
-// Products of the backward pass that compute more than the product in one pass, if cuBLASLt supports their shape.
+// Products of the backward pass for which cuBLASLt, if it supports their shape, also computes what usually follows.
 //
 // Shapes: as Product's.
 // Types:  float, Bf16, Half.
@@ -9,12 +9,13 @@
 
 namespace capstan::kernels {
 
-// Computes C = gelu'(before) (op(A) op(B)); `before` is [m,n] with C's stride. False: unsupported, and nothing was
-// enqueued.
+// Computes C = gelu'(before) * (op(A) op(B)) element by element; `before` is [m,n] with C's stride. Returns false, with
+// nothing enqueued, if cuBLASLt does not support the product.
 template <class T>
 bool MatmulGeluBackward(CudaContext& context, const Product<T>& product, const T* before);
 
-// Computes the product, and the sums [m] of op(A)'s rows, in fp32. False: unsupported, and nothing was enqueued.
+// Computes the product, and the sums [m] of op(A)'s rows, in fp32. Returns false, with nothing enqueued, if cuBLASLt
+// does not support the product.
 template <class T>
 bool MatmulRowSums(CudaContext& context, const Product<T, Wide<T>>& product, Wide<T>* sums);
 

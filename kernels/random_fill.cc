@@ -10,8 +10,8 @@
 namespace capstan::kernels {
 namespace {
 
-// Calls make(words, values) for each group of kPhiloxGroup numbers that overlaps [first, first + out.size()), and
-// copies the overlapping values.
+// Calls make(words, values) for each group of kPhiloxGroup elements that overlaps [first, first + out.size()), and
+// copies the values inside that range to `out`.
 template <class Make>
 void FillGroups(std::uint64_t key, std::uint64_t first, std::span<float> out, Make make) {
   std::size_t done = 0;

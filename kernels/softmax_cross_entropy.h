@@ -2,9 +2,9 @@
 //
 // Shapes: logits [rows, classes] with stride >= classes; targets [rows], each in [0, classes).
 // Types:  float, double, Bf16, Half; the loss is added in double.
-// Parity: sums over a row in the order of lanes.h; the rows' losses in ascending order.
-//         On a device a row's sum is relative to the largest number that each thread has seen, and both orders are
-//         those of cuda/rows.h.
+// Parity: sums over a row in the order of lanes.h; the rows' losses in ascending order. On a device a row is added in
+//         the order of cuda/rows.h, relative to the largest number that a thread has seen so far; the rows' losses are
+//         added by 1024 threads, each every 1024th row, and then over the threads.
 #pragma once
 
 #include <cstdint>

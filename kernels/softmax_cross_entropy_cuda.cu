@@ -19,12 +19,13 @@ struct RowLoss {
   std::int64_t correct;
 };
 
-// The largest of some logits, and the sum of their exponentials relative to it.
+// The largest of some logits, and the sum of e^(logit - largest) over them.
 struct SoftmaxSum {
   float largest = kLowest, sum = 0;
 };
 
-// Adds a pack to the sum. Elements beyond the row's end are skipped; NaN is never the largest, but makes the sum NaN.
+// Adds a pack to the sum. Only its first `inside` elements belong to the row. NaN is never the largest, but makes the
+// sum NaN.
 template <class T, bool kPacked>
 __device__ __forceinline__ void AddSome(const Pack<T>& pack, std::int64_t inside, SoftmaxSum& so_far) {
   float largest = so_far.largest;
@@ -60,7 +61,7 @@ __global__ void __launch_bounds__(kThreads == 32 ? kNarrowBlock : kThreads, kThr
   const float largest = RowMax<kThreads>(own.largest);
   const float sum = RowSum<kThreads>(own.sum * ExpOf<T>(own.largest - largest));
   const float factor = args.gradient_scale / sum;
-  // Goes from the end to the begin, because the caches hold the end.
+  // Goes through the row from its end to its beginning, because the caches still hold the end.
   for (at -= kThreads * kCount; at >= first; at -= kThreads * kCount) {
     Pack<T> pack = LoadSome<T, kPacked>(logits, at, classes);
 #pragma unroll

@@ -2,8 +2,8 @@
 //
 // Shapes: one cache line, 16 floats, at a multiple of 64 bytes.
 // Parity: the bytes are those of an ordinary store.
-// Why:    a cached store first reads its line from memory; for results that are not read again soon, that is a third of
-//         the traffic. A line written as a whole is one transfer.
+// Why:    a cached store first reads its line from memory. For results that are not read again soon, as in a copy, that
+//         is a third of the traffic.
 #pragma once
 
 #include <immintrin.h>
@@ -18,7 +18,7 @@ inline constexpr int kStreamLineBytes = 64;
   _mm256_stream_ps(line + 8, _mm256_loadu_ps(values + 8));
 }
 
-// Orders streamed lines before all later writes; call it before another thread may learn of them.
+// Orders streamed lines before all later writes. Call it before another thread may read the lines.
 inline void FinishStreaming() { _mm_sfence(); }
 
 }  // namespace capstan::kernels

@@ -90,7 +90,8 @@ Result<HostPort> ParseListen(std::string_view listen) {
   return HostPort{std::string(host), port};
 }
 
-// Makes a socket for a numeric HOST:PORT. Returns -1 if it cannot. The caller frees `where` with freeaddrinfo.
+// Makes a socket for a numeric HOST:PORT; returns -1 after a failure. The caller frees `*where`, unless it is null,
+// with freeaddrinfo.
 int SocketFor(const std::string& address, addrinfo** where) {
   const auto colon = address.rfind(':');
   std::string host = address.substr(0, colon);
@@ -102,7 +103,7 @@ int SocketFor(const std::string& address, addrinfo** where) {
   return socket((*where)->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-// Tries to listen at an address. Returns the errno, or 0 if it works.
+// Tries to listen at an address. Returns the errno of a failure; 0 if there was none, or if no socket could be made.
 int ErrorOfListening(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -115,7 +116,7 @@ int ErrorOfListening(const std::string& address) {
   return error;
 }
 
-// Connects and disconnects, which wakes a thread that polls for connections. A failure is ignored.
+// Connects to an address and disconnects, which wakes a thread that polls for connections there. Ignores failures.
 void Knock(const std::string& address) {
   addrinfo* where = nullptr;
   const int fd = SocketFor(address, &where);
@@ -184,7 +185,7 @@ struct Exporter::Impl {
     }
   }
 
-  // civetweb's begin_request: answers every well-formed request.
+  // civetweb's callback begin_request: answers every well-formed request.
   static int HandleRequest(mg_connection* connection) {
     const auto* self = static_cast<const Impl*>(mg_get_user_data(mg_get_context(connection)));
     const mg_request_info& request = *mg_get_request_info(connection);
@@ -194,8 +195,8 @@ struct Exporter::Impl {
     return response.status;
   }
 
-  // civetweb's http_error: called for a request that is malformed or takes too long. civetweb's own answer would repeat
-  // parts of the request in its head, line ends included. Returning 0 suppresses it.
+  // civetweb's callback http_error, for a request that is malformed or takes too long. The return value 0 prevents
+  // civetweb's own answer, whose head would repeat parts of the request, line ends included.
   static int HandleError(mg_connection* connection, int status, const char* /*message*/) {
     Send({.status = status, .body = std::string("failed: ") + Reason(status) + "\n"}, false, connection);
     return 0;
@@ -211,8 +212,8 @@ struct Exporter::Impl {
     mg_write(connection, text.data(), text.size());
   }
 
-  // civetweb's log_message; a non-zero result keeps it from printing. After the start it only reports
-  // peers that disconnected.
+  // civetweb's callback log_message. The return value 1 keeps civetweb from printing the message. Only messages during
+  // mg_start are kept.
   static int HandleLog(const mg_connection* connection, const char* message) {
     mg_context* context = connection ? mg_get_context(connection) : nullptr;
     auto* self = context ? static_cast<Impl*>(mg_get_user_data(context)) : nullptr;
@@ -222,7 +223,7 @@ struct Exporter::Impl {
   }
 
   Status Listen(const HostPort& where) {
-    // civetweb is initialised once per process, before any context, and never undone: it counts its users without a
+    // civetweb is initialised once per process, before any context, and never shut down: it counts its users without a
     // lock.
     static const unsigned initialised = mg_init_library(MG_FEATURES_DEFAULT);
     (void)initialised;
@@ -261,8 +262,8 @@ Exporter::Exporter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Exporter::~Exporter() {
   if (!impl_->context) return;
-  // Knocks until mg_stop returns: civetweb's accepting thread checks its stop flag only every 2 s, and at each
-  // connection.
+  // Connects again and again until mg_stop returns: civetweb's accepting thread checks its stop flag only every 2 s,
+  // and at each connection.
   const auto stopped = std::async(std::launch::async, [this] { mg_stop(impl_->context); });
   do Knock(impl_->address);
   while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready);

@@ -1,7 +1,8 @@
-// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP, and, if
-// its owner knows other processes, /http_sd (JSON, for Prometheus' http_sd_configs).
+// Exporter: serves /metrics (Prometheus text), / (status page), /api/v1/status (JSON) and /healthz over HTTP. If its
+// options have http_sd_json, it also serves /http_sd, a list of processes for Prometheus' http_sd_configs.
 //
-// Kind:   owned by the thread that started it; its own threads only read. The destructor stops and joins them.
+// Kind:   owned by the thread that started it. The exporter's own threads only read; the destructor stops and joins
+//         them.
 // Limits: GET and HEAD; kExporterThreads connections at once, idle ones included, 2 s each, 16 KiB of request. No TLS
 //         and no authentication: listen on loopback or in a trusted network. Start makes the process ignore SIGPIPE.
 // Fails:  kInvalid for an address that cannot be listened on, with the reason and what to do.

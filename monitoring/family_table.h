@@ -1,7 +1,7 @@
-// FamilyTable: one reading of all metrics by family, from which any format can be written.
+// FamilyTable: one reading of all metrics, grouped by name into families, from which any format can be written.
 //
 // Kind:   value.
-// Fails:  never. CHECKs that a family is not described with two kinds.
+// Fails:  never. CHECKs that a family is described in the same way each time (kind, merge, help text, bounds).
 // Why:    several shards of one process describe the same families. Samples with equal names and labels are merged
 //         here, so no label is needed for a shard or a rank.
 #pragma once
@@ -21,7 +21,7 @@ enum class MetricKind { kCounter, kGauge, kHistogram };
 enum class Merge { kSum, kMax, kMean };
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
-// The values of one label, in the order of its enum.
+// A label's name and its values, in the order of the enum that selects them.
 struct LabelValues {
   const char* name;
   std::span<const char* const> values;
@@ -44,7 +44,7 @@ struct Family {
 
 class FamilyTable {
  public:
-  // Adds samples to one family; lives within one statement.
+  // Adds samples to one family. Use a Row within one statement: the next new family invalidates it.
   class Row {
    public:
     Row(Family& family) : family_(family) {}
@@ -60,7 +60,7 @@ class FamilyTable {
     }
     Row& Add(double value, Labels labels = {});
 
-    // Adds one sample for each value of the enum.
+    // Adds one sample for each value of Enum; the label names the value.
     template <class T, class Enum, Enum kLast>
     Row& AddEach(const LabelValues& label, const Labelled<T, Enum, kLast>& items, const Labels& more = {}) {
       CAPSTAN_CHECK(label.values.size() == items.kSize);

@@ -1,7 +1,8 @@
 // Describe: the name, help text, type and labels of every metric that capstan exports.
 //
 // Kind:   pure functions.
-// Limits: a label is never a tensor, a rank, a step, an address or an error text; its values are fixed here.
+// Limits: a label is never a tensor, a rank, a step, an address or an error text. Except for the build's version and
+//         commit, the values of labels are fixed in metric_families.cc.
 // Why:    dashboards and alert rules depend on these names, so they are in one file, metric_families.cc.
 #pragma once
 

@@ -3,8 +3,8 @@
 //
 // Kind:   shared; written by one owner thread, read by the exporter at scrape time.
 // Limits: no lock, no allocation, no read-modify-write instruction; a reader may see fields from different moments.
-// Why:    a metric on the path of a push may cost only a plain load and store; prometheus-cpp's Histogram
-//         takes a mutex.
+// Why:    a metric that every push updates may cost only plain loads and stores; prometheus-cpp's Histogram takes a
+//         mutex.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class SecondsCounter {
   std::atomic<double> value_{0};
 };
 
-// A number that goes up and down; starts at 0.
+// A number that goes up and down. It starts at 0.
 class Gauge {
  public:
   template <class T>
@@ -79,7 +79,7 @@ class OptionalGauge {
 };
 
 // A histogram of any size, as readers see it: counts[i] observations in (bounds[i-1], bounds[i]]. The last count is of
-// observations above every bound.
+// observations above every bound, and of NaN.
 struct HistogramView {
   std::span<const double> bounds;
   std::span<const std::atomic<std::uint64_t>> counts;

@@ -1,6 +1,6 @@
 // ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics: all metrics, one struct per actor.
 //
-// Kind:   shared; only its actor's thread writes a struct; the registry has it as shared_ptr<const ...>.
+// Kind:   shared; one thread writes a struct, that of its actor; the registry has it as shared_ptr<const ...>.
 // Limits: the values of metric_types.h: no lock and no allocation in any call.
 // Why:    header only, so code that counts does not link the exporter. Names and help texts are in metric_families.cc.
 #pragma once

@@ -9,7 +9,7 @@
 namespace capstan::monitoring {
 
 // Copies counters to metrics. `counters`: a transport's or a client's, which have the same names. `damaged`: number of
-// messages that were dropped unread. Messages without a payload count as control.
+// messages or frames that were dropped. Messages without a payload, and all headers' bytes, count as control.
 template <class Counters>
 void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMetrics* metrics) {
   metrics->bytes_in[Plane::kData].AdvanceTo(counters.payload_bytes_in);

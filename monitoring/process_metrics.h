@@ -1,6 +1,6 @@
-// ReadProcess: the kernel's figures about this process.
+// ReadProcess: the operating system's figures about this process.
 //
-// Kind:   function; reads /proc/self, a few microseconds.
+// Kind:   function; reads files of /proc at each call.
 // Fails:  a number that cannot be read is 0.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Registry: the metric structs of one process.
 //
 // Kind:   shared; any thread adds and reads.
-// Why:    the metrics of an actor that has ended stay listed: a counter that vanished or fell would look
-//         like a restart.
+// Why:    the metrics of an actor that has ended stay listed. To Prometheus, a sum that fell would look like a restart
+//         of the process.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ class Registry {
  public:
   explicit Registry(BuildInfo build = {}) : build_(std::move(build)) {}
 
-  // Metrics is one of ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics.
+  // Lists a struct. Metrics is one of ShardMetrics, CoordinatorMetrics, WorkerMetrics, TransportMetrics.
   template <class Metrics>
   void Add(std::shared_ptr<const Metrics> metrics) {
     CAPSTAN_CHECK(metrics != nullptr);

@@ -1,4 +1,4 @@
-// RenderStatusPage: renders the owner's status, a JSON object, as an HTML page.
+// RenderStatusPage: renders a process's status, a JSON object, as an HTML page.
 //
 // Kind:   pure function.
 // Fails:  never; text that is not a JSON object is shown as it is.
@@ -11,11 +11,12 @@
 
 namespace capstan::monitoring {
 
-// Writes HTML's five special characters as entities, and control characters other than tab and newline as U+FFFD.
+// Writes HTML's five special characters as entities, and control characters (below 0x20, except tab and newline) as
+// U+FFFD.
 std::string EscapeHtml(std::string_view text);
 
-// Renders the page. Scalars become a list of facts. An array of objects becomes a table with the columns of all its
-// rows.
+// Renders the page. The scalars of the object, and of each object in it, become a list of facts. An array of objects
+// becomes a table with the columns of all its rows.
 std::string RenderStatusPage(std::string_view status_json);
 
 }  // namespace capstan::monitoring

@@ -1,11 +1,11 @@
 // Trace: records what a process's threads do and when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing.
 //
-// Kind:   main's thread owns a Trace. It adds lanes before their threads start, and writes the file after they have
-//         ended. One thread owns each lane, and only it adds spans.
+// Kind:   main's thread owns a Trace. It adds each lane before the lane is used, and writes the file when no thread
+//         uses a lane any more. One thread owns each lane, and only that thread adds spans.
 // Limits: kSpansMax spans per lane, 8 MiB; the newest are kept.
 // Fails:  kInvalid: the file cannot be opened; kUnreachable: the disk fails.
-// Why:    a lane is a ring that only its own thread writes, so a span costs a store and no lock. Without a lane (null)
-//         it costs a comparison.
+// Why:    a lane is a ring that only its own thread writes, so a span costs a store and no lock. Where there is no
+//         trace, a thread's lane is null, and a span costs a comparison.
 #pragma once
 
 #include <chrono>
@@ -27,8 +27,7 @@ class TraceLane {
 
   explicit TraceLane(std::string name) : name_(std::move(name)) {}
 
-  // Adds a span. `what`: a string literal. Two spans of a lane are nested or disjoint; an inner span is added before
-  // its outer one.
+  // Adds a span. `what`: a string literal. Two spans of a lane must be nested or disjoint.
   void Add(const char* what, Time begin, Time end, std::uint64_t step = kNoStep) {
     const Span span{what, begin, end, step};
     if (spans_.size() < kSpansMax) {
@@ -38,7 +37,7 @@ class TraceLane {
     }
     ++added_;
   }
-  // Adds a span that steady_clock's time points give.
+  // Adds a span between two points of steady_clock's time.
   void Add(const char* what, std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end,
            std::uint64_t step = kNoStep) {
     Add(what, begin.time_since_epoch(), end.time_since_epoch(), step);

@@ -1,8 +1,7 @@
 # The header of every message on the wire. A header is one frame: one flat segment, never packed. A payload (a gradient,
-# weights) travels in a second frame. The fields match the structs in common/wire/messages/ one by one; their meaning is
-# explained there.
+# weights) travels in a second frame. The fields follow the structs in common/wire/messages/, which explain their meaning.
 #
-# A change that an older build would misread raises kProtocolVersion in common/wire/wire_codec.h.
+# Raise kProtocolVersion in common/wire/wire_codec.h with a change that an older build would misread.
 @0xd1852e9d802aacc0;
 
 using Cxx = import "/capnp/c++.capnp";
@@ -441,7 +440,7 @@ struct Staged {
   missing @12 :List(Entry);
   pullWaits @13 :Bool;
 
-  struct Entry {  # a node that more + 1 blocks have: block, block + stride, ...
+  struct Entry {  # a node of more + 1 blocks: block, block + stride, block + 2 * stride, ...
     block @0 :UInt32;
     nodeBegin @1 :UInt32;
     nodeEnd @2 :UInt32;

@@ -17,10 +17,10 @@ namespace {
 using V8 = float __attribute__((vector_size(32)));
 using D4 = double __attribute__((vector_size(32)));
 
-constexpr std::size_t kLanes = 16;           // lanes of a sum of squares, by element index within the segment
-constexpr std::size_t kTileElements = 2048;  // a multiple of kLanes; its buffers stay in the first-level cache
+constexpr std::size_t kLanes = 16;           // lanes of a sum of squares
+constexpr std::size_t kTileElements = 2048;  // a multiple of kLanes; a tile of 8 KiB stays in a near cache
 
-constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: streaming wins above 90 MiB, and loses a tenth below
+constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: streaming gains above 90 MiB, loses a tenth far below
 
 template <class V>
 V Load(const void* values, std::size_t index) {
@@ -53,7 +53,7 @@ V8 Sqrt(V8 x) {
   return root;
 }
 
-// Returns base^exponent by squaring, in double: libm's pow differs between versions in its last bit.
+// Returns base^exponent by squaring, in double. libm's pow is not used, because its last bit differs between versions.
 double IntegerPower(double base, std::uint64_t exponent) {
   double power = 1.0;
   for (; exponent > 0; exponent >>= 1) {
@@ -63,9 +63,9 @@ double IntegerPower(double base, std::uint64_t exponent) {
   return power;
 }
 
-// ---- Optimizers. Each updates one element or eight, by the formulas of torch.optim. `decay` is 0 for a segment
-// without weight decay. An optimizer with a trust ratio returns its direction, because the ratio needs the direction's
-// norm.
+// ---- Optimizers. Each updates one element or eight, by the formulas of torch.optim, which lacks lars and lamb. A
+// segment without weight decay has weight_decay 0. An optimizer with a trust ratio returns its direction, because the
+// ratio needs the direction's norm.
 
 struct SgdUpdate {
   static constexpr int kStates = 0;
@@ -106,7 +106,7 @@ struct Moments {
         root_scale(static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(rule.beta2, step)))),
         correction1(1.0 - IntegerPower(rule.beta1, step)) {}
 
-  // Updates both means; returns the first one * `scale` / (root of the second + eps).
+  // Updates the means m and v; returns m * scale / (sqrt(v) * root_scale + eps).
   template <class V>
   V Add(V g, V* state, float scale) const {
     state[0] = state[0] * beta1 + g * one_minus_beta1;
@@ -119,7 +119,7 @@ struct Moments {
 template <bool kDecoupled>
 struct AdamUpdate {
   static constexpr int kStates = 2;
-  float decay;  // decoupled: the factor 1 - lr * weight_decay
+  float decay;  // weight_decay; decoupled: the factor 1 - lr * weight_decay
   Moments moments;
   float step_size;
 
@@ -162,8 +162,8 @@ struct StatisticUpdate {
   }
 };
 
-// LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017. The momentum sums whole steps,
-// each with the rate and the ratio that it had.
+// LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017. The momentum sums directions,
+// each multiplied by the learning rate and the trust ratio of its own step.
 struct LarsUpdate {
   static constexpr int kStates = 1;
   static constexpr bool kTakesRatio = true;
@@ -177,7 +177,7 @@ struct LarsUpdate {
   }
 };
 
-// You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, algorithm 2, phi(x) = x.
+// LAMB: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, with phi(x) = x.
 struct LambUpdate {
   static constexpr int kStates = 2;
   static constexpr bool kTakesRatio = true;
@@ -214,7 +214,7 @@ struct SegmentFactors {
   }
 };
 
-// Calls use(update) with the optimizer of `group`, its factors computed.
+// Calls use(update) with the optimizer of `group` and its factors for this segment.
 template <class Use>
 void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
   const OptimizerRule& rule = group.rule;
@@ -236,7 +236,7 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
   }
 }
 
-// How far ahead the pass prefetches, because the processor's own prefetch stops at the end of each page. Prefetching
+// How many elements ahead the pass prefetches. The processor's own prefetch stops at the end of each page. Prefetching
 // beyond the end of an array is harmless.
 constexpr std::size_t kPrefetchElements = 512;
 
@@ -334,7 +334,7 @@ struct Arrays {
     for (int s = 0; s < states; ++s) __builtin_prefetch(state_in[s] + i + kPrefetchElements);
   }
 
-  // Whether to stream. In place, the lines are in the cache already. Unaligned arrays cannot, but are small segments.
+  // Whether to stream the results: only aligned arrays, and not in place, where the lines are in the cache already.
   bool CanStream() const {
     const auto any_bit = reinterpret_cast<std::uintptr_t>(weights_out) | reinterpret_cast<std::uintptr_t>(sum_out) |
                          reinterpret_cast<std::uintptr_t>(state_out[0]) |
@@ -353,8 +353,8 @@ struct Updated {
   V weights_before, direction;  // only for optimizers with a trust ratio
 };
 
-// Computes the update at element `i`. It is always inlined, because otherwise every factor would be loaded from memory
-// twice per 16 elements.
+// Computes the update of one element or eight, from element `i` on. It is always inlined, because otherwise every
+// factor would be loaded from memory twice per 16 elements.
 template <class V, class Source, class Update>
 [[gnu::always_inline]] inline Updated<V> UpdateAt(std::size_t i, const Source& source, const Update& update,
                                                   const GradientFactors& factors, const Arrays& at) {
@@ -455,8 +455,8 @@ void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, f
   CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
-// Computes the sum of `node` for `count` elements, starting at `begin`, and removes its part of the cover from the
-// front of `rest`. Returns false, with `out` unspecified, if none of its slots has samples.
+// Computes the sum of `node` for `count` elements, starting at `begin`. The inputs for `node` are at the front of
+// `rest`, and are removed from `rest`. Returns false, with `out` unspecified, if none of the node's slots has samples.
 bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, std::size_t count, float* out) {
   CAPSTAN_CHECK(!rest->empty());
   const StagedInput& next = rest->front();
@@ -484,7 +484,7 @@ TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
   return {Advance(source.left, offset), Advance(source.right, offset)};
 }
 
-// Updates a segment from one or two inputs, whose payloads it reads directly.
+// Updates a segment from one or two inputs of fp32 values, which are read where they lie.
 template <class Source>
 SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
                              const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
@@ -496,7 +496,7 @@ SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalar
   return squares;
 }
 
-// Updates a segment from more inputs, or from 16-bit values: for each tile it first computes the tree's sum.
+// Updates a segment from more than two inputs, or from 16-bit values. For each tile the tree's sum is computed first.
 SegmentSquares UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars,
                                     std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
                                     const BlockIn& in, const BlockOut& out) {
@@ -574,7 +574,7 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
       squares = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
     } else if (live_count == 1) {
       squares = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
-    } else {  // in every tree, two inputs with samples are added left to right
+    } else {  // whatever the tree, the sum of two inputs is left + right
       const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
       squares = UpdateSegment(group, scalars, both, segments[i], in, out);
     }

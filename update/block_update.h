@@ -2,13 +2,14 @@
 //
 // Shapes: every array has the block's elements; segments are ranges of the block and cover it.
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
-// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer.
-//         Statistics: mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum.
-//         The bits do not depend on how the cover cuts the tree, on tiles, or on SIMD width. Formulas are PyTorch's
-//         where PyTorch has the optimizer.
-// Limits: no allocation; stack below 10 KiB per level of the reduction tree.
+// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer. Statistics:
+//         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. The bits do not depend on which
+//         nodes of the tree are given, on tiles, or on SIMD width. Formulas are PyTorch's where PyTorch has the
+//         optimizer.
+// Limits: no allocation. ReduceAndUpdate uses less than 10 KiB of stack for each level of the reduction tree; AddNodes
+//         less than 20 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` compares
-//         its speed with memory's.
+//         the update's speed with memory's.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,9 @@ struct UpdateScalars {
   std::span<const float> trust_ratios = {};  // lars, lamb: one per tensor of the catalog; empty: all are 1
 };
 
-// The value of one node of the tree. A leaf carries its slot's mean gradient, and its value is values * fp32(samples).
-// A node above carries the sum of its leaves' values. With samples 0 there is no value, and `values` is not read.
+// One node of the reduction tree and its value. For a leaf (one slot) `values` is the slot's mean gradient, and the
+// node's value is values * fp32(samples). For a node above, `values` is the sum of its leaves' values, which is the
+// node's value. A node with samples 0 has no value, and `values` is not read.
 struct StagedInput {
   Node node;
   std::uint64_t samples = 0;
@@ -52,19 +54,20 @@ struct SegmentRange {
   std::uint32_t tensor = 0;  // the segment's tensor in the catalog, whose trust ratio applies
 };
 
-// The arrays that an update reads; no state arrays beyond StateCount(kind).
+// The arrays that an update reads. Only the first StateCount(kind) elements of `state` are used.
 struct BlockIn {
   const float* weights = nullptr;
   const float* state[kStatesMax] = {};
 };
 
-// How results are written. With kStreaming the cache need not read each line before it is written, which is faster if a
-// step's arrays do not stay in the caches until the next step. The path changes no bit.
+// How results are written to memory. With kStreaming a cache line is written without being read first. That is faster
+// if a step's arrays do not stay in the caches until the next step. The path changes no bit of the results.
 enum class WritePath { kCached, kStreaming };
-// Returns the faster path for a shard whose update touches this many bytes, all arrays of all blocks together.
+// Returns the faster path if one update of all blocks touches this many bytes, all arrays together.
 WritePath WritePathFor(std::uint64_t bytes_per_update);
 
-// The arrays that an update writes. For an update in place they may be BlockIn's; otherwise the two must not overlap.
+// The arrays that an update writes. For an update in place they may be BlockIn's arrays; otherwise they must not
+// overlap BlockIn's arrays.
 struct BlockOut {
   float* weights = nullptr;
   float* state[kStatesMax] = {};
@@ -72,27 +75,28 @@ struct BlockOut {
   WritePath path = WritePath::kCached;
 };
 
-// The sums of squares that lars and lamb need of each segment: of the weights before the update, and of the update's
-// direction before rate, ratio and momentum. The direction depends on the clipped gradient, the weights and the states,
-// not on a ratio. Statistics have 0. Empty spans are not filled, and other optimizers write nothing.
+// The sums of squares of each segment that lars and lamb need: of the weights before the update, and of the direction.
+// The direction is the clipped gradient (lars) or Adam's direction (lamb), each with the weight decay added; it does
+// not depend on a trust ratio. For statistics both sums are 0. Empty spans are not filled; other optimizers write
+// nothing.
 struct TrustSquares {
   std::span<double> weights;
   std::span<double> direction;
 };
 
-// Adds two siblings; the sum is their parent's value. If one side has samples 0, the result is the other side's value.
-// If both have, nothing is written. `out` may be one of the inputs.
+// Adds the values of two sibling nodes; the sum is their parent's value. If one side has samples 0, the result is the
+// value of the side that has samples. If both have samples 0, nothing is written. `out` may be an input's fp32 values.
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
 
-// Adds the nodes of `cover` and updates the block. `cover`: disjoint nodes that cover the tree over [0, slots), from
-// left to right; at least one has samples. `rules`: all of one kind, one for each group that a segment names.
-// segment_squares[i] receives the sum of squares of the averaged, unclipped gradient of segments[i]: 0 for statistics,
-// not finite if a value is not.
+// Adds the nodes of `cover` and updates the block. `cover`: disjoint nodes that together cover the slots [0, slots),
+// from left to right; at least one has samples. `rules`: all of one optimizer kind, indexed by SegmentRange::group.
+// segment_squares[i] receives the sum of squares of the averaged, unclipped gradient of segments[i] (0 for statistics);
+// the sum is not finite if a value is not.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                      std::span<double> segment_squares, const TrustSquares& trust = {});
 
-// Runs the update again from the kept sum, with other scalars.
+// Runs the update again with other scalars. `sum` is what ReduceAndUpdate wrote to BlockOut::sum.
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,
                    std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
                    const TrustSquares& trust = {});

@@ -1,8 +1,8 @@
 // OptimizerRule: a job's optimizer and its constants.
 //
 // Kind:   values.
-// Why:    the arithmetic of a block needs a few numbers, not the job file. They stay double until an update computes
-//         its fp32 factors: 1 - fp32(0.999) has a relative error of 1.3e-5.
+// Why:    the arithmetic of a block needs a few numbers, not the job file. The numbers stay double until an update
+//         computes its fp32 factors: 1 - fp32(0.999) has a relative error of 1.3e-5.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -37,8 +37,8 @@ struct GroupRule {
   double learning_rate = 0.0;
 };
 
-// Returns one rule for each entry of `hyper`, all with the job file's optimizer. If `hyper` is empty, returns one rule,
-// with the job file's constants and the schedule's rate.
+// Returns one rule for each entry of `hyper` (the values that the training program set), all of `job`'s kind. If
+// `hyper` is empty, returns one rule: `job` with `learning_rate`.
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);
 

@@ -43,7 +43,7 @@ void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
   std::map<std::string, Metric> all;
   for (const SlotReport& report : reports) {
     for (const Metric& metric : report.metrics) {
-      if (!IsMetricName(metric.name)) continue;  // shards refuse such names already; they must not get into JSON
+      if (!IsMetricName(metric.name)) continue;  // shards refuse such names; never write one into JSON
       Metric& sum = all[metric.name];
       sum.sum += metric.sum;
       sum.weight += metric.weight;
@@ -80,10 +80,10 @@ namespace {
 
 struct GradientNorm {
   double norm = 0.0;
-  std::string non_finite_tensor;  // the first such tensor in catalog order; empty in mode allreduce
+  std::string non_finite_tensor;  // first in catalog order; empty: none, or mode allreduce
 };
 
-// Returns the norm that the workers report, which is the same on all of them.
+// Returns the norm that the first worker reports; TwoReplicas checks that all workers report the same.
 GradientNorm NormOfReplicas(const std::vector<SlotReport>& reports) {
   return {reports.empty() ? 0.0 : std::sqrt(reports.front().gradient_squares), {}};
 }
@@ -123,8 +123,8 @@ GradientNorm NormOf(const Catalog& catalog, const SegmentOrder& order, const std
   return result;
 }
 
-// Describes different hyper-parameters in the pushes to two shards; empty if there are none. A shard without
-// blocks has none.
+// Describes a difference between the hyper-parameters in the pushes to two shards; empty if there is none. A shard that
+// got none is not compared.
 std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   const Prepared* with = nullptr;
   for (const Prepared* one : prepared) {
@@ -138,7 +138,7 @@ std::string TwoSets(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// Describes different program states from the slots of two shards; empty if there are none.
+// Describes a difference between the program states that slots of two shards brought; empty if there is none.
 std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   const PrepareReport* with = nullptr;
   for (const Prepared* one : prepared) {
@@ -154,7 +154,7 @@ std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// Returns the program's state after the step; a step without a new state keeps the old one.
+// Returns the program's state after the step: the one that a slot brought, else that of `parameters`.
 const std::string& ProgramStateOf(const std::vector<const Prepared*>& prepared, const StepParameters& parameters) {
   for (const Prepared* one : prepared) {
     if (!one->report.program_state.empty()) return one->report.program_state;

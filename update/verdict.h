@@ -1,10 +1,11 @@
-// The verdict on a prepared step: apply it, skip it, or prepare it again with a clip factor or trust ratios.
+// The verdict on a prepared step: apply it, skip it, prepare it again with a clip factor or trust ratios, or stop the
+// job.
 //
 // Kind:   pure functions of the shards' reports.
 // Why:    clipping, trust ratios and the finite check need the whole gradient. Sums run in catalog order, so the
 //         verdict does not depend on the number of shards or the order of their answers. A restarted coordinator
 //         reaches the same verdict.
-// Source: global-norm clipping as in Pascanu, Mikolov, Bengio, ICML 2013: c = min(1, max / (norm + 1e-6)).
+// Source: clipping by global norm, Pascanu, Mikolov, Bengio, ICML 2013; as in PyTorch, c = min(1, max / (norm + 1e-6)).
 #pragma once
 
 #include <map>
@@ -48,7 +49,7 @@ struct Verdict {
   std::vector<SlotIndex> suspects;  // slots whose loss was not finite
 };
 
-// Maps each shard's segments to their order in the catalog.
+// Lists all segments in catalog order, each with its shard and its position in that shard's report.
 class SegmentOrder {
  public:
   SegmentOrder(const Catalog& catalog, std::uint32_t shard_count);
@@ -68,18 +69,19 @@ class SegmentOrder {
   std::vector<std::size_t> counts_;
 };
 
-// Returns the parameters of step `step`, before which `updates` updates were applied.
+// Returns the parameters of step `step`, before which `updates` updates were applied. In fp16 the loss scale is
+// kFirstLossScale. If no step is left to do (step >= job.steps), `stop` is set.
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
 // Reaches the verdict on `attempt`. A step's attempts are decided in turn: attempt 0; if the norm is above the limit,
 // one with the clip factor; if the optimizer uses trust ratios, one with these.
 //
 // `prepared`: one report per shard, all of `attempt` or later. Reports of later attempts differ only in the squares of
-// the direction. These change only with the clip factor, and are read only once the factor is final. So every
-// coordinator reaches the same verdict, however late.
+// the direction. Those change only with the clip factor, and are read only once the factor is final. So a coordinator
+// that restarts and gets reports of a later attempt reaches the same verdict.
 //
-// If workers run the optimizer, each worker has already called this function for its own replica, as for a job of mode
-// sync with one shard. The slots' reports then carry the results, which must be the same on all workers.
+// In mode allreduce each worker has already called this function for its own replica, as for a job of mode sync with
+// one shard. The slots' reports then carry the results, which must be the same on all workers.
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 

@@ -4,8 +4,8 @@
 // Kind:   owned by the one thread that calls kernels with it.
 // Limits: kThreadsMax threads. ParallelFor and Workspace do not nest.
 // Fails:  CudaContext keeps the first failure of CUDA; from then on it allocates and starts nothing.
-// Why:    threads only decide which thread computes a task, never how work is cut into tasks or in which order sums are
-//         added, so the number of threads cannot change a bit.
+// Why:    the number of threads cannot change a bit of a kernel's results: it decides which thread computes a task, and
+//         never the order in which numbers are added.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ inline constexpr int kThreadsMax = 256;
 
 class CpuContext {
  public:
-  // The calling thread is one of the `threads` (1 to kThreadsMax); the others sleep between calls. They set a
-  // FloatControl for themselves; the caller must have its own.
+  // `threads` (1 to kThreadsMax) includes the calling thread; the other threads sleep between calls. The other threads
+  // set a FloatControl for themselves; the caller must have its own.
   explicit CpuContext(int threads);
   ~CpuContext();
   CpuContext(const CpuContext&) = delete;
@@ -53,7 +53,7 @@ class CpuContext {
     return *value;
   }
 
-  // Returns at least `count` elements, aligned as Allocate's memory and valid until the next call of Workspace. The
+  // Returns memory for at least `count` elements, aligned as Allocate's and valid until the next call of Workspace. The
   // workspace grows to the largest request and is not shrunk.
   template <class Real>
   Real* Workspace(std::size_t count) {
@@ -75,8 +75,8 @@ class CpuContext {
 class Convolutions;  // kernels/cuda/convolutions.h
 class Products;      // kernels/cuda/products.h
 
-// Kernels on a CudaContext are enqueued on its stream and return at once; all their pointers are the device's. A
-// failure is noticed by a later call, or when the stream is waited for.
+// Kernels on a CudaContext are enqueued on its stream and return at once; all their pointers are addresses of the
+// device. A failure may be noticed only by a later call, or when the stream is waited for.
 class CudaContext {
  public:
   explicit CudaContext(CUstream_st* stream) : stream_(stream) {}
@@ -91,11 +91,11 @@ class CudaContext {
   Convolutions* convolutions() const { return convolutions_.get(); }
 
   const Status& status() const { return status_; }
-  // Records the first failure, if it is not one of CUDA's runtime.
+  // Records a failure of something other than CUDA's runtime. Only the first failure is kept.
   void Fail(Status status) {
     if (status_.ok()) status_ = std::move(status);
   }
-  // Records the result of the CUDA call named `call`; false if any call so far has failed.
+  // Records the result of the CUDA call named `call`. Returns false if this call or anything before has failed.
   bool Note(int cuda_status, const char* call);
 
   struct Free {
@@ -105,8 +105,8 @@ class CudaContext {
   // Allocates device memory. It is aligned to 256 bytes and not initialised. Null after a failure.
   Memory Allocate(std::size_t bytes);
 
-  // Waits until everything that was enqueued has finished, and returns the value at an address of the device. Returns
-  // T() after a failure.
+  // Waits until everything that was enqueued on the stream has finished, and returns the value at an address of the
+  // device. Returns T() after a failure.
   template <class T>
   T Read(const T* value) {
     T copy{};
@@ -114,7 +114,8 @@ class CudaContext {
     return copy;
   }
 
-  // As CpuContext::Workspace. All kernels share this memory: they run one after the other.
+  // As CpuContext::Workspace. All kernels of the context share this memory, because they run one after the other. Null
+  // after a failure.
   template <class Real>
   Real* Workspace(std::size_t count) {
     return static_cast<Real*>(WorkspaceBytes(count * sizeof(Real)));

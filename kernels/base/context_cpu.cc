@@ -15,9 +15,9 @@ namespace capstan::kernels {
 
 // Helper threads that claim tasks from a shared counter.
 //
-// `open_` holds the job's number in its high half and the number of unclaimed tasks in its low half, so that a late
-// helper cannot claim a task of another job than the one it saw. A claimed task keeps Run() from returning, so `call_`
-// and `task_` are valid for the thread that claimed it.
+// A job is one call of Run(). `open_` holds the job's number in its high half and the number of unclaimed tasks in its
+// low half, so that a late helper cannot claim a task of another job than the one it saw. A claimed task keeps Run()
+// from returning, so `call_` and `task_` are valid for the thread that claimed it.
 class CpuContext::Pool {
  public:
   explicit Pool(int helpers) {
@@ -52,10 +52,10 @@ class CpuContext::Pool {
 
  private:
   static constexpr std::uint64_t kOneJob = std::uint64_t{1} << 32;
-  static constexpr int kSpins = 4000;  // tens of microseconds: about what a wake-up costs
+  static constexpr int kSpins = 4000;  // so that a short pause between jobs needs no wake-up
 
-  // Joins the helper threads, also if the system starts only some of them: then the pool's constructor throws, and its
-  // destructor is not called.
+  // Joins the helper threads. If the system starts only some of them, the pool's constructor throws; then the pool's
+  // own destructor is not called, but those of its members are.
   struct Threads {
     ~Threads() {
       pool.stop_.store(true, std::memory_order_relaxed);

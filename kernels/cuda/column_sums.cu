@@ -1,5 +1,5 @@
-// A block has 32 x 16 threads and 32 columns of one array. Each thread adds every sixteenth chunk of a column. Bytes:
-// the partial sums once; one addition an element.
+// AddPartialSums: a block has 32 x 16 threads and 32 columns of one array. Each thread adds every sixteenth chunk of a
+// column. Bytes: the partial sums once; one addition an element.
 #include "kernels/cuda/column_sums.h"
 
 #include "kernels/cuda/launch.h"

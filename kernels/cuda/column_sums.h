@@ -1,4 +1,4 @@
-// AddPartialSums: the last step of a sum over rows. It adds the chunks' sums of each column.
+// AddPartialSums: the last step of a sum over rows. For each column, the sums over chunks of rows are added.
 //
 // Shapes: partial [chunks, arrays, columns]; out[i] [columns], i < arrays.
 // Parity: chunks c, c + 16, c + 32, ... ascending, for each c below 16; then those sums in order.

@@ -1,10 +1,10 @@
-// Convolutions: computes convolutions on a device in another way than as products of laid-out windows.
+// Convolutions: a library that computes convolutions on a device without a matrix of copied windows.
 //
 // Kind:   owned by its context, and used by that context's thread.
 // Shapes: as in conv2d.h.
 // Limits: kWorkspaceBytes of device memory.
-// Why:    cuDNN reads windows from the image. Without it, or for a shape that it cannot compute with the same bits each
-//         time, windows are laid out (im2col).
+// Why:    cuDNN reads windows from the image. Without cuDNN, or for a shape that cuDNN cannot compute with the same
+//         bits each time, conv2d_cuda.cu copies the windows into a matrix (im2col).
 #pragma once
 
 #include <compare>
@@ -41,15 +41,17 @@ class Convolutions {
     const void* filter = nullptr;  // the filter; dy for kFilter
     void* out = nullptr;
   };
-  // Enqueues out = result + beta * out; sums are fp32 and rounded once. False: unsupported, and nothing was enqueued.
+  // Enqueues out = result + beta * out; sums are fp32 and rounded once. Returns false, with nothing enqueued, if the
+  // convolution is unsupported.
   virtual bool Run(CudaContext& context, const Convolution& convolution, const Pointers& pointers, float beta) = 0;
 
-  // Returns the shapes found unsupported since the last call, with reasons, for a log line.
+  // Returns the convolutions found unsupported since the last call, with reasons, for a log line.
   virtual std::string TakeRefusals() = 0;
 };
 
-// Gives a context cuDNN. Returns its name ("cudnn 91900"), for the numeric class. Fails: kUnsupported, naming the
-// places searched.
+// Gives a context cuDNN. Returns cuDNN's name and version ("cudnn 91900"). The bits of gradients depend on them, so
+// they are part of the worker's numeric class, which must be the same for all workers of a job. Fails: kUnsupported; if
+// cuDNN was not found, the message names the places searched.
 Result<std::string> LoadConvolutions(const LibrarySearch& search, CudaContext* context);
 
 }  // namespace capstan::kernels

@@ -1,8 +1,8 @@
 // CublasLt: the functions of cuBLASLt, from the library found at run time.
 //
-// Fails:  kUnsupported, naming the places searched.
-// Why:    cuBLASLt is larger than everything else together, so it is used where the toolkit or PyTorch has installed
-//         it. The emulation has its own.
+// Fails:  kUnsupported; if the library was not found, the message names the places searched.
+// Why:    cuBLASLt is larger than all of capstan, so it is not shipped: it is used where the toolkit or PyTorch has
+//         installed it. The emulation (kernels/emulation) has its own functions of these names.
 #pragma once
 
 #include <cublasLt.h>

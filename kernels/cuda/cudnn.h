@@ -1,8 +1,8 @@
 // Cudnn: the functions of cuDNN, from the library found at run time.
 //
-// Fails:  kUnsupported, naming the places searched.
-// Why:    as CublasLt: too large to ship. cuDNN has two interfaces; this is the older one, which needs nothing but the
-//         library itself. The emulation has its own.
+// Fails:  kUnsupported; if the library was not found, the message names the places searched.
+// Why:    cuDNN is too large to ship. It has two interfaces; this is the older one, which needs no other library. The
+//         emulation (kernels/emulation) has its own functions of these names.
 #pragma once
 
 #include <cudnn.h>

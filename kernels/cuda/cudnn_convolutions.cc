@@ -20,7 +20,7 @@ cudnnDataType_t TypeOf(Encoding numbers) {
   return CUDNN_DATA_FLOAT;
 }
 
-// Returns how cuDNN multiplies. fp32 is computed in fp32: the default would allow TF32.
+// Returns how cuDNN is to multiply. fp32 numbers are multiplied in fp32: cuDNN's default would allow TF32.
 cudnnMathType_t MathOf(Encoding numbers) { return numbers == Encoding::kFp32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH; }
 
 bool IsProduct(cudnnConvolutionFwdAlgo_t algorithm) {
@@ -76,8 +76,8 @@ struct Plan {
            Did(dnn->SetConvolutionMathType(convolution, MathOf(c.numbers)));
   }
 
-  // Chooses the first of cuDNN's answers that gives the same bits each time, computes products (other algorithms round
-  // their sums differently), and fits into the workspace. False: there is none.
+  // Chooses the first of cuDNN's answers that gives the same bits each time, computes plain products (other algorithms
+  // round their sums differently), and fits into the workspace. Returns false if there is none.
   template <class Answer, class Ask, class Measure>
   bool Choose(const Ask& ask, const Measure& measure, decltype(Answer::algo)* chosen) {
     std::array<Answer, kAnswersMax> answers{};

@@ -1,8 +1,8 @@
-// Divisor: divides by a number that is fixed for a launch, without a division.
+// Divisor: divides by a number that is fixed for a launch, by a multiplication, an addition and a shift.
 //
 // Limits: 1 <= divisor < 2^31; the dividend is below 2^31.
-// Why:    a kernel that computes its place in an image divides three to five times for 16 bytes. A division is about 20
-//         instructions, this is 3 (Granlund, Montgomery, 1994).
+// Why:    a thread that computes its place in an image divides three to five times for 16 bytes of data. A division is
+//         about 20 instructions; Divide is 3 (Granlund, Montgomery, 1994).
 #pragma once
 
 #include <cuda_runtime.h>

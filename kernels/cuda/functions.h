@@ -1,7 +1,7 @@
 // ExpOf, SigmoidOf: elementary functions in device code, as accurate as T needs.
 //
-// Types:  float: those of elementary.h, with the same bits as on a CPU. Bf16, Half: the device's own, whose error of
-//         about 1e-6 disappears when the result is rounded.
+// Types:  float: the functions of elementary.h, with the same bits as on a CPU. Bf16, Half: the device's own functions,
+//         whose error is small next to the rounding of the result.
 // Why:    kernels on 16-bit numbers would otherwise wait for polynomials instead of memory.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Group: the adjacent numbers that one thread works on: enough to form packs, or one if rows are not aligned.
+// Group: the adjacent numbers that one thread works on: one or more packs (of 16 bytes), or one number if rows are not
+// aligned.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,6 @@ __device__ __forceinline__ Group<T, kCount> LoadGroup(const T* from) {
   return group;
 }
 
-// Loads the numbers as floats.
 template <int kCount, class T>
 __device__ __forceinline__ Group<float, kCount> LoadFloats(const T* from) {
   const Group<T, kCount> group = LoadGroup<kCount>(from);
@@ -52,7 +52,6 @@ __device__ __forceinline__ void StoreGroup(T* to, const Group<T, kCount>& group)
   }
 }
 
-// Stores the numbers, rounding each once.
 template <class T, int kCount>
 __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& floats) {
   Group<T, kCount> group;
@@ -60,8 +59,8 @@ __device__ __forceinline__ void StoreRounded(T* to, const Group<float, kCount>& 
   StoreGroup(to, group);
 }
 
-// Calls with(std::integral_constant) with the number of channels of T that a thread may take at once. `pointers` point
-// to the rows of the arrays.
+// Calls with(std::integral_constant), whose value is the number of channels that a thread takes at once: a pack of T,
+// or one if the arrays at `pointers` are not aligned or their rows are no whole packs.
 template <class T, class With, class... Pointers>
 void WithGroup(std::int64_t channels, const With& with, const Pointers*... pointers) {
   if (ArePacked(channels * static_cast<std::int64_t>(sizeof(T)), pointers...)) {

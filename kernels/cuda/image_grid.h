@@ -1,7 +1,7 @@
-// ImageGrid: gives each pixel and group of channels of images to one thread. DeviceWindows: ImageWindows
-// in device code.
+// ImageGrid: a grid in which each thread has one group of channels of one pixel. DeviceWindows: ImageWindows in device
+// code.
 //
-// Limits: an image, and a row of blocks, of fewer than 2^31 elements.
+// Limits: an image has fewer than 2^31 elements, and a grid fewer than 2^31 blocks.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -33,7 +33,7 @@ class ImageGrid {
 
   const Grid& grid() const { return grid_; }
 
-  // Finds the place of the calling thread. Returns false if the thread has no work.
+  // Finds the pixel and the group of the calling thread. Returns false if the thread has none.
   __device__ __forceinline__ bool Find(int* image, int* y, int* x, int* group) const {
     int block = 0, pixel = 0;
     *image = blocks_.Divide(static_cast<int>(blockIdx.x), &block);
@@ -65,7 +65,7 @@ struct DeviceWindows {
     CAPSTAN_CHECK(w.height + 2 * w.padding <= kIndexMax && w.width + 2 * w.padding <= kIndexMax);
   }
 
-  // Return an image's offset: ImageAt in an array of images, OutAt in an array with one pixel for each window.
+  // Return where an image begins: ImageAt in an array of images, OutAt in an array with one pixel for each window.
   __device__ __forceinline__ std::int64_t ImageAt(int image) const {
     return static_cast<std::int64_t>(image) * (height * width * channels);
   }
@@ -81,13 +81,13 @@ struct IndexRange {
   int first, last;
 };
 
-// Returns the rows or columns, below `extent`, that window `index` covers.
+// Returns which rows (or columns) of an image with `extent` of them window `index` covers.
 __device__ __forceinline__ IndexRange Covered(const DeviceWindows& w, int index, int window, int extent) {
   const int begin = index * w.stride - w.padding;
   return {begin < 0 ? 0 : begin, begin + window < extent ? begin + window : extent};
 }
 
-// Returns the windows, below `count`, that cover pixel `at`.
+// Returns which of `count` windows along one axis cover row (or column) `at`.
 __device__ __forceinline__ IndexRange Covering(const DeviceWindows& w, int at, int window, int count) {
   const int from = at + w.padding, behind = w.by_stride.Divide(from) + 1;
   return {from < window ? 0 : w.by_stride.Divide(from - window) + 1, behind < count ? behind : count};

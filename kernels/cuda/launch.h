@@ -1,7 +1,7 @@
 // Launch: the only way to start a kernel.
 //
-// Fails:  as CudaContext. Without blocks it starts nothing.
-// Why:    it avoids <<< >>>, so that a C++ compiler can compile the same source for the emulation.
+// Fails:  as CudaContext. For a grid without blocks nothing is started.
+// Why:    without <<< >>> a C++ compiler can compile the same source for the emulation.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ struct Grid {
   dim3 blocks, threads;
 };
 
-// Returns the grid for `count` elements: blocks have `threads` threads, and each thread has `per_thread` elements.
+// Returns the grid for `count` elements if a block has `threads` threads and a thread has `per_thread` elements.
 inline Grid GridFor(std::int64_t count, unsigned threads, std::int64_t per_thread = 1) {
   const std::int64_t per_block = static_cast<std::int64_t>(threads) * per_thread;
   return {dim3(static_cast<unsigned>((count + per_block - 1) / per_block)), dim3(threads)};

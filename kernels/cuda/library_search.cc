@@ -22,8 +22,8 @@ std::vector<fs::path> In(const fs::path& folder, const std::string& prefix) {
   return found;
 }
 
-// Adds the folders of NVIDIA's Python packages next to `bin`: PREFIX/lib/python3.X/site-packages/nvidia/... It does not
-// require a python3 in `bin`: Debian's pip for /usr/bin installs below /usr/local and ~/.local.
+// Adds the folders of NVIDIA's Python packages next to `bin`: PREFIX/lib/python3.X/site-packages/nvidia/... A python3
+// in `bin` is not required: Debian's pip, run from /usr/bin, installs below /usr/local and ~/.local.
 void AddPackages(const fs::path& bin, std::vector<std::string>* places) {
   std::error_code error;
   for (const fs::path& python : In(bin.parent_path() / "lib", "python3")) {
@@ -58,7 +58,7 @@ Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std
       // The library is never unloaded: it may have threads and device code whose end it does not report.
       void* const library = dlopen((place + name).c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
       if (library != nullptr) return std::shared_ptr<void>(library, [](void* open) { (void)dlclose(open); });
-      // A library that exists but cannot be opened reports the reason.
+      // If the library exists but cannot be opened, the message gives dlopen's reason.
       const char* const reason = dlerror();
       std::error_code error;
       const bool there = !place.empty() && std::filesystem::exists(place + name, error);

@@ -1,6 +1,7 @@
-// LibrarySearch: the places of a CUDA library that is not shipped but installed by something else.
+// LibrarySearch: where to look for a CUDA library. capstan does not ship such libraries; a toolkit or PyTorch installs
+// them.
 //
-// Fails:  kUnsupported, naming every place searched.
+// Fails:  kUnsupported; the message names every place searched.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ struct LibrarySearch {
   std::string path = {};                  // value of PATH: PyTorch's libraries lie next to its folders
 };
 
-// Makes the search from a program's environment: variable("PATH") and the like return null or the value.
+// Makes the search from a program's environment. variable(name), such as std::getenv, returns the value or null.
 template <class Variable>
 LibrarySearch SearchOf(const Variable& variable) {
   LibrarySearch search;
@@ -31,8 +32,8 @@ LibrarySearch SearchOf(const Variable& variable) {
 // Returns the places in search order, each with a "/" at the end; "" stands for the system loader's own search.
 std::vector<std::string> LibraryPlaces(const LibrarySearch& search);
 
-// Opens the library, which stays loaded until the process ends. The first place that has one of `names` (file names)
-// wins; within a place, the first name.
+// Opens the library, which stays loaded until the process ends. Tries each of `names` (file names) in the first place,
+// then in the next, and takes the first that can be opened.
 Result<std::shared_ptr<void>> OpenLibrary(const LibrarySearch& search, const std::vector<std::string>& names);
 
 }  // namespace capstan::kernels

@@ -1,6 +1,6 @@
 // LoadProducts: gives a context the library for its matrix products.
 //
-// Fails:  kUnsupported, naming the places searched for cuBLASLt.
+// Fails:  kUnsupported; if cuBLASLt was not found, the message names the places searched.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace capstan::kernels {
 
-// Returns the library's name, for the numeric class.
+// Returns the library's name and version. The bits of gradients depend on them, so they are part of the worker's
+// numeric class, which must be the same for all workers of a job.
 Result<std::string> LoadProducts(const LibrarySearch& search, CudaContext* context);
 
 }  // namespace capstan::kernels

@@ -1,7 +1,8 @@
 // Nccl: the functions of NCCL, from the library found at run time.
 //
-// Fails:  kUnsupported, naming the places searched.
-// Why:    as Cudnn. The emulated device uses another library, which declares itself (kernels/emulation/cuda/nccl.h).
+// Fails:  kUnsupported; if the library was not found, the message names the places searched.
+// Why:    NCCL is not shipped. The emulated device uses another library with functions of the same names
+//         (kernels/emulation/cuda/nccl.h).
 #pragma once
 
 #include <nccl.h>
@@ -40,7 +41,7 @@ std::string NcclVersionText(int version);
 
 Result<Nccl> OpenNccl(const LibrarySearch& search);
 
-// Opens the library with that file name.
+// Opens the library with the file name `name`.
 Result<Nccl> OpenNcclNamed(const LibrarySearch& search, const std::string& name);
 
 }  // namespace capstan::kernels

@@ -1,4 +1,4 @@
-// For a toolkit without cudnn.h.
+// Built in place of cudnn.cc and cudnn_convolutions.cc where there is no cudnn.h.
 #include "kernels/cuda/convolutions.h"
 
 namespace capstan::kernels {

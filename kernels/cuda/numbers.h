@@ -29,7 +29,7 @@ __device__ __forceinline__ T Rounded(float x) {
   }
 }
 
-// 16 bytes of numbers, which are read or written at once.
+// 16 bytes of numbers, which a thread reads or writes in one access.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int kCount = 16 / sizeof(T);
@@ -46,7 +46,7 @@ __device__ __forceinline__ void StorePack(T* to, const Pack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = __builtin_bit_cast(uint4, pack);
 }
 
-// Whether rows of `row_bytes` bytes at each address can be read as packs.
+// Whether rows of `row_bytes` bytes, one after the other from each of the addresses on, can be read as packs.
 template <class... Pointers>
 bool ArePacked(std::int64_t row_bytes, const Pointers*... pointers) {
   return row_bytes % 16 == 0 && ((reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0) && ...);

@@ -37,7 +37,7 @@ struct Products::Plan {
   bool SetAux(const void* aux) const { return Set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux); }
 
   bool Describe(const ProductShape& s) {
-    // During the heuristic search, pointers only tell their alignment.
+    // While cuBLASLt chooses an algorithm, only the alignment of these pointers matters.
     const void* const hint = reinterpret_cast<const void*>(std::uintptr_t{s.alignment});
     const cublasOperation_t left_is = s.left_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t right_is = s.right_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -112,7 +112,7 @@ std::optional<cublasLtMatmulAlgo_t> Products::Choose(const Plan& plan, unsigned 
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     return lt_.MatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)) == CUBLAS_STATUS_SUCCESS;
   };
-  // Excludes INPLACE and OUTPUT_TYPE, which round partial sums to 16 bits.
+  // Excludes INPLACE and OUTPUT_TYPE, which add partial sums in the output's type, INPLACE also in any order.
   const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, bytes = alignment;
   const std::uint64_t workspace_bytes = kWorkspaceBytes;
   const bool good = prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes) &&

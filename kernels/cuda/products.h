@@ -1,10 +1,10 @@
-// Products: cuBLASLt, with its chosen algorithm for each shape of product.
+// Products: cuBLASLt, with one algorithm chosen for each shape of product.
 //
-// Kind:   shared by the contexts of one device; used by one thread.
+// Kind:   owned by its context, and used by that context's thread.
 // Limits: kWorkspaceBytes of device memory.
-// Why:    for each shape the first answer of cuBLASLt's heuristic is taken and kept, never the fastest of a trial,
-//         which could differ the next time. The bits are the same each time: if a product's depth is cut, the partial
-//         sums stay in fp32 and are added in a separate step, never in the output's type in order of arrival. fp32
+// Why:    for each shape the first answer of cuBLASLt's heuristic is taken and kept. The fastest of a trial could
+//         differ the next time. The bits are the same each time: if cuBLASLt cuts a product's depth, the partial sums
+//         stay in fp32 and are added in a separate step, never in the output's type or in order of arrival. fp32
 //         products are computed in fp32: TF32 is never requested.
 #pragma once
 
@@ -27,7 +27,7 @@ struct ProductShape {
   std::int64_t left_stride = 0, right_stride = 0, out_stride = 0;
   bool left_transposed = false, right_transposed = false;
   unsigned epilogue = CUBLASLT_EPILOGUE_DEFAULT;  // a cublasLtEpilogue_t
-  unsigned alignment = 16;                        // alignment of all pointers in bytes: a power of 2 up to 16
+  unsigned alignment = 16;                        // of all pointers and rows, in bytes: a power of 2 up to 16
   auto operator<=>(const ProductShape&) const = default;
 };
 
@@ -41,7 +41,7 @@ class Products {
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
-  // Whether cuBLASLt supports the shape; it is asked once for each shape.
+  // Whether cuBLASLt supports the shape. cuBLASLt is asked once for each shape.
   bool Has(const ProductShape& shape) { return PlanFor(shape) != nullptr; }
 
   struct Pointers {

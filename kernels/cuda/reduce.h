@@ -1,4 +1,4 @@
-// WarpSum, BlockSum, WarpMax, BlockMax: sums and maxima over threads, in a fixed order.
+// WarpSum, BlockSum, WarpMax, BlockMax: sums and maxima over the threads of a warp or block, in a fixed order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@ namespace capstan::kernels {
 
 inline constexpr unsigned kWholeWarp = 0xFFFFFFFF;
 
-// Returns the sum over a warp to every thread: adds lanes 16 apart, then 8, 4, 2, 1.
+// Returns the sum over a warp to every thread of the warp: adds lanes that are 16 apart, then 8, 4, 2, 1.
 template <class Number>
 __device__ __forceinline__ Number WarpSum(Number x) {
   for (int with = 16; with > 0; with /= 2) x += __shfl_xor_sync(kWholeWarp, x, with);
@@ -19,8 +19,8 @@ __device__ __forceinline__ float WarpMax(float x) {
   return x;
 }
 
-// Returns the sum over a block of kThreads (a multiple of 32) in one dimension to every thread. All threads must call
-// it.
+// Returns the sum over a block to every thread of the block. The block has kThreads threads in one dimension, and all
+// of them must call this function.
 template <int kThreads, class Number>
 __device__ __forceinline__ Number BlockSum(Number x) {
   static_assert(kThreads % 32 == 0 && kThreads <= 1024);

@@ -1,10 +1,10 @@
-// LoadSome, StoreSome, LoadFloats, StoreFloats, ForPacks, RowSum: access to rows that a warp or a block owns, and the
-// division of a row among its threads.
+// LoadSome, StoreSome, LoadFloats, StoreFloats, ForPacks, RowSum, RowMax: access to a row that the threads of a warp or
+// of a block share.
 //
-// Types:  kThreads is 32 (a warp to a row) or the whole block; kPacked: rows are aligned and whole packs long.
-// Parity: thread t of a row has its packs t, t + kThreads, ...; these are the same elements whether rows are
-//         aligned or not. So a sum that each thread adds in ascending order, and RowSum over threads, depends only
-//         on the row's length.
+// Types:  kThreads is 32 (a warp has the row) or the block's size; kPacked: rows are aligned and whole packs long.
+// Parity: thread t of a row has the row's packs t, t + kThreads, ...; these are the same elements whether rows are
+//         aligned or not. So the order of a sum that each thread adds in ascending order, and then RowSum over threads,
+//         depends only on kThreads and the row's length.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@
 
 namespace capstan::kernels {
 
-// Loads elements [at, at + Pack<T>::kCount) of a row of `count`; those beyond its end are 0.
+// Loads elements [at, at + Pack<T>::kCount) of a row of `count` elements; those beyond the row's end are 0.
 template <class T, bool kPacked>
 __device__ __forceinline__ Pack<T> LoadSome(const T* row, std::int64_t at, std::int64_t count) {
   if constexpr (kPacked) {
@@ -64,15 +64,15 @@ __device__ __forceinline__ void StoreFloats(const Floats<T>& from, float* row, s
   }
 }
 
-// The number of elements of a row that each of its threads holds in registers, and how many packs these are.
+// The most elements of a row that one thread holds in registers, and how many packs these are.
 inline constexpr int kHeldElements = 32;
 template <class T>
 inline constexpr int kHeldPacks = kHeldElements / Pack<T>::kCount;
-// The longest row that a warp has. Longer rows get a whole block.
+// The length of the longest row that is given to a warp. A longer row is given to a whole block.
 inline constexpr std::int64_t kWarpColumns = 32 * kHeldElements;
 
-// Calls held(k, at) for the packs of the row that a thread holds, k < kHeldPacks<T> known at compile time; then
-// rest(at) for its other packs, which a warp's row never has. `at` is the pack's first element.
+// Calls held(k, at) for the packs that the thread holds in registers; k < kHeldPacks<T> is known at compile time. Then
+// calls rest(at) for the thread's other packs, which only a block's row has. `at` is the pack's first element.
 template <class T, int kThreads, class Held, class Rest>
 __device__ __forceinline__ void ForPacks(std::int64_t columns, int thread, const Held& held, const Rest& rest) {
   constexpr int kCount = Pack<T>::kCount;
@@ -87,7 +87,7 @@ __device__ __forceinline__ void ForPacks(std::int64_t columns, int thread, const
   }
 }
 
-// Returns the sum over the threads of a row to each of them.
+// Returns to each thread of a row the sum over these threads.
 template <int kThreads, class Number>
 __device__ __forceinline__ Number RowSum(Number x) {
   if constexpr (kThreads == 32) {

@@ -1,8 +1,9 @@
-// WarpTile, Left, Right: products of 16 x 16 numbers by a warp: on tensor cores for Bf16 and Half, with fmaf for float.
+// WarpTile, Left, AddProduct: a warp's products of tiles of 16 x 16 numbers, on tensor cores for Bf16 and Half, with
+// fmaf for float.
 //
 // Types:  factors lie in shared memory as Stored<T>; sums are float.
-// Limits: factors start at multiples of 32 bytes, their strides are multiples of 16 bytes. All threads of a
-//         warp take part.
+// Limits: factors start at multiples of 32 bytes, and their strides are multiples of 16 bytes. All threads of a warp
+//         take part.
 // Why:    CUDA does not specify which thread holds which element of a sum. WarpPlaces finds out on the device, so that
 //         operations on single elements (masks, softmax, dropout) need not go through memory.
 #pragma once
@@ -61,7 +62,7 @@ struct WarpTile<float> {
   }
 };
 
-// The left factor: in registers, or for float its address.
+// The left factor of a product: in registers; for float only its address.
 template <class T>
 struct Left {
   nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, kTileSide, kTileSide, kTileSide, Stored<T>, nvcuda::wmma::row_major>
@@ -94,7 +95,7 @@ __device__ __forceinline__ void AddProduct(WarpTile<T>& tile, const Left<T>& lef
 
 __device__ __forceinline__ int LaneInWarp() { return static_cast<int>(threadIdx.x % 32); }
 
-// A thread has two rows, 8 apart, and 4 adjacent columns; it reads four steps of depth at once.
+// A thread computes 4 adjacent columns of two rows that are 8 apart. Four numbers along the depth are read at once.
 template <Order kOrder>
 __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<float>& left, const float* right,
                                            unsigned stride) {
@@ -117,7 +118,7 @@ __device__ __forceinline__ void AddProduct(WarpTile<float>& tile, const Left<flo
 }
 
 // Tells which element of a tile this thread's tile[i] is. All threads of a block construct their WarpPlaces together.
-// Except for float, the constructor includes a barrier, and callers rely on it.
+// Except for float, the constructor includes a barrier of the block, and callers rely on that barrier.
 template <class T>
 class WarpPlaces {
  public:
@@ -161,7 +162,7 @@ __device__ __forceinline__ void StoreSums(WarpTile<T>& tile, const WarpPlaces<T>
   }
 }
 
-// Rows of `width` numbers in device memory.
+// `count` rows of `width` numbers in device memory.
 template <class T>
 struct GlobalRows {
   T* first;
@@ -170,7 +171,7 @@ struct GlobalRows {
   bool packed;  // the result of ArePacked
 };
 
-// Loads pack `i` of rows of kWidth numbers; numbers outside the array become zero.
+// Loads pack `i` of rows that are filled up to kWidth numbers. Numbers outside the array become zero.
 template <int kWidth, class T>
 __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, int i, Stored<T>* to, int to_stride) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;
@@ -187,14 +188,15 @@ __device__ __forceinline__ void LoadPackOfRows(const GlobalRows<const T>& from, 
   }
 }
 
-// Loads kRows x kWidth numbers from device memory with kThreads threads; the calling one has number `thread`.
+// Loads kRows x kWidth numbers from device memory with kThreads threads; the calling thread has number `thread`.
+// Numbers outside the array become zero.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRows(const GlobalRows<const T>& from, int thread, Stored<T>* to, int to_stride) {
   constexpr int kPacks = kRows * kWidth / Pack<T>::kCount;
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// As LoadRows, but each thread has only one pack in flight at a time. For kernels that have no registers to spare.
+// As LoadRows, for kernels that have no registers to spare: each thread loads only one pack at a time.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& from, int thread, Stored<T>* to,
                                                   int to_stride) {
@@ -203,7 +205,7 @@ __device__ __forceinline__ void LoadRowsSparingly(const GlobalRows<const T>& fro
   for (int i = thread; i < kPacks; i += kThreads) LoadPackOfRows<kWidth, T>(from, i, to, to_stride);
 }
 
-// Stores kRows x kWidth numbers to device memory.
+// Stores those of kRows x kWidth numbers that lie inside the array `to` in device memory.
 template <int kRows, int kWidth, int kThreads, class T>
 __device__ __forceinline__ void StoreRows(const Stored<T>* from, int from_stride, int thread, const GlobalRows<T>& to) {
   constexpr int kCount = Pack<T>::kCount, kPacks = kWidth / kCount;

@@ -65,7 +65,7 @@ Product<T, Out> ProductOf(const Call& call) {
           .beta = call.beta};
 }
 
-// Computes the forward epilogues as on the CPU.
+// Computes a product and its forward epilogue, by the functions for a CPU.
 template <class T, class Out>
 void Forward(const Call& call, float* scratch) {
   Product<T, Out> product = ProductOf<T, Out>(call);
@@ -94,7 +94,7 @@ void GeluBackward(const Call& call, float* scratch) {
   }
 }
 
-// Sums B over the product's depth.
+// Computes the epilogue BGRADB: the sums of cuBLASLt's B over the product's depth.
 template <class T>
 void BiasGradient(const Call& call) {
   const Product<T, float> product = ProductOf<T, float>(call);
@@ -119,9 +119,9 @@ void Compute(const Call& call) {
 
 std::uintptr_t Bits(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer); }
 
-// Whether an epilogue's arrays follow the rules of cuBLASLt's reference, and are aligned for the packs that tensor
-// cores read. For other requests no algorithm is found. A bias finds none if the weights have one row or column;
-// PyTorch does not request it then either.
+// Whether an algorithm is found for the epilogue: its arrays must follow the rules of cuBLASLt's reference, and be
+// aligned for the packs that tensor cores read. With a bias none is found if matrix A has one row or column; PyTorch
+// does not request a bias then either.
 bool HasEpilogue(const cublasLtMatmulDescOpaque_t& operation, const cublasLtMatrixLayoutOpaque_t& a,
                  const cublasLtMatrixLayoutOpaque_t& d, std::uint32_t alignment) {
   const bool has_bias = (operation.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;

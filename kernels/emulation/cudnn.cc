@@ -51,7 +51,7 @@ bool Fits(const cudnnTensorStruct& x, const cudnnTensorStruct& w, const cudnnTen
          y.h == out(x.h, w.h) && y.w == out(x.w, w.w);
 }
 
-// Calls visit(index in x, index in w, index in y) for each multiplication.
+// Calls visit(index in x, index in w, index in y) for each product that a convolution adds.
 template <class Visit>
 void ForProducts(const Call& call, const Visit& visit) {
   const auto& [x, w, y, how] = std::tie(call.x_is, call.w_is, call.y_is, call.how);
@@ -128,8 +128,8 @@ cudnnStatus_t Enqueue(cudnnHandle_t handle, Pass pass, Call call, const void* al
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Offers in turn: an algorithm that may give other bits each time, one that is no product, one that needs too much
-// memory, one that does not work, and the wanted one.
+// Offers in turn: an algorithm that may give other bits each time; one that is no product; `large`, which in the
+// forward pass needs too much memory; one that does not work; and the one that capstan should take.
 template <class Algorithm>
 cudnnStatus_t Offer(bool fits, int filters, Algorithm other, Algorithm large, Algorithm good, int asked, int* found,
                     cudnnPerf_t<Algorithm>* results) {

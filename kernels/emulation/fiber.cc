@@ -43,7 +43,7 @@ void Fiber::SwitchTo(Fiber& to) {
   left_last = this;
   RunAs(to.identity_);
   context::fiber left = std::move(to.context_).resume();
-  // The fiber that switched here gets its context stored; if it has ended, this context is empty.
+  // Stores the context of the fiber that switched here; the context is empty if that fiber has ended.
   left_last->context_ = std::move(left);
 }
 

@@ -1,9 +1,9 @@
 // Fiber: a separate stack that runs one function, which can be suspended at any point.
 //
 // Kind:   owned by the one system thread that switches between its fibers.
-// Limits: 64 KiB of stack. Only grids run on fibers, so no exception passes through one.
-// Why:    only this class knows boost.context, and the calls that ThreadSanitizer needs. ThreadSanitizer treats each
-//         fiber as a thread, and a switch orders no memory accesses.
+// Limits: about 64 KiB of stack. Only CUDA kernels run on fibers, so no exception passes through a fiber.
+// Why:    only this class uses boost.context, and tells ThreadSanitizer about switches. For ThreadSanitizer each fiber
+//         is a thread, and a switch orders no memory accesses.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -13,16 +13,16 @@ namespace capstan::emulation {
 
 class Fiber {
  public:
-  // Stands for the fiber that the calling thread is running on already.
+  // Stands for the stack that the calling thread already runs on.
   Fiber();
-  // Runs `work` at the first switch to it; when `work` returns, the fiber that resumed it last continues.
+  // Runs `work` at the first switch to this fiber. When `work` returns, the fiber that switched here last continues.
   explicit Fiber(std::function<void()> work);
-  // A fiber may be destroyed after it has ended, or if it was never switched to.
+  // A fiber may be destroyed after its work has returned, or if there was no switch to it.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Suspends this running fiber and resumes `to`. Returns at the next switch back.
+  // Suspends this fiber, which must be running, and resumes `to`. Returns at the next switch to this fiber.
   void SwitchTo(Fiber& to);
 
  private:

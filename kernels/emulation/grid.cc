@@ -18,7 +18,7 @@ namespace capstan::emulation {
 namespace {
 
 constexpr unsigned kWarp = 32, kThreadsMax = 1024, kWholeWarp = 0xFFFFFFFF, kNobody = 0xFFFFFFFF;
-constexpr int kNothing = -1, kVotes = -2;  // values in place of a lane to take from
+constexpr int kNothing = -1, kVotes = -2;  // values of Thread::from that are no lane
 
 [[noreturn]] void Die(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
@@ -32,7 +32,7 @@ struct Order {
 };
 constexpr Order kAscending{0, 0}, kDescending{0, kWarp - 1};
 
-// Makes random orders with Marsaglia's xorshift: a number for every few fiber switches must cost almost nothing.
+// Makes random orders with Marsaglia's xorshift: a number is drawn for every few fiber switches, and must cost little.
 class Orders {
  public:
   bool Coin() { return (Next() & 1) != 0; }
@@ -73,8 +73,8 @@ struct Warp {
   std::array<char, 3> places{};  // for memory order: two in turn for whole warps, one for others
 };
 
-// Runs one block after the other. Each thread of a block begins on a free fiber, so if no thread waits, all run on one
-// fiber.
+// Runs one block after the other. Each thread of a block begins on a free fiber, so if no thread waits, all threads run
+// on one fiber. With ThreadSanitizer each thread has a fiber of its own.
 class Runner {
  public:
   ~Runner();
@@ -164,7 +164,7 @@ void Runner::RunBlock(Size3 blocks, Size3 threads, Size3 index, const std::funct
   }
 }
 
-// The work of a fiber: it runs threads from beginning to end.
+// The work of a fiber: runs threads of the block, each from its beginning to its end.
 void Runner::RunFiber(Fiber& own) {
   while (!ends_) {
     threads_[running_].fiber = &own;
@@ -194,7 +194,7 @@ Fiber& Runner::FiberFor(unsigned thread) {
   return fiber;
 }
 
-// Switches to the next thread. The present one waits or, if `own` is free, has ended.
+// Switches to the next thread. The present thread, which runs on `own`, waits or, if `is_free`, has ended.
 void Runner::GoOn(Fiber& own, bool is_free) {
   const unsigned next = Choose();
   Fiber* to = &main_;
@@ -238,7 +238,7 @@ void Runner::WaitForWarp(unsigned mask) {
   See(place);
 }
 
-// The threads wait for each other. As in CUDA, this does not order their writes.
+// The threads of `mask` wait for each other. As in CUDA, this wait does not order their writes.
 std::uint64_t Runner::Exchange(unsigned mask, int from, std::uint64_t given) {
   Meet(mask, from, given);
   return threads_[running_].taken;
@@ -312,7 +312,8 @@ void Runner::HandOver(unsigned index, unsigned lanes) {
   }
 }
 
-// Releases all threads that wait at the block's barrier, once no thread is still running towards it.
+// Releases all threads that wait at the block's barrier, if all threads that have not ended wait there. Returns whether
+// any was released.
 bool Runner::ReleaseBlock() {
   bool any = false;
   for (const Warp& warp : warps_) {

@@ -1,14 +1,14 @@
 // RunGrid: runs a CUDA grid on the calling thread: blocks one after the other, the threads of a block as fibers.
 //
-// Kind:   functions for the stand-in headers in cuda/; except RunGrid, they are called only by code inside a grid.
-// Limits: CUDA's limits for grids and blocks. Only static __shared__ arrays: they are thread_local here, so a grid
-//         never moves to another system thread.
-// Fails:  ends the process with a message if the threads of a block wait for each other and none can go on, or if a
-//         shuffle names a lane outside the mask.
+// Kind:   functions for the stand-in headers in cuda/; all but RunGrid are called only by code inside a grid.
+// Limits: a block has 1 to 1024 threads. Only static __shared__ arrays: they are thread_local here, so a grid never
+//         moves to another system thread.
+// Fails:  ends the process with a message if a block is too large, if the threads of a block wait for each other and
+//         none can go on, or if a shuffle names a lane outside the mask.
 // Why:    kernels run on machines without a GPU, under sanitizers, from the same source. Between two barriers threads
 //         may run in any order, and one warp may be far ahead of another. One block begins with its last thread, the
 //         next with its first; later the order is random, seeded by CAPSTAN_EMULATED_ORDER=SEED. So a missing barrier
-//         shows in one of these orders; ThreadSanitizer reports it as a data race in any order.
+//         is likely to give a wrong result in some order; ThreadSanitizer reports it as a data race in any order.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Size3 {
 
 void RunGrid(Size3 blocks, Size3 threads, const std::function<void()>& body);
 
-// Where the running thread is in its grid.
+// The indices of the running thread in its block and grid, and their sizes.
 struct Place {
   Size3 thread{0, 0, 0}, block{0, 0, 0}, block_size, grid_size;
 };
@@ -32,9 +32,10 @@ const Place& ThisThread();
 void SyncBlock();
 // Waits for the threads of `mask` in this thread's warp.
 void SyncWarp(unsigned mask);
-// Gives `bytes` bytes (at most 8) at `value` to the threads of `mask` in the warp, and takes those of lane `from`.
+// Gives `bytes` bytes (at most 8) at `value` to the threads of `mask` in the warp, and replaces them by those that lane
+// `from` gives.
 void Exchange(unsigned mask, int from, void* value, std::size_t bytes);
-// Returns the bits that the threads of `mask` give, one for each thread.
+// Returns one bit for each lane: the `bit` that it gives, or 0 for a lane outside `mask`.
 unsigned Ballot(unsigned mask, bool bit);
 int Lane();
 

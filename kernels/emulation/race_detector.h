@@ -5,16 +5,16 @@
 
 namespace capstan::emulation {
 
-// Whether each thread of a block must keep to one fiber, so that accesses are attributed to that thread.
+// Whether each thread of a block needs a fiber of its own, so that memory accesses are attributed to that thread.
 bool DetectsRaces();
 
 void* RunningIdentity();
 void* NewIdentity();
 void DeleteIdentity(void* identity);
-// Tells which fiber runs next. Call it immediately before the switch.
+// Tells ThreadSanitizer which fiber runs next. Call it immediately before the switch.
 void RunAs(void* identity);
 
-// Everything before a Publish at `place` is visible to a thread that later calls See there.
+// For ThreadSanitizer, everything before Publish(place) happens before whatever follows a later See(place).
 void Publish(void* place);
 void See(void* place);
 

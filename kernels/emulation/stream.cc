@@ -12,7 +12,7 @@ namespace {
 std::atomic<std::uint64_t> streams_made{0};
 std::atomic<bool> runs_late{false};
 
-// Delays the start of work by up to 2000 yields, if CAPSTAN_EMULATED_DELAYS asks for it.
+// Delays the start of about every fourth piece of work by up to 2000 yields, if CAPSTAN_EMULATED_DELAYS is set.
 class Delays {
  public:
   Delays() : numbers_(Seed(), streams_made++), on_(Seed() != 0) {}
@@ -39,7 +39,7 @@ std::uint64_t Event::NewTicket(Stream* stream, std::uint64_t place) {
   return newest_.ticket;
 }
 
-// If an event is recorded on two streams, the earlier record may complete last; the later one still counts.
+// If an event is recorded on two streams, the earlier recording may complete last. completed_ still does not go back.
 void Event::Complete(std::uint64_t ticket) {
   time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   std::uint64_t known = completed_.load(std::memory_order_relaxed);
@@ -66,7 +66,8 @@ Stream::~Stream() {
   delete tail_;
 }
 
-// The queue is a list whose nodes the stream frees, so no memory order flows back to the host through it.
+// The queue is a list, and the stream frees its nodes. So the queue does not order the stream's work before what the
+// host does next, and TSan can see that a wait is missing.
 void Stream::Run(Node* head) {
   const FloatControl control;
   Delays delays;

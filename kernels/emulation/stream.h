@@ -1,11 +1,12 @@
-// Stream, Event: a thread that executes enqueued work in order, and marks that other threads can wait for.
+// Stream: a thread that executes enqueued work in order. Event: marks a point in a stream's work, for which other
+// threads can wait.
 //
 // Kind:   one host thread enqueues on a stream; any thread may wait for an event.
 // Limits: memory is ordered only as CUDA promises: from the host to the work it enqueues, along a stream, and through
 //         events and waits. So a missing wait is a data race, which TSan reports.
-// Why:    the overlap of copies and computation can be tested without a GPU. With CAPSTAN_EMULATED_DELAYS=SEED work
-//         is late at random; after RunLate it is as late as CUDA allows, so a missing wait gives a wrong result
-//         even without TSan.
+// Why:    the overlap of copies and computation can be tested without a GPU. With CAPSTAN_EMULATED_DELAYS=SEED work is
+//         late at random; after RunLate(true) it is as late as CUDA allows, so a missing wait gives a wrong result even
+//         without TSan.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,7 @@
 
 namespace capstan::emulation {
 
-// From now on a stream executes its work only when the host or another stream waits for it.
+// With true, streams execute work that is enqueued from now on only when the host or another stream waits for it.
 void RunLate(bool late);
 
 class Stream;
@@ -30,12 +31,12 @@ struct Mark {
 
 class Event {
  public:
-  // Does the host's side of recording an event. The stream later calls Complete with the returned ticket.
+  // Starts to record the event, on the host. The stream later calls Complete with the returned ticket.
   std::uint64_t NewTicket(Stream* stream = nullptr, std::uint64_t place = 0);
   const Mark& newest() const { return newest_; }
   void Complete(std::uint64_t ticket);
   bool Is(std::uint64_t ticket) const { return completed_.load(std::memory_order_acquire) >= ticket; }
-  // Returns when the event last completed.
+  // Returns the time at which the event last completed.
   std::chrono::steady_clock::time_point time() const { return time_.load(std::memory_order_relaxed); }
   void Wait(const Mark& mark) const;
 
@@ -58,7 +59,7 @@ class Stream {
   void WaitFor(Event* event);
   // Waits until all enqueued work is done.
   void Synchronize();
-  // Tells a late stream that the work enqueued up to `place` is waited for.
+  // Lets the stream execute its first `place` pieces of work; a late stream needs this.
   void Begin(std::uint64_t place);
 
  private:

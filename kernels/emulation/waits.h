@@ -13,8 +13,8 @@ enum class Waiting : std::uint8_t { kStreamForEvent, kHostForEvent, kHostForStre
 
 inline constexpr std::int64_t kNoWait = -1;
 
-// Starts to count waits from 0. The wait with number `left_out` returns at once. So that a program has the same waits
-// each time, cudaEventQuery reports nothing as done until StopCounting.
+// Starts to count waits from 0. The wait with number `left_out` returns at once. Until StopCounting, cudaEventQuery
+// reports nothing as done, so that a program has the same waits each time.
 void CountWaits(std::int64_t left_out = kNoWait);
 
 struct Waits {
@@ -24,7 +24,7 @@ struct Waits {
 Waits StopCounting();
 
 bool CountsWaits();
-// Counts this wait. Returns whether it is the one to leave out.
+// Counts this wait, if waits are counted. Returns whether it is the wait to leave out.
 bool IsLeftOut(Waiting waiting);
 
 }  // namespace capstan::emulation

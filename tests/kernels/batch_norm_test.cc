@@ -22,7 +22,8 @@ const std::vector<Case> kCases = {{2, 1, Activation::kNone, false},   {15, 17, A
                                   {33, 31, Activation::kRelu, false}, {257, 3, Activation::kNone, true},
                                   {129, 1, Activation::kRelu, true},  {5000, 33, Activation::kRelu, true}};
 
-// Returns numbers around 3, with channels of different sizes, so that a forgotten mean shows.
+// Returns numbers around 3 that vary more in some channels than in others, so that it shows if a mean is not
+// subtracted.
 template <class Real>
 std::vector<Real> Inputs(const Case& c) {
   auto x = RandomNumbers<Real>(c.rows * c.channels, 1);

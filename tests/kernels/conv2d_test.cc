@@ -1,4 +1,4 @@
-// Convolution and its gradients against plain loops, and against each other as adjoints.
+// Convolution and its gradients against plain loops; and each gradient as the adjoint of the convolution.
 #include "kernels/conv2d.h"
 
 #include <algorithm>
@@ -21,13 +21,13 @@ struct Case {
 const std::vector<Case> kCases = {
     {1, 1, 1, 1, 1, 1, 1, 1, 0},        // one product
     {3, 5, 7, 17, 33, 1, 1, 1, 0},      // one product
-    {2, 15, 17, 3, 31, 3, 3, 1, 1},     // the usual one
-    {3, 17, 15, 5, 7, 3, 3, 2, 1},      // halves
-    {2, 9, 8, 33, 15, 1, 1, 2, 0},      // a shortcut's
-    {1, 31, 33, 1, 17, 7, 5, 2, 3},     // columns between images and padding differ
+    {2, 15, 17, 3, 31, 3, 3, 1, 1},     // as most in a network
+    {3, 17, 15, 5, 7, 3, 3, 2, 1},      // halves height and width
+    {2, 9, 8, 33, 15, 1, 1, 2, 0},      // as the shortcut of a residual network
+    {1, 31, 33, 1, 17, 7, 5, 2, 3},     // a window that is not square, wide padding
     {257, 4, 3, 2, 3, 3, 2, 1, 1},      // several images per task
     {2, 6, 5, 1, 1, 6, 5, 1, 0},        // one window per image
-    {3, 4, 4, 2, 5, 3, 3, 3, 2},        // pixels in one window or none
+    {3, 4, 4, 2, 5, 3, 3, 3, 2},        // each pixel in one window
     {2, 24, 23, 130, 100, 3, 3, 1, 1},  // several blocks and chunks, tiles with rests
     {1, 6, 5, 114, 200, 3, 3, 1, 1},    // tiles of other sizes for two threads and for three
     {1, 3, 5, 3, 700, 3, 3, 2, 1}       // more filters than the largest tile has
@@ -94,7 +94,7 @@ struct Results {
 
 TEMPLATE_TEST_CASE("a convolution says how much workspace it takes, for so many samples or fewer", "[kernels][conv2d]",
                    float, Bf16) {
-  const Case wide = {8, 8, 8, 256, 32, 3, 3, 1, 1};  // a window is larger than a block of the fewest rows may hold
+  const Case wide = {8, 8, 8, 256, 32, 3, 3, 1, 1};  // 192 windows exceed kConvBlockElements
   std::vector<Case> cases = kCases;
   cases.push_back(wide);
   for (const int threads : {1, 3}) {

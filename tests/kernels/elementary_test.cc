@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// Returns the largest |ours - theirs| / |theirs| over a grid; `theirs` is computed in a wider type.
+// Returns the largest |ours - theirs| / |theirs| over a grid. `theirs` is computed in long double.
 template <class Real, class Ours, class Theirs>
 double WorstRelativeError(double low, double high, int steps, Ours ours, Theirs theirs) {
   double worst = 0;
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("the ends of the range give infinities, zeros and NaN", "[ker
   CHECK(Sigmoid(-infinity) == 0);
 }
 
-// In this test `volatile` keeps the second computation scalar.
+// The loops that fill y, z and w vectorise; `volatile` keeps the loop that checks their results scalar.
 TEMPLATE_TEST_CASE("a vectorised loop gives the bits of single calls", "[kernels]", float, double) {
   using Real = TestType;
   constexpr int kCount = 4099;

@@ -1,4 +1,4 @@
-// Products of 16-bit numbers against the widest type there is, and against products of the same numbers in float.
+// Products of 16-bit numbers against products of the same numbers in long double and in float.
 #include <cmath>
 #include <vector>
 

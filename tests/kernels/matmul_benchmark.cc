@@ -1,4 +1,4 @@
-// The speed of products on one thread, in 16 bits next to fp32: kernels_test "[.benchmark]".
+// Prints the speed of products on one thread, in 16 bits next to fp32. Run it with: kernels_test "[.benchmark]".
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

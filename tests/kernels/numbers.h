@@ -42,7 +42,7 @@ double DotOf(const std::vector<Real>& x, const std::vector<Real>& y) {
   return sum;
 }
 
-// Returns |x - y| / |y|; infinity if an element is not a number or the lengths differ.
+// Returns |x - y| / |y| in the Euclidean norm; infinity if an element is NaN or the lengths differ.
 template <class A, class B>
 double RelativeDistance(const std::vector<A>& x, const std::vector<B>& y) {
   double difference = 0, norm = 0;
@@ -68,7 +68,7 @@ bool SameBits(const std::vector<T>& x, const std::vector<T>& y) {
   return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
-// The largest relative error, in norm, of an array of T that was computed in fp32 and rounded to T once. For 16-bit
+// The tolerated relative error, in norm, of an array of T that was computed in fp32 and rounded to T once. For 16-bit
 // numbers it is the most that rounding to nearest can cause. For float, which is not rounded again, it leaves room for
 // the errors of some operations.
 template <class T>

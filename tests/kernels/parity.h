@@ -1,4 +1,5 @@
-// Agree: compares a kernel's result with the expected one; a run ends with a table of all errors and tolerances.
+// Agree: compares the error of a kernel's result with a tolerance. At the end of a run a table is printed: for each
+// result the error that came closest to its tolerance.
 //
 // Kind:   for the test runner's thread.
 #pragma once
@@ -14,9 +15,9 @@ namespace detail {
 bool Agree(const std::string& result, const char* numbers, double error, double tolerance);
 }
 
-// Whether `error` is within `tolerance`. The error is a RelativeDistance from a result in double, from the definition
-// or from finite differences. `result` names the kernel and the array, such as "layer norm: dx". T is the kernel's type
-// (its sums and the gradients of parameters are at least fp32).
+// Whether `error` is within `tolerance`. The error is usually a RelativeDistance from an expected array: one computed
+// in double, by the definition, or by finite differences. `result` names the kernel and the array, such as "layer norm:
+// dx". T is the kernel's type of numbers, as printed in the table.
 template <class T>
 bool Agree(const std::string& result, double error, double tolerance) {
   return detail::Agree(result,

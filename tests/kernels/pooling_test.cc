@@ -1,4 +1,4 @@
-// Pooling against plain loops, and its gradients as adjoints.
+// Pooling and its gradients against plain loops.
 #include "kernels/pooling.h"
 
 #include <cmath>
@@ -20,7 +20,8 @@ const std::vector<ImageWindows> kCases = {
 std::int64_t InputCount(const ImageWindows& w) { return w.samples * w.image_elements(); }
 std::int64_t OutputCount(const ImageWindows& w) { return w.samples * w.out_pixels() * w.channels; }
 
-// Calls visit(output, input, pixel) for every element of every window, by rows.
+// Calls visit(output, input, pixel) for every element of every window that is not padding. The pixels of a window come
+// row by row.
 template <class Visit>
 void ForElements(const ImageWindows& w, const Visit& visit) {
   for (std::int64_t n = 0; n < w.samples; ++n)
@@ -37,7 +38,7 @@ void ForElements(const ImageWindows& w, const Visit& visit) {
             }
 }
 
-// Returns numbers of which many are equal.
+// Returns random numbers of which many are equal, so that a window may have several maxima.
 template <class Real>
 std::vector<Real> Steps(std::int64_t count, std::uint64_t seed) {
   auto x = RandomNumbers<Real>(count, seed);

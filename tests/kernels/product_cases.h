@@ -49,7 +49,7 @@ struct Arrays {
   std::vector<Out> out, activated;
 };
 
-// Returns the expected C, computed in the widest type. Elements between the rows are unchanged.
+// Returns the expected C, with sums in long double. Elements between the rows are unchanged.
 template <class T, class Out>
 std::vector<double> Expected(const Case& c, const Arrays<T, Out>& x) {
   std::vector<double> out = Doubles(x.out);

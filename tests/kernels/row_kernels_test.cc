@@ -1,5 +1,5 @@
-// Layer norm, loss, embedding, dropout, bias and activation: compared with their definitions, with finite differences,
-// and between numbers of threads.
+// Layer norm, loss, embedding, dropout, axpby, bias and activation: compared with their definitions, with finite
+// differences, and between one thread and several.
 #include <algorithm>
 #include <cmath>
 #include <vector>

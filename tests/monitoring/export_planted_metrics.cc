@@ -1,4 +1,4 @@
-// Serves planted values until its standard input ends. Prints the address, one line.
+// Serves the values of PlantMetrics over HTTP until its standard input ends. Prints one line: the address.
 #include <cstdio>
 #include <iostream>
 

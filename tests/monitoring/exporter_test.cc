@@ -37,7 +37,8 @@ std::unique_ptr<Exporter> StartOrFail(ExporterOptions options = {}) {
   return std::move(exporter).value();
 }
 
-// A connection that sends nothing until Ask; it waits 10 s at most, times the run's patience.
+// A connection that sends nothing until Ask. Ask waits at most 10 s, times the run's patience, for each part of an
+// answer.
 class Connection {
  public:
   explicit Connection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -88,7 +89,7 @@ void CheckRefused(const std::string& listen) {
   CHECK(Contains(exporter.status().message(), "metrics.listen"));
 }
 
-// Returns the numbers on lines of a scrape's answer that begin with `prefix`, in order.
+// Returns the numbers at the ends of those lines of a scrape's answer that begin with `prefix`, in order.
 std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::string& prefix) {
   std::vector<std::uint64_t> numbers;
   std::istringstream lines(answer);
@@ -98,16 +99,16 @@ std::vector<std::uint64_t> NumbersOf(const std::string& answer, const std::strin
   return numbers;
 }
 
-// The states of a histogram that scrapes see during writes.
+// What several scrapes saw of a histogram while it was written.
 struct Seen {
-  std::uint64_t first = 0, last = 0;  // its count
+  std::uint64_t first = 0, last = 0;  // the histogram's count
   std::string wrong;                  // the first answer with inconsistent numbers
 };
 
 constexpr const char* kHistogram = "capstan_server_apply_duration_seconds";
 
-// Whether the answer is one consistent state. All observations are below the highest bound, so its bucket, the one
-// above it and the count are the same number, unless they were read at different moments.
+// Whether the numbers in the answer are consistent. All observations are below the highest bound, so the highest
+// bound's bucket, the bucket +Inf and the count are the same number, unless they were read at different moments.
 bool IsWhole(const std::string& answer) {
   const std::vector<std::uint64_t> buckets = NumbersOf(answer, std::string(kHistogram) + "_bucket{");
   const std::vector<std::uint64_t> counts = NumbersOf(answer, std::string(kHistogram) + "_count");
@@ -116,7 +117,8 @@ bool IsWhole(const std::string& answer) {
          Contains(answer, "le=\"+Inf\"} " + std::to_string(counts.front())) && Contains(answer, "\nprocess_open_fds ");
 }
 
-// Scrapes until the count has grown between two answers. Then the actor has written in between.
+// Scrapes at least five times, and until the count has grown since the first answer: then the actor has written
+// meanwhile.
 Seen ScrapeWhileWritten(const std::string& address) {
   Seen seen;
   for (int i = 0; i < 1000 && (i < 5 || seen.last == seen.first); ++i) {
@@ -164,7 +166,7 @@ TEST_CASE("an occupied port is kInvalid and the message names the address and wh
   CAPTURE(second.status().message());
   CHECK(Contains(second.status().message(), first->address()));
   CHECK(Contains(second.status().message(), ": the address is in use by another process; stop that, or set "));
-  CHECK_FALSE(Contains(second.status().message(), "cannot bind"));  // words of the library below
+  CHECK_FALSE(Contains(second.status().message(), "cannot bind"));  // civetweb's words
   CHECK(Contains(second.status().message(), "metrics.listen"));
   CHECK(Get(first->address(), "/healthz").ends_with("\r\n\r\nok\n"));
 }

@@ -1,4 +1,4 @@
-// PlantMetrics: one struct of each kind with known values, for tests that search for them in the output.
+// PlantMetrics: adds one metric struct of each kind with fixed values, for tests that look for these in an output.
 #pragma once
 
 #include "monitoring/registry.h"

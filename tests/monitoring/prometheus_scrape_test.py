@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Debian's prometheus scrapes capstan's metrics, and its query API returns the same numbers.
+"""Debian's prometheus scrapes capstan's metrics, and prometheus' query API must return the same numbers.
 
 usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that prints its address and serves PLANTED
        prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
@@ -63,7 +63,7 @@ def get(url):
 
 @contextlib.contextmanager
 def running(command, **options):
-    """A child that is dead when the block ends, however it ends, and when this process is killed."""
+    """Runs a child process until the block ends, normally or by an exception, or until this process is killed."""
     child = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', '--', *command], **options)
     try:
         yield child
@@ -113,7 +113,7 @@ def start_prometheus(stack, folder, found):
 
 
 def wait_until(what, child, log, condition):
-    """Polls another program's API: there is no event to wait for."""
+    """Polls until `condition` holds. prometheus gives no event to wait for."""
     end = time.monotonic() + WAIT_SECONDS
     last = 'nothing yet'
     while time.monotonic() < end:

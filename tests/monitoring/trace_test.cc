@@ -46,9 +46,9 @@ TEST_CASE("spans are written with their lane, in microseconds, in the order of t
   TraceLane* const one = trace->AddLane("compute");
   TraceLane* const two = trace->AddLane("pushes");
   one->Add("wait", TraceLane::Time(1500ns), TraceLane::Time(2ms), 7);
-  one->Add("forward", TraceLane::Time(1500ns), TraceLane::Time(3ms), 7);  // around the one before
+  one->Add("forward", TraceLane::Time(1500ns), TraceLane::Time(3ms), 7);  // encloses the span before
   one->Add("data", TraceLane::Time(0ns), TraceLane::Time(1234567ns));
-  two->Add("push", TraceLane::Time(5ms), TraceLane::Time(4ms), 8);  // a clock that went back
+  two->Add("push", TraceLane::Time(5ms), TraceLane::Time(4ms), 8);  // as if the clock had gone back
   REQUIRE(trace->Write().ok());
   const Json file = Read(folder.path("t.json"));
   CHECK(file["traceEvents"][0]["name"] == "process_name");

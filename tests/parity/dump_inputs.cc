@@ -1,4 +1,4 @@
-// Writes the inputs of a job's training, for another trainer:
+// Writes the inputs of a job's training into a folder, so that another trainer can use them:
 //   initial.safetensors   version 0 of the weights
 //   batches.jsonl         {"step", "slot", "samples"} of every slot of every step, in that order
 //   batches.bin           for each of those lines: inputs (fp32) or tokens (int32), then targets (int32), row-major

@@ -1,4 +1,4 @@
-// LocalJob: the contents of a job file, without processes or sockets: settings, data, model, catalog, version 0.
+// LocalJob: what a job file describes, in one process and without sockets: settings, data, model and catalog.
 //
 // Kind:   immutable, except for the model, which the owner's thread runs.
 // Fails:  as loading the job file, the data or the model does.
@@ -25,10 +25,10 @@ struct LocalJob {
   std::unique_ptr<const Catalog> catalog;
 };
 
-// Opens the job file. Relative paths in it are used unchanged.
+// Opens a job file. Relative paths in the file are used unchanged.
 Result<LocalJob> OpenLocalJob(const std::string& path, const std::vector<std::string>& overrides);
 
-// Writes all tensors of the catalog as safetensors. Their values lie one after the other in `values`.
+// Writes all tensors of the catalog as a safetensors file. `values` has the tensors' values one after the other.
 Status WriteTensors(const std::string& path, const Catalog& catalog, std::span<const float> values);
 
 // Does the work of main() for a program with the arguments JOB.toml FOLDER [section.key=value ...].

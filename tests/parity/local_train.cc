@@ -1,5 +1,5 @@
 // Trains a synchronous job in one process, without messages: calls the computing parts (slots, sums along the tree,
-// blocks and their update, the decision) one after the other. A cluster must end with the same bits.
+// updates of blocks, the verdict) one after the other. A cluster must end with the same bits. Writes:
 //   metrics.jsonl       {"step", "loss", "lr", "grad_norm", "samples"} per step
 //   final.safetensors
 #include <algorithm>
@@ -80,7 +80,7 @@ class LocalTraining {
     return report;
   }
 
-  // Returns the sums of squares that the job's optimizer reports.
+  // Returns those vectors of sums of squares that the job's optimizer fills.
   std::vector<std::vector<double>*> AllSquares(PrepareReport* report) const {
     if (!TakesTrustRatio(job_.config.optimizer.kind)) return {&report->segment_squares};
     return {&report->segment_squares, &report->weight_squares, &report->direction_squares};
@@ -151,7 +151,7 @@ class LocalTraining {
   const SegmentOrder order_;
   BufferPool gradients_;
   std::vector<float> weights_;
-  std::vector<std::uint16_t> narrow_weights_;  // the same, as they travel; empty: fp32
+  std::vector<std::uint16_t> narrow_weights_;  // the weights in the job's encoding; empty: fp32
   StepParameters parameters_;
   Step step_;
   std::uint64_t samples_ = 0;

@@ -5,7 +5,7 @@ import sys
 
 
 def require_torch(consequence):
-    """The module torch. `consequence`: what was not done without it."""
+    """Returns the module torch. `consequence`: the text for the message that says what was not done without it."""
     try:
         import torch
         return torch

@@ -1,5 +1,6 @@
 // Computes one training step's gradients of a resnet, for comparison with another trainer:
 //   resnet_step HEIGHT WIDTH CHANNELS CLASSES DEPTH WIDTH SAMPLES FOLDER
+// The first WIDTH is the image's, the second one the network's. It writes into FOLDER:
 //   weights.safetensors     every tensor, running statistics too
 //   inputs.bin, targets.bin [samples, height, width, channels] fp32, [samples] int32
 //   gradients.safetensors   of the mean loss; for a running statistic, the batch's statistic
@@ -49,8 +50,8 @@ void Write(const std::string& path, const std::vector<Value>& values) {
   file.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(Value)));
 }
 
-// Returns the mean losses of gradient descent on one batch. The model stores T; wide weights are next to it, as servers
-// keep them.
+// Returns the mean losses of gradient descent on one batch. The model computes with weights of type T. The descent
+// updates weights in Wide<T>, as servers do.
 template <class T>
 Result<std::vector<double>> Curve(const nn::ResnetShape& shape, const Catalog& catalog, const nn::Batch& batch,
                                   const std::vector<float>& first, int steps) {

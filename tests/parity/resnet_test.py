@@ -4,9 +4,9 @@
 usage: resnet_test.py --resnet-step PROGRAM
 
 The network is written from the papers and torchvision's names of tensors, not from capstan's sources. Every tensor's
-gradient must agree within LIMIT of its norm; then errors are planted in PyTorch's side, and each must be noticed.
-PyTorch computes in fp64: in fp32 its own gradients are a few per cent off if one sum of millions lands on the other
-side of a ReLU. For the same reason only a curve in fp64 on both sides can be long; fp32 and bf16 take three steps.
+gradient must agree within LIMIT of its norm. Then errors are planted in PyTorch's side, and each must be noticed.
+PyTorch computes in fp64: in fp32 its own gradients are a few per cent off if one of millions of sums has the wrong sign
+before a ReLU. For the same reason only a curve in fp64 on both sides can be long; fp32 and bf16 take three steps.
 
 Exit code 0 passed, 1 failed, 77 PyTorch is missing (with CI=true in the environment: 1).
 """
@@ -30,7 +30,7 @@ LIMIT = 1e-3
 CURVE_CASE = 'small image'
 CURVE_LIMITS = {'double': (50, 1e-6), 'fp32': (3, 1e-3), 'bf16': (3, 2e-2)}  # steps, relative deviation of the loss
 CURVE_RATE = 0.05
-# Each case: height, width, channels, classes, depth, width, samples.
+# Each case: the image's height, width and channels; classes; the network's depth and width; samples.
 CASES = {
     'small image': (32, 32, 3, 10, 18, 8, 4),
     'odd image': (31, 17, 1, 7, 18, 5, 6),
@@ -49,7 +49,7 @@ FAULTS = {
 
 
 class Resnet:
-    """The forward pass on tensors by name. Statistics of what was normalised are kept in `seen`."""
+    """The forward pass on tensors by name. In training `seen` gets the mean and variance of each batch norm's input."""
 
     def __init__(self, tensors, case, fault, training):
         self.t, self.fault, self.training = tensors, fault, training
@@ -100,7 +100,7 @@ def read(path, kind):
 
 
 def compare(folder, case, fault=None):
-    """What is furthest away: (relative distance, what)."""
+    """Returns (relative distance, name) of the tensor or loss of a step that differs most from PyTorch's."""
     tensors, ours = ({name: value.double() for name, value in read_safetensors(os.path.join(folder, file)).items()}
                      for file in ('weights.safetensors', 'gradients.safetensors'))
     with open(os.path.join(folder, 'losses.json')) as file:
@@ -127,7 +127,7 @@ def read_batch(folder, case):
 
 
 def torch_curve(folder, case, steps, fault=None):
-    """Losses of plain descent on one batch, in fp64."""
+    """Returns the losses of PyTorch's gradient descent on one batch, in fp64."""
     tensors = {name: value.double() for name, value in read_safetensors(os.path.join(folder, 'weights.safetensors')).items()}
     parameters = [value.requires_grad_() for name, value in tensors.items() if '.running_' not in name]
     descent = torch.optim.SGD(parameters, lr=CURVE_RATE)

@@ -1,7 +1,7 @@
 """The models mlp, convnet and gpt in PyTorch, trained on the weights and batches that dump_inputs wrote.
 
-Written from the models' descriptions and from PyTorch's own layers and optimizers, not from capstan's sources: if both
-agree, they are right, or wrong in two independent places.
+This file is written from the models' descriptions and with PyTorch's own layers and optimizers, not from capstan's
+sources. So if capstan's results agree with these, an error would have to be in two independent places.
 
 `faults` plants an error by name (FAULTS), so that a comparison can show that it would notice.
 """
@@ -38,7 +38,7 @@ FAULTS_OF_TRUST = {'ratio', 'norms'}
 
 
 def read_safetensors(path):
-    """Name -> fp32 tensor; https://github.com/huggingface/safetensors, "Format"."""
+    """Returns {name: fp32 tensor}. The format: https://github.com/huggingface/safetensors, "Format"."""
     with open(path, 'rb') as file:
         data = file.read()
     length = int.from_bytes(data[:8], 'little')
@@ -57,7 +57,7 @@ def read_safetensors(path):
 
 
 def read_batches(folder, job, features):
-    """Per step a list with (inputs or tokens, targets) of each slot that has samples."""
+    """Returns for each step a list: (inputs or tokens, targets) of each slot that has samples."""
     steps = [[] for _ in range(job['job']['steps'])]
     with open(os.path.join(folder, 'batches.jsonl')) as index, open(os.path.join(folder, 'batches.bin'), 'rb') as data:
 
@@ -135,12 +135,12 @@ def gpt_logits(p, job, tokens, faults):
 
 
 def decays(optimizer, name, parameter):
-    """Matrices decay; biases, the weights of norms, and the job's exceptions do not."""
+    """Whether weight decay applies: to matrices and filters, but not to biases, norms, and the job's exceptions."""
     return parameter.dim() >= 2 and not any(fnmatch.fnmatch(name, pattern) for pattern in optimizer['no_decay'])
 
 
 def learning_rate(job, step):
-    """Linear from min_lr to lr, then half a cosine back to min_lr."""
+    """Returns the rate: linear from min_lr to lr during the warm-up, then half a cosine back to min_lr."""
     high, low = job['optimizer']['lr'], job['schedule']['min_lr']
     warmup, steps = job['schedule']['warmup_steps'], job['job']['steps']
     if step < warmup:
@@ -196,7 +196,10 @@ def make_optimizer(job, parameters, faults):
 
 
 class Training:
-    """Iterating runs the job, step by step: {'loss', 'lr', 'grad_norm'}; then `parameters` are the final ones."""
+    """Runs a job: iterating trains one step at a time and yields {'loss', 'lr', 'grad_norm'}.
+
+    At the end `parameters` are the final ones.
+    """
 
     def __init__(self, folder, job, faults=(), dtype=torch.float32):
         initial = read_safetensors(os.path.join(folder, 'initial.safetensors'))

@@ -20,7 +20,7 @@ def build_folder(preset):
 
 
 def seconds_of_arithmetic():
-    """Processor time, which other processes do not lengthen much; `load` accounts for those."""
+    """Returns the processor time of a fixed computation. Other processes do not lengthen it much."""
     best = math.inf
     for _ in range(5):
         began = time.process_time()
@@ -32,7 +32,7 @@ def seconds_of_arithmetic():
 
 
 def patience_of(seconds, load):
-    """The factor for limits of tests; `load` is the number of processes that want to run now."""
+    """Returns the factor for time limits of tests. `load`: how many processes want to run, as os.getloadavg counts them."""
     slower = seconds / USUAL_SECONDS * (2 if CORES == 1 else 1) + load / CORES
     return min(PATIENCE_MAX, max(1, math.ceil(slower - 0.5)))
 
@@ -42,7 +42,7 @@ def measure_patience():
 
 
 def seed_of_commit():
-    """One seed for all random tests of a commit, so that a red run can be repeated."""
+    """Returns one seed for all random tests of a commit, so that a failed run can be repeated; 0 without git."""
     try:
         commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
@@ -57,7 +57,10 @@ def test_presets():
 
 
 def limit_of_a_test(preset):
-    """Seconds, times the patience: the preset's, which allows for its sanitizer; by default no test takes as long in any."""
+    """Returns the limit of one test in seconds: the preset's, which allows for its sanitizer, times the patience.
+
+    In the default tier the limit is at most LIMIT_BY_DEFAULT times the patience.
+    """
     limit = test_presets()[preset]["execution"]["timeout"]
     if os.environ.get("CAPSTAN_TEST_TIER") == "default":
         limit = min(limit, LIMIT_BY_DEFAULT)

@@ -9,12 +9,12 @@ from machine import CORES, ROOT, build_folder, limit_of_a_test
 
 # Tests of whole jobs wait more than they compute: on two cores, four fifths of their time.
 TESTS_AT_ONCE = str(2 * CORES + 1)
-# The machine may pause during any recovery test. So many tests, at most, get a second attempt.
+# The machine may pause during any recovery test. At most this many tests get a second attempt in a run of the suite.
 SECOND_TRIES_MAX = 2
 OUTPUT_MAX = str(1 << 20)  # bytes per test; ctest drops the rest
 CUT = "The rest of the test output was removed"
 OUT_OF_TIME = "(limit of the test)"  # printed only by tests/e2e/harness.py
-# The output of Python's unittest: it has one section for each failure, and a line about all of them.
+# Patterns of the output of Python's unittest, which has one section for each failure and a last line about all of them.
 SECTION = re.compile("^={70}\n(FAIL|ERROR): ", re.MULTILINE)
 STATUS = re.compile(r"^FAILED \(failures=(\d+)(?:, skipped=\d+)?\)$", re.MULTILINE)
 TRACEBACK = re.compile("^Traceback ", re.MULTILINE)
@@ -23,7 +23,7 @@ CRASH = re.compile("broken invariant: |Sanitizer: |runtime error: ")
 
 
 def ran_out_of_time(output):
-    """Whether only a deadline of the harness failed in this output of a Python test."""
+    """Whether each failure in this output of a Python test is an expired deadline of tests/e2e/harness.py."""
     status = STATUS.findall(output)
     kinds, sections = SECTION.findall(output), SECTION.split(output)[2::2]
     return (len(status) == 1 and len(sections) == int(status[0]) and set(kinds) == {"FAIL"} and not CRASH.search(output) and
@@ -36,7 +36,7 @@ def is_a_deadline(section):
 
 
 def listing(preset, *selection):
-    """The tests that ctest would run."""
+    """Returns the tests that ctest would run for this selection."""
     done = subprocess.run(["ctest", "--preset", preset, "--show-only=json-v1", *selection], cwd=ROOT, capture_output=True,
                           text=True, check=True)
     return json.loads(done.stdout)["tests"]
@@ -51,7 +51,7 @@ def labels_of(test):
 
 
 def only(names):
-    """The argument of ctest -R."""
+    """Returns the argument of ctest -R that selects exactly these tests."""
     return "^(" + "|".join(map(re.escape, names)) + ")$"
 
 
@@ -68,7 +68,7 @@ class Results:
         self.unsteady = []
 
     def run(self, stages, name, preset, *arguments):
-        """Runs ctest once. Returns whether everything passed."""
+        """Runs ctest, and failed recovery tests a second time if they may. Returns whether everything passed at last."""
         code, tests = self._ctest(stages, name, preset, *arguments)
         bad = [test for test in tests if test.status == "fail"]
         if bad and self._may_try_again(preset, bad) and self._second_try(stages, preset, bad):
@@ -84,7 +84,10 @@ class Results:
         return all("recovery" in labels.get(test.name, []) for test in bad)
 
     def _second_try(self, stages, preset, bad):
-        """Runs one test after the other. A pass replaces the failure; other tests that run for it are not counted again."""
+        """Runs the failed tests again, one after the other. Returns whether all passed; then the passes replace the failures.
+
+        Fixtures that run with them are not counted again.
+        """
         names = [test.name for test in bad]
         code, tests = self._ctest(stages, f"{preset}: second try", preset, "-R", only(names), "-j1")
         passed = {test.name: test for test in tests if test.name in names and test.status == "run"}

@@ -10,7 +10,7 @@ from machine import CORES, ROOT, build_folder
 SECONDS_TO_END = 10  # for a command that is interrupted
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-# The build's child processes end with it, because the shell passes a signal on to its whole group.
+# A signal to the shell ends the build's child processes too, because the shell passes SIGTERM on to its process group.
 BUILD = """\
 trap 'trap "" TERM; kill 0; exit 143' TERM
 { cmake --preset "$1" && cmake --build --preset "$1" "-j$2" --target "$3"; } &
@@ -30,14 +30,14 @@ def interrupt(number, _):
 
 
 def obey_signals():
-    """A signal that the parent ignored stays ignored, as nohup wants for SIGHUP."""
+    """Makes the signals that end a run raise Interrupted. A signal that the parent ignored, as nohup does, stays ignored."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
 
 
 def run(command):
-    """Returns the exit code. The command has its own process group, which is interrupted as a whole with this process."""
+    """Runs a command and returns its exit code. If this process is interrupted, so is the command's process group."""
     child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
     try:
         return child.wait()
@@ -47,7 +47,7 @@ def run(command):
 
 
 def end_group(child, number):
-    """Ends the rest of the child's group: with this signal or, if that fails, by force."""
+    """If the child still runs, ends its process group: with the signal `number` or, after SECONDS_TO_END, by force."""
     if child.poll() is None:
         os.killpg(child.pid, number)
         try:
@@ -58,8 +58,8 @@ def end_group(child, number):
 
 
 def yield_to_others():
-    """Makes the calling process run only where nobody else wants to: in a session of its own, as Linux shares time by
-    session. It ends with its parent."""
+    """Makes the calling process run only when no other process wants to. It gets a session of its own, because Linux shares
+    time by session. It ends with its parent."""
     os.setsid()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -69,7 +69,7 @@ def yield_to_others():
         with open("/proc/self/autogroup", "w", encoding="ascii") as file:
             file.write("19")
     except OSError:
-        pass  # a kernel without it shares time by process
+        pass  # without autogroups the kernel shares time by process
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except OSError:
@@ -107,7 +107,7 @@ class Stages:
 
 
 class BackgroundBuild:
-    """A build parallel to the tests. Its output is printed when its end is awaited."""
+    """A build that runs next to the tests. `wait` prints the build's output."""
 
     def __init__(self, preset, target):
         self.preset = preset

@@ -4,7 +4,7 @@ import os
 from machine import ROOT, build_folder
 from results import property_of
 
-# These tests read the whole tree, or use everything briefly, so they run every time. They take seconds.
+# Tests that are always due, because they read the whole tree or use all programs. They take seconds.
 ALWAYS = ("tidy", "tidy_test", "tidy_format", "smoke_test")
 PLUGINS = ("lib", "tests/nccl_stand_in")  # loaded by programs whose command does not name them
 COMPILED = (".cc", ".h", ".cu", ".capnp")  # covered by the program that they were compiled into
@@ -23,7 +23,7 @@ class Stamps:
                                             if ".so" in path)
 
     def due(self, tests):
-        """The names of the tests that are due, out of those that ctest lists."""
+        """Returns the names of those of `tests`, as ctest lists them, that are due."""
         return [test["name"] for test in tests if self._is_due(test)]
 
     def _is_due(self, test):
@@ -40,7 +40,7 @@ class Stamps:
         return max((os.stat(file).st_mtime for file in files), default=0)
 
     def _files_of(self, test):
-        """The files in the test's command and next to its sources; for a script, also the programs and the harness."""
+        """Returns the files in the test's command and next to its sources; for a script, also the programs and the harness."""
         command = test.get("command", [])
         named = [word for word in command if word.startswith(self.root + os.sep)]
         files = [word for word in named if os.path.isfile(word)]
@@ -53,12 +53,12 @@ class Stamps:
         return files + [file for file in files_in(self._source_folder(test)) if not file.endswith(COMPILED)]
 
     def _source_folder(self, test):
-        """The folder of the CMakeLists.txt that adds the test; the build has a folder at the same place."""
+        """Returns the folder of the CMakeLists.txt that adds the test: it lies where the test's folder lies in the build."""
         place = os.path.relpath(property_of(test, "WORKING_DIRECTORY", self.build), self.build)
         return os.path.join(self.root, place) if not place.startswith(".") else os.devnull
 
     def note(self, names, moment):
-        """Records that these passed; `moment` is the start of their run, because later edits are not covered."""
+        """Records that these tests passed. `moment` is the start of their run, because the run may not see later edits."""
         for name in names:
             path = os.path.join(self.folder, name)
             with open(path, "w", encoding="ascii"):

@@ -1,8 +1,8 @@
-"""Builds capstan and runs its tests: scripts/test calls it, with the same arguments.
+"""Builds capstan and runs its tests. scripts/test calls this program with the same arguments.
 
-The default tier is for users and continuous integration: everything in release except the unit tests of the cores, which
-run once, under ASan and UBSan; and tests of threads under TSan. The sanitizers' trees are built in the processor time that
-the release tests leave over. --quick runs the tests that a change affects, in the preset dev; --all runs everything.
+The default tier is for users and continuous integration. In release it runs everything except the unit tests of the cores,
+which run only under ASan and UBSan; tests of threads also run under TSan. The builds for sanitizers use the processor time
+that running tests leave over. --quick runs the tests that a change affects, in the preset dev; --all runs everything.
 """
 import argparse
 import os
@@ -16,7 +16,7 @@ from results import Results, labels_of, listing, only
 from stages import BackgroundBuild, Interrupted, Stages, obey_signals
 from stamps import Stamps
 
-# The number of times that --all repeats random and repeated parts of recovery tests.
+# The number of rounds (CAPSTAN_CHAOS_RUNS) of repeated parts of recovery tests with --all; otherwise there is one.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
 
@@ -56,7 +56,7 @@ class Suite:
             self.test("tsan", "-L", "^tsan$")
 
     def selected(self):
-        """Tests chosen by the caller, each in its default tree; builds only what they need."""
+        """Runs the tests that the caller chose, each in the build where it runs by default; builds only what they need."""
         if not self.configure("release"):
             return
         tests = listing("release", *self.ctest_arguments)
@@ -97,7 +97,7 @@ class Suite:
         stamps.note((test.name for test in self.results.tests if test.status == "run"), began)
 
     def run(self, arguments):
-        """The result: 0, or 128 plus the signal that interrupted it."""
+        """Runs a tier. Returns 0, or 128 plus the number of the signal that interrupted it; `finish` reports failures."""
         try:
             if arguments.quick:
                 self.quick()

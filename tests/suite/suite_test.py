@@ -1,4 +1,4 @@
-"""The suite, with a fake cmake and ctest that each test controls: suite_test.py"""
+"""Tests the suite, with a fake cmake and a fake ctest that each test controls."""
 import json
 import os
 import shutil
@@ -44,7 +44,7 @@ if run != "no report":
             for name, status, output in run) + "</testsuite>")
 sys.exit(8 if run == "no report" or any(status == "fail" for _, status, _ in run) else 0)
 """
-# A fake cmake. If a test asks for it, a build of asan waits until it is ended.
+# A fake cmake. With ASAN_WAITS=yes a build of asan runs until a signal ends it; a call that contains $FAILS fails.
 CMAKE = """\
 #!/bin/sh
 echo "$*" >> "$FAKE/cmake.log"
@@ -54,14 +54,15 @@ case "$*" in *"$FAILS"*) exit 1 ;; esac
 
 
 def failed(*errors, kind="FAIL", status=None):
-    """unittest's output for a file in which these tests failed."""
+    """Returns unittest's output for a file in which a test failed with each of these errors."""
     text = "".join(f"{'=' * 70}\n{kind}: test_{index} (x)\n{'-' * 70}\nTraceback (most recent call last):\n  in x\n{error}\n\n"
                    for index, error in enumerate(errors))
     return f"{text}{'-' * 70}\nRan 9 tests in 1 s\n\n{status or f'FAILED (failures={len(errors)})'}\n"
 
 
 def heed(ends, counted):
-    """In a child before it starts: the one signal ends it, whatever started this test ignores; the other arrives."""
+    """Runs in a child before its program. `ends` ends the child even if this test was started with that signal ignored;
+    `counted`, which this test blocks, is not blocked in the child."""
     signal.signal(ends, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [counted])
 
@@ -125,7 +126,8 @@ class SuiteTest(unittest.TestCase):
         return [sys.executable, "-B", self.path("tests/suite/suite.py"), *words]
 
     def run_suite(self, *words, runs):
-        """Its exit code and what it said; `runs` are of ctest, one after the other, and all of them happen."""
+        """Runs the suite. Returns its exit code and output. `runs` are the results of ctest, one call after the other; the suite
+        must make all of these calls."""
         self.write("runs.json", json.dumps(runs))
         done = subprocess.run(self.command(*words), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=60, check=False)
@@ -226,14 +228,14 @@ class SuiteTest(unittest.TestCase):
             self.wait_until_nothing_is_left()
 
     def wait_until_nothing_is_left(self):
-        """The kernel may take a moment to end killed processes."""
+        """Waits, because the kernel may take a moment to end killed processes."""
         deadline = time.monotonic() + 60
         while left := self.left_running():
             self.assertLess(time.monotonic(), deadline, f"left running: {left}")
             threading.Event().wait(0.02)
 
     def left_running(self):
-        """Processes whose environment names this test's folder."""
+        """Returns the processes whose environment names this test's folder."""
         left = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:

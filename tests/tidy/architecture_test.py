@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""What the documents of the design name exists: every `Class::Method`, every identifier with a capital letter, every path.
+"""Checks that what documents name exists: every `Class::Method`, every identifier with a capital letter, every path.
 
-    architecture_test.py [--root DIR]     names what does not exist as file:line: what; without arguments, tests itself first
+    architecture_test.py [--root DIR]     prints what does not exist as file:line: what; without arguments, also tests itself
 
 ARCHITECTURE.md, docs/design/, docs/glossary.md and the README.md of each folder are read for names and for paths, every other
 document for paths only.
@@ -24,7 +24,7 @@ SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
-# Matches a file that a document names by its extension, with or without folders; not a pattern, an address or a URL.
+# Matches the name of a file with one of these extensions, with or without folders; not a pattern, an address or a URL.
 FILE = re.compile(r"(?<![\w*<>{}$/.:-])((?:[\w.-]+/)*[\w-]+\.(?:md|h|cc|cu|capnp|py))(?![\w*/-])")
 QUALIFIED = re.compile(r"\b([A-Za-z_]\w*)((?:(?:::|\.)[A-Za-z_]\w*)+)")
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -43,7 +43,7 @@ def read(path):
 
 
 def body_at(text, start):
-    """The text from the brace before `start` to the one that closes it."""
+    """Returns the text from `start`, which is behind an opening brace, to the brace that closes it."""
     depth = 1
     for match in re.compile("[{}]").finditer(text, start):
         depth += 1 if match.group() == "{" else -1
@@ -101,14 +101,14 @@ class Tree:
         return any(all(word in found for word in words) for found in self.words.values())
 
     def has_member(self, *parts):
-        """Whether each part of A::B::C belongs to the one before it; a namespace may hold anything that exists."""
+        """Whether B is in A and C in B, for parts A, B, C. A namespace is taken to hold every word of the sources."""
         for owner, name in zip(parts, parts[1:]):
             if not self.members.have(owner, name) and not (owner in self.members.namespaces and name in self.all_words):
                 return False
         return True
 
     def has_file(self, path, near):
-        """Whether `path` is a file: from the root, from the folder of the document `near`, or by the end of its path."""
+        """Whether `path` names a file: from the root, from the folder of the document `near`, or as the end of a path."""
         beside = os.path.normpath(os.path.join(os.path.dirname(near), path))
         if path in self.paths or beside in self.paths:
             return True
@@ -127,12 +127,12 @@ def line_of(text, offset):
 
 
 def headings_of(text):
-    """As GitHub names them in links."""
+    """Returns the names of the headings in links, as GitHub makes them."""
     return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.*)$", text, re.M)]
 
 
 def missing_names(tree, span):
-    """The names of one span in back ticks that no source has."""
+    """Yields those names in a span (text between back ticks) that no source has."""
     if not NAME.match(span) or FILE.fullmatch(span):
         return
     rest = span

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Draws comments at random, for a reader who has not written them: which of them does a stranger understand?
+"""Prints comments drawn at random, for a reader who has not written them: which of them does a stranger understand?
 
     draw_comments.py [--seed N] [--count N] [--root DIR]
 
@@ -20,7 +20,10 @@ CODE_LINES = 4  # shown below a comment
 
 
 def comments_of(path, text):
-    """(first line, lines of the comment, lines of code below it); directives of tools are not comments."""
+    """Yields (path, first line's number, lines of the comment, lines of code below) for each comment of four words or more.
+
+    Directives of tools (NOLINT, clang-format) are left out.
+    """
     lines = text.split("\n")
     at = 0
     while at < len(lines):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Checks the rules of the house that a machine can check: layers, confinement of libraries, cycles, banned words, documents.
+"""Checks those rules of this tree that a program can check: layers, confinement of libraries, cycles, banned words, documents.
 
-    tidy.py [--root DIR]     names every violation as file:line: [rule] what; exits with 1 if there is one
+    tidy.py [--root DIR]     prints every violation as file:line: [rule] what; exits with 1 if there is one
 
 Needs only Python's standard library. The rules are the tables below; tidy_test.py plants a violation of each.
 """
@@ -13,8 +13,8 @@ import sys
 
 # ---------------------------------------------------------------------------------------------------------- the rules
 
-# The folders that a folder may include from. A file belongs to the longest name that is a prefix of its path. It may
-# include from its own folder and from the listed ones, with the folders in them.
+# For each folder, the folders that its files may include from. A file belongs to the longest name here that is a prefix of
+# its path. It may include from that folder, and from the listed folders with all folders in them.
 LAYERS = {
     "schema": [],
     "common/include": [],
@@ -45,9 +45,9 @@ LAYERS = {
     "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker", "bench", "cli", "examples"],
 }
 
-# Where the headers of an outside library may be included: name, pattern of its headers, files. Any other header that
-# belongs neither to the language nor to the operating system is a violation, so a new library begins with a line in
-# this table.
+# The outside libraries: name, pattern of the library's headers, the files that may include them. To include any other
+# header is a violation, unless it belongs to C++ (STANDARD) or the operating system (SYSTEM). So a new library begins
+# with a line here.
 LIBRARIES = [
     ("zmq", r"zmq(\.h|\.hpp|_addon\.hpp)", ["common/wire/zmq_call.h", "bench/*", "tests/*"]),
     ("capnp", r"(capnp|kj)/.*", ["common/wire/wire_codec.cc"]),
@@ -71,13 +71,13 @@ LIBRARIES = [
     ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/data/number16.cc"]),
 ]
 
-# Headers that the build makes.
+# Headers that the build generates, each with the files that may include it.
 GENERATED = {"schema/wire.capnp.h": ["common/wire/wire_codec.cc"]}
 
 # The folders of public headers, which are included as <capstan/...>.
 PUBLIC = ["common/include", "worker/client/include"]
 
-# The pure cores. They have no thread, clock, disk, socket or random source of their own, and include nothing that has
+# The pure cores. They have no thread, clock, disk, socket or random source of their own, and include no header that gives
 # one.
 CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weights_reader.*", "worker/session/*",
          "worker/client/reader_core.*", "worker/client/followed_job.*", "worker/client/coordinator_contact.h",
@@ -93,17 +93,17 @@ CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fst
 
 PRODUCT = ["common/*", "kernels/*", "monitoring/*", "update/*", "server/*", "worker/*", "bench/*", "cli/*"]
 
-# What -DCAPSTAN_TRAINER=OFF does not build: the models of capstan-worker and all that trains them. Other product files
-# include nothing of it; tests/e2e/no_trainer_test.py checks the list against a build.
+# The files that -DCAPSTAN_TRAINER=OFF does not build: the models of capstan-worker and all that trains them. Other product
+# files must not include these. tests/e2e/no_trainer_test.py checks the list against a build.
 TRAINER = ["kernels/*", "worker/allreduce/*", "worker/collective/*", "worker/data/*", "worker/device/*", "worker/machine/*",
            "worker/nn/*", "worker/train/*", "cli/capstan_worker_main.cc", "cli/trainer/built_in_model.cc",
            "cli/trainer/machine_account.*", "bench/allreduce_bench.cc", "bench/device_*", "bench/*gloo_allreduce.*",
            "bench/pipe_rendezvous.h", "bench/raw_ring.*", "bench/train_bench.cc"]
-# Files of these folders that servers use.
+# Files of TRAINER's folders that servers use, so every build has them.
 NOT_TRAINER = ["kernels/base/elementary.h", "kernels/philox_batch*", "kernels/random_fill.*", "kernels/stream_store.h"]
 
-# Words that are banned in code (comments and strings do not count). Each entry has the rule, the pattern, where it is
-# banned, the files that may use it, and why.
+# Words that are banned in code (comments and strings do not count). Each entry has the rule's name, the pattern, where it
+# is banned, the files there that may still use it, and the reason.
 WORDS = [
     ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b", PRODUCT + ["examples/*", "tests/*"], [],
      "wait for an event with a deadline instead of sleeping"),
@@ -128,17 +128,17 @@ FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsaf
 
 LINES_MAX = 600
 
-# The most fields and methods of a class. A larger class becomes several.
+# The most fields and methods that a class may have.
 FIELDS_MAX = 20
 METHODS_MAX = 45
-# The classes that are larger, with their numbers of fields and methods, which may only fall, and the reason why they are
-# still one class.
+# The classes that may be larger: their numbers of fields and methods, which must not rise, and the reason why each is still
+# one class.
 LARGE_CLASSES = {
     ("server/coordinator/membership.h", "Worker"): (23, 0, "facts about one worker, without rules: what it sent and was sent"),
     ("server/shard/shard_options.h", "ShardOptions"): (22, 0, "settings that are passed on, each with its own default"),
 }
 
-# Tests that write documents, so they name some that are not in the tree.
+# Tests that write documents of their own, so they name documents that are not in the tree.
 DOCUMENTS_FREE = ["tests/tidy/*", "tests/e2e/readme_test.py"]
 
 # ---------------------------------------------------------------------------------------------------- reading sources
@@ -171,7 +171,7 @@ NOT_CODE = re.compile(
     r"|/\*.*?\*/", re.S)
 WORK_LEFT = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 DOCUMENT = re.compile(r"(?<![\w./*<>{}$-])((?:[\w.-]+/)*[\w-]+\.md)(?![\w*])")
-# Matches paths where people and build machines keep their own files. The system's own folders are the same everywhere.
+# Matches paths below folders where people and build machines keep files. Other system folders are the same everywhere.
 MACHINE_PATH = re.compile(r"(?<![\w.$})>*-])/(?:home|root|Users|Volumes|mnt|media|scratch|work(?:space|dir)?|builds?|tmp)/[\w.]")
 
 
@@ -180,7 +180,7 @@ def blank(match):
 
 
 class Source:
-    """One file: its path from the root, text, and for C++ the code alone (comments and strings blanked) and includes."""
+    """One file: its path from the root and its text; for C++ also its code (comments and strings blanked) and includes."""
 
     def __init__(self, root, path):
         self.path = path
@@ -221,7 +221,7 @@ def layer_of(path):
 
 
 def resolve(sources, name, quoted):
-    """The file of the tree that an include names, or None."""
+    """Returns the file of the tree that an include names, or None."""
     if quoted:
         return name if name in sources else None
     return next((f"{folder}/{name}" for folder in PUBLIC if f"{folder}/{name}" in sources), None)
@@ -328,7 +328,7 @@ def check_cycles(sources):
 
 
 def check_folders(sources):
-    """Product folders that include each other, one line for each pair."""
+    """Finds product folders that include each other; yields one violation for each pair."""
     pairs = {}
     for path, source in sources.items():
         if source.is_cpp and source.one_of(PRODUCT):
@@ -347,7 +347,7 @@ NO_MEMBER = re.compile(r"(?:using|typedef|friend|static_assert|enum|class|struct
 
 
 def members(code, start):
-    """The statements of a class body that begins at `start`, without what is inside of braces."""
+    """Yields the statements of a class body that begins at `start`, without what is inside of braces."""
     depth, statement, end = 0, "", start
     for end in range(start, len(code)):
         character = code[end]
@@ -442,7 +442,7 @@ def check_files(sources):
 
 
 def check_documents(sources):
-    """A document is named by its path from the root or from the folder of the file that names it, or by its name alone."""
+    """Finds names of documents that do not exist: neither a path from the root or from the file's folder, nor a file name."""
     names = {os.path.basename(path) for path in sources}
     for source in sources.values():
         if source.one_of(DOCUMENTS_FREE):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The checker must be able to fail: each rule gets a correct tree with one planted violation, and must name it."""
+"""Tests that tidy.py can fail: for each rule it checks a correct tree with one planted violation, and must report it."""
 import fnmatch
 import os
 import re
@@ -53,7 +53,7 @@ SOUND = {
                          "/*\n#include <zmq.h>\n#ifdef X\n*/\n",
 }
 
-# Each entry: the rule, the file, its contents, and the line where the violation is expected.
+# Each entry: the rule, the file, its contents, and the line where the violation is expected (None: anywhere).
 PLANTED = [
     ("layer", "common/wire/up.h", '#pragma once\n#include "server/shard/core.h"\n', 2),
     ("layer", "kernels/sideways.h", '#pragma once\n#include "worker/session/core.h"\n', 2),

@@ -1,6 +1,6 @@
 // A block with random contents, for tests of its update.
 //
-// Kind:   values. Arrays start at a multiple of 64 bytes; payloads start one byte after such a multiple.
+// Kind:   values. Arrays start at a multiple of 64 bytes; payloads start at an odd address, as received ones may.
 #pragma once
 
 #include <cstring>
@@ -57,7 +57,7 @@ inline Floats RandomFloats(RandomStream* random, std::size_t count, float scale 
   return floats;
 }
 
-// A slot's or node's contribution, with its own memory.
+// The value of a node of the reduction tree (for a leaf: a slot's gradient), with its own memory.
 class Contribution {
  public:
   Contribution(Node node, std::uint64_t samples, const Floats& values)
@@ -102,7 +102,7 @@ struct BlockArrays {
   }
 };
 
-// Makes random arrays. The states are positive, as second moments are.
+// Makes random arrays. The states are not negative, as second moments are not.
 inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::size_t segments) {
   BlockArrays block(count, segments);
   block.weights = RandomFloats(random, count);
@@ -114,7 +114,8 @@ inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::siz
   return block;
 }
 
-// Returns two segments with `count` elements in total, the second one without decay. A single element is one segment.
+// Returns two segments with `count` elements in total, the second one without weight decay. For one element, returns
+// one segment.
 inline std::vector<SegmentRange> TwoSegments(std::uint32_t count) {
   const std::uint32_t first = (count + 1) / 2;
   std::vector<SegmentRange> segments{{0, first, true}};

@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::uint32_t kCounts[] = {1, 2, 7, 16, 33, 100, 2048, 2 * 2048 + 17, 5001};
 
-// Returns numbers of very different sizes: their sums round differently in every other order.
+// Returns numbers of very different sizes, so that sums in another order usually round differently.
 Floats RaggedFloats(RandomStream* random, std::uint32_t count) {
   Floats floats = RandomFloats(random, count);
   for (std::uint32_t i = 0; i < count; ++i) floats[i] = std::ldexp(floats[i], static_cast<int>(random->Below(24)) - 12);
   return floats;
 }
 
-// Makes one contribution per slot. About a third of them have no samples, but never all.
+// Makes one contribution per slot. About a third of the slots have no samples, but never all.
 std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, std::uint32_t count) {
   std::vector<Contribution> leaves;
   const SlotIndex never_empty = static_cast<SlotIndex>(random->Below(slots));
@@ -32,7 +32,7 @@ std::vector<Contribution> RandomLeaves(RandomStream* random, SlotIndex slots, st
   return leaves;
 }
 
-// Computes a sum by its definition, element by element: left + right, ignoring a side without samples.
+// Computes element `i` of the tree's sum by its definition: left + right; a side without samples is left out.
 std::optional<float> TreeSum(Node node, const std::vector<Contribution>& leaves, std::size_t i) {
   if (node.IsLeaf()) {
     const Contribution& leaf = leaves[node.begin];
@@ -52,7 +52,8 @@ Floats TreeSum(SlotIndex slots, const std::vector<Contribution>& leaves, std::si
   return sum;
 }
 
-// Adds some siblings in advance, as workers and shards do. The result covers the same slots.
+// Adds some pairs of sibling nodes in advance, as workers and shards do. The returned nodes cover the same slots as
+// `node`.
 std::vector<Contribution> MergeAtRandom(RandomStream* random, Node node, const std::vector<Contribution>& leaves,
                                         std::uint32_t count) {
   if (node.IsLeaf()) return {leaves[node.begin]};
@@ -182,7 +183,7 @@ TEST_CASE("an update from the kept sum has the bits of one that was clipped at o
   }
 }
 
-// In this test each segment has its own rules. It is compared with updates by the rules of one group at a time.
+// One update of segments of two groups is compared with two updates, each of the segments of one group.
 TEST_CASE("segments of two groups have the bits of two updates, each with its own hyper-parameters",
           "[server][update]") {
   const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};
@@ -363,7 +364,7 @@ TEST_CASE("a statistic moves a tenth of the way to what was observed, and nothin
       for (SegmentRange& segment : c.segments) segment.kind = TensorKind::kStatistic;
       std::uint64_t samples = 0;
       for (const Contribution& leaf : c.leaves) samples += leaf.samples();
-      c.scalars.mean_scale = 1e-6F;  // a loss scale; and clipping
+      c.scalars.mean_scale = 1e-6F;  // as with a loss scale; and with clipping
       c.scalars.clip = 0.01F;
       c.scalars.statistic_scale = static_cast<float>(1.0 / static_cast<double>(samples));
       const BlockArrays after = c.Updated(c.leaves);

@@ -9,8 +9,8 @@
 namespace capstan::server {
 namespace {
 
-// Computes torch.optim's single-tensor formulas on one weight, in double. For lars and lamb they are the papers'
-// formulas, with all ratios 1.
+// Computes torch.optim's single-tensor formulas on one weight, in double. For lars and lamb, which torch.optim lacks,
+// it computes the papers' formulas, with all trust ratios 1.
 struct Reference {
   double w = 0, first = 0, second = 0;
 

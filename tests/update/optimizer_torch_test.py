@@ -1,4 +1,7 @@
-"""Every optimizer against torch.optim: the same weights after each of 20 updates. The argument is the path of optimizer_trace."""
+"""Every optimizer that torch.optim has, against torch.optim: the weights after each of 20 updates must agree.
+
+The argument is the path of optimizer_trace.
+"""
 
 import array
 import os

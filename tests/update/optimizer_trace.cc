@@ -1,5 +1,5 @@
-// Runs one optimizer on numbers from stdin and writes the weights after each update to stdout, for a comparison with
-// another implementation.
+// Runs one optimizer on numbers from stdin and writes the weights after each update to stdout. optimizer_torch_test.py
+// compares them with PyTorch's.
 //
 // in:  a line "kind lr momentum nesterov beta1 beta2 eps weight_decay count updates", then raw floats: `count` weights,
 //      and `count` gradients for each update.

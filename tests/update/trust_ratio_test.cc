@@ -1,4 +1,5 @@
-// Updates by lars and lamb: what they report about a segment, and the effect of a tensor's ratio.
+// Updates by lars and lamb: the sums of squares that they report for a segment, and the effect of a tensor's trust
+// ratio.
 #include <cmath>
 #include <limits>
 
@@ -20,7 +21,7 @@ std::vector<OptimizerRule> TrustRules() {
           {.kind = OptimizerKind::kLamb, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3}};
 }
 
-// Computes the papers' formulas on one weight, in double.
+// Computes the formulas of the papers on lars and lamb for one weight, in double.
 struct RatioReference {
   double w = 0, first = 0, second = 0, direction = 0;
 
@@ -40,7 +41,7 @@ struct RatioReference {
   }
 };
 
-// One block of up to two tensors; its outputs are full of NaN before each update.
+// One block of up to two tensors. Before each update the arrays that it writes are filled with NaN.
 struct Trusted {
   GroupRule group;
   std::vector<SegmentRange> segments;

@@ -288,7 +288,7 @@ TEST_CASE("metrics are added by name in slot order, and shown as sum over weight
 TEST_CASE("the learning rate that came with the pushes is the record's, from whichever shard has it",
           "[server][verdict]") {
   Step4 step({1.0, 1.0, 1.0}, 3);
-  step.prepared()[0].report.learning_rate = 9.0;  // has no meaning
+  step.prepared()[0].report.learning_rate = 9.0;  // to be ignored: hyper_hash is 0
   step.prepared()[1].report.hyper_hash = 77;
   step.prepared()[1].report.learning_rate = 1e-3;
   CHECK(step.Judge(MakeConfig()).record.learning_rate == 1e-3);

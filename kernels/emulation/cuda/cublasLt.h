@@ -1,8 +1,8 @@
 // The part of cuBLASLt that capstan uses, for a machine without it: cublaslt.cc computes on the stream's thread. It
 // takes the place of NVIDIA's header of the same name.
 //
-// Fails:  as cuBLASLt; and also if capstan's own rules are broken: for sums that are rounded in between or may come in
-//         any order, and for fp32 computed with less precision.
+// Fails:  as cuBLASLt; and also for requests that capstan must not make, because they allow partial sums to be rounded
+//         or to be added in any order, or fp32 to be computed with less precision.
 #pragma once
 
 #include "kernels/emulation/cuda/cuda_runtime.h"

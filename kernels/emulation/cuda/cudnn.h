@@ -2,9 +2,9 @@
 // place of NVIDIA's header of the same name.
 //
 // Limits: the library is found only with CAPSTAN_EMULATED_CUDNN=1, so that both cases are tested.
-// Fails:  as cuDNN; and also if capstan's own rules are broken: for sums in any order, and for fp32 computed with less
-//         precision. The first algorithm that it offers always breaks these rules. For 5 filters it offers none that
-//         keeps them; for 7 filters the one that keeps them fails with "not supported" when it runs.
+// Fails:  as cuDNN; and also for a math type that capstan must not request, such as TF32 for fp32. The first algorithm
+//         that is offered may always add in any order, which capstan must refuse. For 5 filters no algorithm is offered
+//         that capstan may take. For 7 filters the one that it may take fails with "not supported" when it runs.
 #pragma once
 
 #include "kernels/emulation/cuda/cuda_runtime.h"

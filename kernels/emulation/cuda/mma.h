@@ -1,8 +1,8 @@
 // The part of CUDA's header of this name that capstan uses: products of 16 x 16 tiles by a warp; see cuda_runtime.h.
 //
 // Parity: sums over k in ascending order, in float. A thread owns 8 elements of an accumulator, as on a device, but not
-//         necessarily the same ones: CUDA leaves open which they are. Other threads see what a warp stores only after
-//         __syncwarp, and the same holds for loads.
+//         necessarily the same ones: CUDA leaves open which they are. A load or store is no barrier here either: a
+//         thread sees what other threads of its warp have stored only after __syncwarp.
 #pragma once
 
 #include <type_traits>
@@ -23,8 +23,8 @@ enum layout_t { mem_row_major, mem_col_major };
 inline float ToFloat(__half x) { return __half2float(x); }
 inline float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// The factors. Each thread holds as floats the numbers that its elements of the product need: a row of a, and 8 columns
-// of b.
+// The factors a and b. Each thread holds, as floats, the numbers that its 8 elements of the product need: a row of a,
+// and 8 columns of b.
 template <class Use, int M, int N, int K, class T, class Layout = void>
 struct fragment;
 template <int M, int N, int K, class T, class Layout>

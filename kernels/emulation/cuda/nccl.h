@@ -1,7 +1,7 @@
 // The part of NCCL that capstan uses, for a machine without it. It takes the place of NVIDIA's header of the same name.
 //
-// Limits: CAPSTAN_EMULATED_NCCL names the library; without it there is none. The library computes on the emulated
-//         device, whose runtime it is given (tests/nccl_stand_in).
+// Limits: CAPSTAN_EMULATED_NCCL is the path of the library; unless it is set, there is no NCCL. The library is given
+//         the emulated cudaLaunchHostFunc, with which it enqueues its work on streams (tests/nccl_stand_in).
 // Fails:  as NCCL.
 #pragma once
 
@@ -56,7 +56,7 @@ ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int from, ncclComm_t comm,
                       cudaStream_t stream);
 
-// Not part of NCCL: tells the stand-in how to enqueue work on a stream. Call it first.
+// Not part of NCCL: gives the stand-in library the function that enqueues work on a stream. Call it first.
 void capstan_nccl_use_device(cudaError_t (*launch_host_func)(cudaStream_t, cudaHostFn_t, void*));
 }
 // NOLINTEND

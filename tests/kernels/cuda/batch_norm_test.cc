@@ -20,12 +20,13 @@ struct Case {
 const std::vector<Case> kCases = {{5, 1, Activation::kNone, false},     {15, 17, Activation::kRelu, true},
                                   {33, 31, Activation::kRelu, false},   {257, 3, Activation::kNone, true},
                                   {31, 8, Activation::kRelu, true},     {31, 8, Activation::kRelu, true, 1},
-                                  {1000, 72, Activation::kRelu, true},   // a tile, and a part of one next to it
+                                  {1000, 72, Activation::kRelu, true},   // whole tiles, and a part of one
                                   {45000, 8, Activation::kNone, false},  // several rows per thread
                                   {530, 264, Activation::kRelu, false},  // many tiles next to each other
                                   {5000, 33, Activation::kRelu, true}};
 
-// Returns numbers around 3, with channels of different sizes, so that a forgotten mean shows.
+// Returns numbers around 3 that vary more in some channels than in others, so that it shows if a mean is not
+// subtracted.
 template <class T>
 std::vector<T> Inputs(const Case& c) {
   auto x = RandomNumbers<float>(c.rows * c.channels, 1);
@@ -36,7 +37,7 @@ std::vector<T> Inputs(const Case& c) {
   return inputs;
 }
 
-// The inputs of both passes.
+// The inputs of the forward pass, the backward pass and the evaluation.
 template <class T>
 struct Given {
   explicit Given(const Case& c)
@@ -126,7 +127,8 @@ Results<T> OnDevice(const Case& c, const Given<T>& in) {
           dy.Read(), dx.Read(),        dgamma.Read(), dbeta.Read()};
 }
 
-// Runs the backward pass in double with the device's own y, mean and deviation, so that only this pass is compared.
+// Runs both passes on the CPU in double. The backward pass gets the device's y, mean and deviation, so that differences
+// of the forward pass do not affect its comparison.
 template <class T>
 Results<double> InDouble(const Case& c, const Given<T>& in, const Results<T>& ours) {
   CpuContext cpu(1);

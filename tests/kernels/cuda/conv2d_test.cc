@@ -20,13 +20,13 @@ struct Case {
 
 const std::vector<Case> kCases = {{{{1, 1, 1, 1, 1, 1, 1, 0}, 1}},     // one product
                                   {{{3, 5, 7, 17, 1, 1, 1, 0}, 33}},   // one product
-                                  {{{2, 15, 17, 3, 3, 3, 1, 1}, 31}},  // the usual one
-                                  {{{3, 17, 15, 8, 3, 3, 2, 1}, 16}},  // halves
+                                  {{{2, 15, 17, 3, 3, 3, 1, 1}, 31}},  // as most in a network
+                                  {{{3, 17, 15, 8, 3, 3, 2, 1}, 16}},  // halves height and width
                                   {{{3, 17, 15, 8, 3, 3, 2, 1}, 16}, 1},
-                                  {{{2, 9, 8, 33, 1, 1, 2, 0}, 15}},   // a shortcut's
-                                  {{{1, 31, 33, 1, 7, 5, 2, 3}, 17}},  // columns between images and padding differ
+                                  {{{2, 9, 8, 33, 1, 1, 2, 0}, 15}},   // as the shortcut of a residual network
+                                  {{{1, 31, 33, 1, 7, 5, 2, 3}, 17}},  // a window that is not square, wide padding
                                   {{{257, 4, 3, 2, 3, 2, 1, 1}, 3}},   // several images per block
-                                  {{{2, 8, 8, 64, 3, 3, 1, 1}, 64}}};  // as trained
+                                  {{{2, 8, 8, 64, 3, 3, 1, 1}, 64}}};  // of a size that is trained
 
 // Sizes of the blocks of columns: all columns at once, or several blocks with a remainder.
 const std::int64_t kBlocks[] = {kConvDeviceElements, 1100};

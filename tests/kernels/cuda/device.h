@@ -33,8 +33,8 @@ class Device {
   std::unique_ptr<CudaContext> context_;
 };
 
-// An array on the device, poisoned except for the given numbers. `offset` elements lie in front, so that the first
-// number is not aligned.
+// An array on the device with the given values, or with `count` NaNs (for integers: -1). `offset` elements lie in front
+// of the array, so that with an offset of 1 its first element is not aligned.
 template <class T>
 class DeviceArray {
  public:
@@ -49,7 +49,7 @@ class DeviceArray {
   }
 
   T* get() { return first_; }
-  // Waits for all enqueued work, and returns the numbers.
+  // Waits for all enqueued work, and returns the array's values.
   std::vector<T> Read() {
     std::vector<T> values(count_);
     Copy(values.data(), first_, cudaMemcpyDeviceToHost);

@@ -1,5 +1,5 @@
-// Runs before the first test. Without a CUDA device, the program prints this and exits with 77, so the test is reported
-// as skipped. The thread that runs the tests gets the floating-point control of the product's threads.
+// Before the first test, looks for a CUDA device. If there is none, the program says so and exits with 77, so the test
+// is reported as skipped. The thread that runs the tests gets the same floating-point control as capstan's own threads.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -12,8 +12,8 @@ struct Shape {
   std::int32_t vocabulary;
   std::int64_t offset = 0;
 };
-// Shapes in which a token occurs once, up to 64 times, or more often; has one digit, two or three; and in which there
-// is one sorted run, or several.
+// Shapes in which a token occurs once, up to 64 times, or more often; in which tokens have one, two or three digits of
+// 8 bits; and in which the sort has one run of 512 rows, or several.
 const std::vector<Shape> kShapes = {{1, 1, 1, 1},     {2, 15, 17, 4},     {3, 33, 31, 300}, {2, 257, 33, 3},
                                     {8, 32, 384, 65}, {2, 600, 8, 70000}, {4, 1023, 16, 2}, {2, 257, 64, 5, 1}};
 

@@ -1,4 +1,4 @@
-// The emulation itself: errors that it shows and a device would not.
+// Tests of the emulated device itself: errors in kernels and launches must show.
 #include "kernels/cuda/launch.h"
 #include "kernels/emulation/stream.h"
 #include "tests/catch.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr unsigned kThreads = 64;
 
-// Each thread reads its neighbour's number, without the barrier that must come before.
+// Each thread reads the number that another thread wrote, without a barrier between the write and the read.
 __global__ void WithoutBarrier(int step, float* out) {
   __shared__ float numbers[kThreads];
   numbers[threadIdx.x] = static_cast<float>(threadIdx.x + 1);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kFloatBound = 1e-5;  // of results in float
 
-// The shapes have rows for a warp, rows for a block, and rows too long for a block's registers, with whole packs or
-// not.
+// The shapes have rows for a warp, rows for a block, and rows too long for a block's registers; with rows of whole
+// packs and others, aligned and not.
 struct Shape {
   std::int64_t rows, columns;
   std::int64_t offset = 0;  // of every array
@@ -103,7 +103,7 @@ struct NormInputs {
   std::vector<Wide<T>> old_dgamma, old_dbeta;
 };
 
-// With keep = 0, dx takes the place of dy, and the gradients of the parameters are poisoned before.
+// With keep = 0, dx is written over dy, and the gradients of the parameters are NaN before the call.
 template <class T>
 NormGradients<T> BackwardOnDevice(Shape s, const NormInputs<T>& in, const Normalised<double>& kept, float keep) {
   Device device;

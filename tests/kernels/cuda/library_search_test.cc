@@ -23,7 +23,7 @@ struct Folder {
     fs::create_directories(path);
   }
   ~Folder() { fs::remove_all(path); }
-  // Puts a library of that name into `folder`: one that every machine has.
+  // Makes a library named `name` in `folder`: a link to libm, which every machine has. Returns the folder's path.
   std::string With(const std::string& folder, const std::string& name = kName) const {
     fs::create_directories(path / folder);
     fs::path real;
@@ -42,7 +42,7 @@ TEST_CASE("a library is looked for in what is given, by the loader, in the toolk
   const Folder folder;
   fs::create_directories(folder.path / "venv/bin");
   std::ofstream(folder.path / "venv/bin/python3") << "";
-  fs::create_directories(folder.path / "local/bin");  // whose python3 is elsewhere
+  fs::create_directories(folder.path / "local/bin");  // has no python3
   const std::string packages = (folder.path / "venv/lib/python3.11/site-packages/nvidia").string();
   fs::create_directories(packages + "/cublas/lib");
   fs::create_directories(packages + "/cudnn/lib");
@@ -86,7 +86,7 @@ TEST_CASE("the first place that has a library wins, and a broken one is passed o
 }
 
 TEST_CASE("a library that was found stays, for what it has begun", "[library]") {
-  const char* const unused = "libBrokenLocale.so.1";  // by this program
+  const char* const unused = "libBrokenLocale.so.1";  // this program does not use the library
   REQUIRE(dlopen(unused, RTLD_NOW | RTLD_NOLOAD) == nullptr);
   REQUIRE(OpenLibrary({}, {unused}).ok());
   CHECK(dlopen(unused, RTLD_NOW | RTLD_NOLOAD) != nullptr);

@@ -51,7 +51,7 @@ Loss<double> InDouble(Shape s, std::vector<double> logits, const std::vector<std
   return {result, std::move(logits)};
 }
 
-// Returns logits of about -4 to 4; the elements between rows are poisoned.
+// Returns logits from -4 to 4; the elements between the rows are NaN.
 template <class T>
 std::vector<T> Logits(Shape s) {
   std::vector<T> logits = Poison<T>(s.rows * s.stride);

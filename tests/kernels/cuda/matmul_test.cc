@@ -14,7 +14,7 @@ struct Shape {
   std::int64_t offset = 0;
 };
 
-// Shapes with the alignment that cuBLASLt prefers, and shapes without any.
+// Shapes whose arrays and rows have the alignment that cuBLASLt prefers, and others.
 const std::vector<Shape> kShapes = {{1, 1, 1},    {15, 17, 31},   {33, 257, 15},
                                     {64, 48, 40}, {70, 384, 256}, {64, 48, 40, 1}};
 
@@ -122,8 +122,8 @@ TEMPLATE_TEST_CASE("a bias is added whether cuBLASLt has a way to or not", "[cud
   }
 }
 
-// The gradients of a layer with x [m rows, n] and y [m rows, k]: before the activation, of the weights, and of the
-// bias.
+// The gradients of a linear layer with x [m, n] and y [m, k]: of the values before the activation, of the weights, and
+// of the bias.
 template <class T>
 struct Gradients {
   std::vector<T> dy;
@@ -226,7 +226,7 @@ TEMPLATE_TEST_CASE("the backward pass through a linear layer on a device is that
 
 TEMPLATE_TEST_CASE("where cuBLASLt has no way to do both, nothing is enqueued", "[cuda]", float, Bf16, Half) {
   using T = TestType;
-  constexpr std::int64_t kRows = 16, kOdd = 12;  // whole packs of 16 bytes, but no multiple of 8
+  constexpr std::int64_t kRows = 16, kOdd = 12;  // the stride of `before` must be a multiple of 8
   Device device;
   StartProducts(device);
   DeviceArray<T> a(device, RandomNumbers<T>(kRows * kRows, 1)), before(device, RandomNumbers<T>(kRows * kOdd, 2));

@@ -1,4 +1,4 @@
-// Tests the NCCL of this machine, if it has one; opening it needs no GPU.
+// Tests the NCCL of this machine, if it has one. Opening NCCL needs no GPU.
 #include "kernels/cuda/nccl.h"
 
 #include "tests/catch.h"

@@ -1,4 +1,5 @@
-// The requests to cuBLASLt, and their number. They go to the emulation's library, with one of its functions replaced.
+// Tests what is requested from cuBLASLt, and how often. The requests go to the emulation's cuBLASLt; Counted replaces
+// one of its functions.
 #include "kernels/cuda/products.h"
 #include "tests/catch.h"
 #include "tests/kernels/cuda/device.h"

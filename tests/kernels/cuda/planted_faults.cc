@@ -1,5 +1,5 @@
 // Deliberate faults in device code: planted_faults [out-of-bounds|missing-wait|missing-barrier]. Without an argument
-// the program does the same work without a fault. The tests check a sanitizer's report for each.
+// the program does the same work without a fault. The tests check that a sanitizer reports each fault.
 #include <cstdio>
 #include <string>
 

@@ -1,4 +1,4 @@
-// Pooling on a device: it must have the bits of the CPU, and be close to the results in double.
+// Pooling on a device: the results must have the CPU's bits, and be close to results in double.
 #include "kernels/pooling.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ const std::vector<ImageWindows> kCases = {
 std::int64_t InputCount(const ImageWindows& w) { return w.samples * w.image_elements(); }
 std::int64_t OutputCount(const ImageWindows& w) { return w.samples * w.out_pixels() * w.channels; }
 
-// Returns numbers of which many are equal.
+// Returns random numbers of which many are equal, so that a window may have several maxima.
 template <class T>
 std::vector<T> Steps(std::int64_t count) {
   std::vector<T> steps;
@@ -75,7 +75,7 @@ TEMPLATE_TEST_CASE("pooling on a device has the bits of the CPU's", "[cuda][pool
   for (const ImageWindows& w : kCases) {
     for (const std::int64_t offset : {0, 1}) {
       CAPTURE(w.height, w.width, w.channels, w.stride, w.padding, offset);
-      // The arrays have as many elements as the larger pass reads: GlobalAverageBackward, or a backward pass of
+      // dy has as many elements as the larger of the passes that read it needs: GlobalAverageBackward, or those of
       // windows.
       const auto x = Steps<T>(InputCount(w));
       const auto dy = RandomNumbers<T>(std::max(OutputCount(w), w.samples * w.channels), 2);

@@ -1,8 +1,8 @@
-"""Registers, memory and spills of every kernel for sm_90: resources_test.py OBJECT...
+"""Prints registers, memory and spills of every kernel for sm_90: resources_test.py OBJECT...
 
-Reads the machine code in nvcc's objects; ptxas reports the same, but only during compilation. Fails if a hot kernel uses
-local memory, which holds spilled registers and arrays that are not in registers. Without objects, because there was no
-nvcc: exit code 77, and with CI=true a failure.
+Reads the machine code in nvcc's objects; ptxas reports the same, but only during compilation. Fails if a hot kernel is
+missing or uses local memory, which holds spilled registers and arrays that are not in registers. Without arguments (there
+was no nvcc) the exit code is 77, and with CI=true it is 1.
 """
 import ctypes
 import os
@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 
-# A step of a trained model spends its time in these kernels, in every instance of them.
+# Kernels that take much of a training step's time. No template instance of them may use local memory.
 HOT = [
     'Forward', 'Means', 'Backward',  # attention
     'NormaliseRows', 'RowsBackward',  # layer norm
@@ -34,7 +34,7 @@ RESERVED_SHARED = 1024  # of each block, by the system
 
 
 def sections(elf):
-    """(name, type, bytes, info) of each section of a 64-bit ELF file."""
+    """Yields (name, size, bytes, info) of each section of a 64-bit ELF file."""
     start, = struct.unpack_from('<Q', elf, 40)
     count, names = struct.unpack_from('<HH', elf, 60)
     headers = [struct.unpack_from('<IIQQQQIIQQ', elf, start + 64 * i) for i in range(count)]
@@ -55,7 +55,7 @@ def decompress(data, size):
 
 
 def device_code(obj):
-    """The ELF files of ARCHITECTURE in an object of nvcc."""
+    """Yields the ELF files for ARCHITECTURE in an object of nvcc."""
     for name, _, fatbin, _ in sections(obj):
         at = 0
         while name == '.nv_fatbin' and at < len(fatbin):
@@ -74,7 +74,7 @@ def device_code(obj):
 
 
 def attributes(parts):
-    """{(attribute, symbol): value} of .nv.info, for attributes that have a symbol and a number."""
+    """Returns {(attribute, symbol): value} of .nv.info, for attributes that have a symbol and a number."""
     data, found, at = parts['.nv.info'][1], {}, 0
     while at < len(data):
         form, attribute, size = struct.unpack_from('<BBH', data, at)
@@ -86,7 +86,7 @@ def attributes(parts):
 
 
 def kernels(elf):
-    """(name, registers, shared bytes, stack bytes, local loads and stores) of each kernel."""
+    """Yields (name, registers, shared bytes, stack bytes, local loads and stores) of each kernel."""
     parts = {name: (size, data, info) for name, size, data, info in sections(elf)}
     known = attributes(parts)
     for section, (_, code, info) in parts.items():

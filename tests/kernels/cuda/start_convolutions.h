@@ -1,4 +1,4 @@
-// StartConvolutions: prepares a test's device that has cuDNN.
+// StartConvolutions: loads cuDNN for a test's device.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace capstan::kernels {
 
-// Loads cuDNN. False, with a message, on a machine without cuDNN; the emulated device has it.
+// Loads cuDNN, for the emulated device the emulation's. Returns false, after a message, if the machine has no cuDNN.
 inline bool StartConvolutions(Device& device) {
   setenv("CAPSTAN_EMULATED_CUDNN", "1", 1);
   const Status status = LoadConvolutions(SearchOf(std::getenv), &device.context()).status();

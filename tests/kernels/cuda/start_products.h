@@ -1,4 +1,4 @@
-// StartProducts: prepares a test's device for matrix products.
+// StartProducts: gives a test's device cuBLASLt, which for the emulated device is the emulation's.
 #pragma once
 
 #include <cstdlib>
