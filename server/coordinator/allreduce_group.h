@@ -1,10 +1,11 @@
 // AllReduceGroup: the workers of a generation in mode allreduce, which reduce gradients among themselves.
 //
 // Kind:   a value; part of a Job in mode allreduce.
-// Limits: a group lasts at least kLasts, because what broke one group may break the next at once.
-// Why:    the members of a group do not change. When a worker joins or leaves, or the group breaks, the coordinator
-//         begins another generation. There the shards keep what they have, and the workers go on from the last
-//         committed step if one of them has that version.
+// Limits: a request for another group waits until the present group is kLasts old, because what broke one group may
+//         break the next at once.
+// Why:    the members of a group do not change. If the group breaks, or a change of workers moves slots, the
+//         coordinator begins another generation. If a worker still has the newest version, the job goes on from that
+//         version; otherwise it goes back to the newest snapshot.
 #pragma once
 
 #include <chrono>
@@ -30,21 +31,23 @@ class AllReduceGroup {
     bool goes_back = false;  // no member has the job's current version
   };
 
-  // Asks for another group, as soon as all shards have the last Commit. Returns whether it is the first request.
+  // Notes a request for another group. It replaces an earlier request, unless the earlier one has goes_back set.
+  // Returns whether there was no earlier one.
   bool Ask(std::string reason, bool goes_back);
   const std::optional<Request>& request() const { return request_; }
   bool MayEnd(Instant now) const { return now - began_ >= kLasts; }
   void Begin(Instant now);
 
-  // Whether all members have offered their addresses.
+  // Whether every worker that has slots has offered its address.
   static bool IsOffered(const Membership& members);
   static bool IsFormed(const Membership& members);
-  // Names the workers that have not yet reported a state of the group; empty if all have.
+  // Names the workers with slots that have not yet reported a state of the group; empty if all have.
   static std::string MissingText(const Membership& members);
-  // Whether some worker would get other slots if the slots were dealt again now.
+  // Whether some worker would get other slots if the slots were dealt again now, or some slot has no worker.
   static bool Changes(const Membership& members, SlotIndex slot_count);
-  // Lists the members of the worker's group in order of sessions; empty while another group is asked for. The list has
-  // addresses if the worker has offered its own and still has to form the group, once all members have offered theirs.
+  // Lists the members of the group in order of sessions; empty if `worker` has no slots, or while another group is
+  // requested. Addresses are set only while `worker` has offered its own, and not formed the group yet, and all members
+  // have offered theirs.
   std::vector<GroupMember> Of(const Worker& worker, const Membership& members) const;
 
  private:

@@ -19,7 +19,7 @@ StepParameters AllReduceSteps::ParametersFrom(const RecoverRecord& record, const
   return parameters;
 }
 
-// Begins from the step that the timeline has reached, if only the group has changed: then every shard has that step.
+// If only the group has changed, begins from the step that the timeline has reached, because every shard has that step.
 void AllReduceSteps::Begin() {
   const Step reached = StepOfShards(facts_.journal.recover());
   CommittedSteps::Begin();

@@ -1,9 +1,9 @@
 // AllReduceSteps: committed steps whose updates the workers make (mode allreduce).
 //
 // Kind:   owned by the Coordinator; a value.
-// Why:    the shards have only the versions that workers upload: those that become snapshots, and the last one. A
-//         step's parameters tell the workers to upload the version that the step makes. The next step's parameters
-//         tell the shards to take the snapshot.
+// Why:    the weights are on the workers. They upload a version to the shards only where a snapshot, a stop or the end
+//         of the job needs it. A step's parameters tell the workers to upload the version that the step makes. The next
+//         step's parameters tell the shards to take the snapshot.
 #pragma once
 
 #include "server/coordinator/committed_steps.h"
@@ -27,8 +27,8 @@ class AllReduceSteps : public CommittedSteps {
 
  private:
   void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const override;
-  // Whether workers upload the version that `step` makes. `existing`: the version that the generation began from;
-  // `newest_began`: when the newest snapshot begins.
+  // Whether workers upload the version that `step` makes. `existing`: the version of the snapshot in the generation's
+  // RecoverRecord; `newest_began`: when the newest snapshot began, including one that the caller begins now.
   bool IsUploadDue(Step step, Version existing, const Snapshots& snapshots, Instant newest_began, bool stopping,
                    Instant now) const;
 

@@ -64,8 +64,8 @@ bool ClockedSteps::Take(const Progress& progress) {
   return true;
 }
 
-// A shard sends its oldest reports, in order. If a report of this number is missing although later ones have arrived,
-// the shard has dropped it (ClockedStep::KeepReport), and it counts as absent.
+// A shard sends its oldest reports, in order. If later reports have arrived but not this one, the shard has dropped it
+// (ClockedStep::KeepReport), so it is not waited for.
 bool ClockedSteps::ReportsAreIn(SequenceNumber number, const ReportsBySlot& reports) const {
   const SlotIndex slots = facts_.options.config.job.slots;
   if (reports.size() == slots) return true;

@@ -1,8 +1,8 @@
-// ClockedSteps: steps of the modes async and bounded, where each slot pushes on its own. The step under way is the
-// slowest slot's clock: every slot has that many pushes in the weights of every shard.
+// ClockedSteps: steps of the modes async and bounded, where each slot pushes on its own. The step under way follows the
+// clock of the slowest slot: every slot has at least that many pushes in the weights of every shard.
 //
 // Kind:   owned by the Coordinator; a value.
-// Limits: a shard reports its oldest steps first, Progress::kReportsMax at a time.
+// Limits: a shard sends the oldest of its slot reports first, about Progress::kReportsMax at a time.
 #pragma once
 
 #include <cstdint>
@@ -31,23 +31,24 @@ class ClockedSteps : public Steps {
   void Announce(Instant now, Outbox* out) override;
   void Repeat(Instant, Outbox*) override {}
   void AddToPing(PeerId shard, Outbox* out) const override;
-  // Returns true only for the version that the shards began with, or that all had when this coordinator took over:
-  // shards publish no steps in these modes, so no other version is on all of them for certain.
+  // Returns true only if the step under way begins with the version of the generation's snapshot, or with one that all
+  // shards had when this coordinator took over. Shards publish no steps in these modes, so no other version is certain
+  // to be on all of them.
   bool AllPublished() const override;
   bool TakesPins() const override { return true; }
   bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
   bool AcknowledgesDurably() const override { return durable_; }
-  // Computes the parameters from the job file, because shards learn of them one after the other, and their reports may
-  // differ.
+  // Computes the parameters from the job file. Shards learn new parameters one after the other, so the parameters in
+  // their reports may differ.
   StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const override;
 
  private:
   using ReportsBySlot = std::map<SlotIndex, SlotReport>;
-  // How far a shard's reports reach: all that it holds for numbers and slots up to this pair have arrived here.
+  // How far a shard's reports reach: every report that the shard holds up to this sequence number and slot has arrived.
   using Reach = std::pair<SequenceNumber, SlotIndex>;
   static constexpr Reach kAllReports{SequenceNumber{UINT64_MAX}, SlotIndex{0}};
 
-  // Whether all reports of this number have arrived that will ever arrive.
+  // Whether every slot's report of this sequence number has arrived, or was dropped by its shard.
   bool ReportsAreIn(SequenceNumber number, const ReportsBySlot& reports) const;
   StepRecord MakeRecord(const ReportsBySlot& reports) const;
   StepParameters ParametersAt(Step step) const;
@@ -56,7 +57,7 @@ class ClockedSteps : public Steps {
   std::optional<Step> taken_over_;  // the step that all shards had when this coordinator took over
   std::map<SequenceNumber, ReportsBySlot> reports_;
   std::vector<Reach> reaches_;  // by shard
-  RunningMinimum clocks_;       // each shard's slowest slot
+  RunningMinimum clocks_;       // by shard: the clock of its slowest slot
 };
 
 }  // namespace capstan::server

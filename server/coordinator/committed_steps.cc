@@ -33,8 +33,8 @@ void CommittedSteps::Begin() {
   attempt_ = 0;
 }
 
-// Takes over from the newest step that a shard has published. Other shards may lack its Commit, so that is sent again,
-// verbatim except for the new term.
+// Takes over at the newest version that a shard has published. Other shards may lack the Commit that made this version,
+// so it is sent again, unchanged except for the new term.
 void CommittedSteps::Resume(Instant now, Outbox* out) {
   const Hello* newest = &*facts_.shards[0].hello;
   for (const ShardEntry& shard : facts_.shards) {
@@ -74,7 +74,7 @@ void CommittedSteps::NotePublished(Step step) {
 // ---- reports -------------------------------------------------------------------------------------------------------
 
 bool CommittedSteps::Take(const Prepared& prepared, Instant now, Outbox* out) {
-  if (prepared.step < step_) {  // the shard lacks the Commit pending_; older ones it has
+  if (prepared.step < step_) {  // the shard may lack the newest Commit, which pending_ repeats; it has all older ones
     if (pending_) out->Send(facts_.shards[prepared.shard].peer, *pending_);
     return false;
   }
@@ -114,7 +114,7 @@ std::vector<const Prepared*> CommittedSteps::AllPrepared() {
   return prepared;
 }
 
-// Measures the time between the first and the last shard's report.
+// Measures the time between the first and the last shard's report of the step under way.
 void CommittedSteps::MeasureStragglers(Instant now) {
   const std::size_t count = CountPrepared().any;
   if (count == 1) first_prepared_ = now;
@@ -128,7 +128,7 @@ Steps::Decision CommittedSteps::Decide(const Snapshots& snapshots, bool stopping
   if (parameters_.stop) return decision;
   Verdict verdict;
   while (true) {
-    // A shard that an earlier coordinator asked for a Redo may already be at a later attempt.
+    // Reports of later attempts count too: an earlier coordinator may have asked some shards for a Redo.
     decision.reports = AllPrepared();
     if (decision.reports.empty()) return decision;
     verdict = capstan::Decide(facts_.options.config, *facts_.journal.catalog(), *facts_.journal.segment_order(),

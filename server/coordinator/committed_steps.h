@@ -2,8 +2,8 @@
 //
 // Kind:   owned by the Coordinator; a value.
 // Why:    clipping, trust ratios and the finite check need the whole gradient, so shards report sums and wait. A
-//         decision is repeated until every shard has answered. A Redo may be decided again by another coordinator:
-//         Decide is pure.
+//         decision is repeated until every shard has answered. A restarted coordinator may decide a Redo again, with
+//         the same result, because the verdict is a pure function of the reports.
 #pragma once
 
 #include <cstddef>
@@ -35,21 +35,21 @@ class CommittedSteps : public Steps {
   bool AllowsBackups() const override { return true; }
 
  protected:
-  // Sets what the next step's parameters say about snapshots.
+  // Sets the fields of the next step's parameters that concern snapshots.
   virtual void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const;
   // Notes that every shard has published the version with which `step` begins.
   void NotePublished(Step step);
 
  private:
   struct ShardReports {
-    std::optional<Prepared> prepared;  // for step_ or the next one
-    std::optional<Step> committed;     // the newest step that this shard has published
+    std::optional<Prepared> prepared;  // the last report that was taken, perhaps not of step_
+    std::optional<Step> committed;     // the newest step whose version this shard has published
 
     bool HasPrepared(Step step, std::uint32_t attempt) const {
       return prepared && prepared->step == step && prepared->attempt >= attempt;
     }
   };
-  // Counts the shards that have reported `step`: `any` in any attempt, `all` in `attempt` or a later one.
+  // Counts the shards that have reported `step`. `any`: in any attempt; `all`: in `attempt` or a later one.
   struct Count {
     Step step;
     std::uint32_t attempt = 0;
@@ -57,7 +57,7 @@ class CommittedSteps : public Steps {
   };
 
   Count& CountPrepared();
-  // The shards' reports for step_ and attempt_ or a later attempt; empty: some shard has not reported.
+  // Returns the shards' reports of step_ in attempt_ or a later attempt; empty while a report is missing.
   std::vector<const Prepared*> AllPrepared();
   void MeasureStragglers(Instant now);
 
@@ -66,7 +66,7 @@ class CommittedSteps : public Steps {
   std::optional<Count> count_;     // empty: count again
   std::optional<Header> pending_;  // Commit or Redo, repeated until all shards have answered
   Backoff backoff_;
-  Instant first_prepared_{};  // when the first shard had prepared step_
+  Instant first_prepared_{};  // when the first report of step_ arrived
 };
 
 }  // namespace capstan::server

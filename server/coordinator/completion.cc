@@ -53,7 +53,7 @@ Status Completion::Begin() {
   });
 }
 
-// Returns whether readers may still fetch the last version, for which the shards must stay. They have one lease.
+// Whether readers may still be fetching the last version from the shards. Readers get one lease from the first call on.
 bool Completion::WaitsForReaders(Instant now) {
   const Coordinator& core = *options_.core;
   if (core.follower_count() == 0 || options_.stopped()) return false;

@@ -3,7 +3,8 @@
 //
 // Kind:   part of CoordinatorLoop, owned by its thread.
 // Fails:  Advance returns the error if the weights cannot be read from the shards or written.
-// Why:    workers learn that the job is over only when its weights are on disk, and shards stay until they are read.
+// Why:    if a shard is lost before the final weights are on disk, steps may have to be done again. So workers learn
+//         that the job is over only once the weights are on disk, and the shards are asked to end last.
 #pragma once
 
 #include <functional>
@@ -23,23 +24,24 @@ class RunFiles;
 class Completion {
  public:
   struct Options {
-    // These outlive this object.
+    // `core`, `files` and `transport` outlive the Completion.
     Coordinator* core = nullptr;
     RunFiles* files = nullptr;
     Transport* transport = nullptr;
     LimitsSection limits;
     std::function<void(const Notice&)> on_notice;  // may be empty
-    std::function<bool()> stopped;  // returns whether the job was asked to stop: then no reader is waited for
+    std::function<bool()> stopped;  // whether the job was asked to stop: then Completion waits for no reader
   };
 
   explicit Completion(Options options);
   ~Completion();
 
-  // Returns false if the message is not part of the final weights.
+  // Returns false if the message did not come over a connection that reads the final weights.
   bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
-  // Requires that the core is finished. Returns the job's outcome once its members may be told to end.
+  // Requires that the core's state is kFinished. Returns the job's outcome once its members may be asked to end.
   std::optional<Status> Advance(Instant now, Outbox* out);
-  // Starts over: the core is no longer finished, because a shard was lost and steps are done again.
+  // Forgets the reading of final weights and the wait for readers. Called while the core's state is not kFinished, for
+  // example after a shard was lost, and when the loop closes.
   void Reset();
 
  private:

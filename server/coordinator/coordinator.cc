@@ -26,14 +26,14 @@ namespace {
 constexpr Instant kPingEvery = std::chrono::seconds(1);
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 
-// Says how many of the workers that the job begins with have joined.
+// Returns how many workers have joined, in words that compare the number with cluster.workers.
 std::string HowMany(std::size_t members, std::uint32_t wanted) {
   if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
   return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
          " more than cluster.workers = " + std::to_string(wanted);
 }
 
-// Whether the report is from the incarnation with which the newest generation runs.
+// Whether the report is from the shard's incarnation with which the newest generation runs.
 template <class Report>
 bool IsFromRunning(PeerId from, const Report& report, const Job& job) {
   return job.shards.Is(from, report.shard) && report.generation == job.journal.generation() &&
@@ -154,7 +154,7 @@ Roster Coordinator::roster() const {
 
 void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out) {
   if (!job_.IsServing() || !job_.shards.Is(from, done.shard)) return;
-  // A report to an earlier coordinator does not count: it may have had the part deleted since.
+  // A report with an earlier term does not count: an earlier coordinator may have had the part deleted since.
   if (done.term != job_.journal.term()) return;
   if (done.generation < job_.steps->SnapshotsSince() || done.generation > job_.journal.generation()) return;
   if (done.incarnation != job_.journal.running()->incarnations[done.shard]) return;
@@ -263,7 +263,7 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   worker->computing = beat.computing;
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
-  const bool enters_barrier = worker->barrier != beat.barrier;  // if it is the same one, Tick's check is enough
+  const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
   worker->barrier = beat.barrier;
   if (job_.machine_groups && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
     worker->group_epoch = beat.group_epoch;
@@ -323,7 +323,9 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
-  if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());  // later none is dropped
+  // A finished job drops no silent reader, because the last snapshot and the final weights may take longer than a
+  // lease.
+  if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
     out->Log(Severity::kWarning,

@@ -1,13 +1,13 @@
 // Coordinator: membership and slots, the decision on every step, recovery of shards. It handles small messages only and
-// never touches a tensor. This class routes messages to the parts of its Job, and reports of change to the JobCourse.
+// never touches a tensor. This class passes messages to the parts of its Job, and then lets the JobCourse act.
 //
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
 // Limits: Membership::kWorkersMax workers; the shard count of the job file.
-// Fails:  the job fails if its processes have not gathered after limits.join, if no step is committed for limits.stall,
-//         or if no shard finishes its part of the last snapshot for that time. The error names the missing processes.
-//         The first recovery after a committed step restarts the clock of limits.stall; later ones do not.
-// Why:    a new coordinator decides nothing until every shard has answered with the new term. It sends again, verbatim,
-//         a Commit that some shard has published, so nothing is decided twice. docs/design/protocol.md has the rules.
+// Fails:  the job fails, for example, if the log cannot be written, if a verdict stops the job, or if a wait is too
+//         long (Overdue in waiting.h). The error of a wait names the missing processes.
+// Why:    a new coordinator decides nothing until every shard has answered with the new term. If some shard has
+//         published a step, the new coordinator sends that step's Commit again, so no step has two different commits.
+//         docs/design/protocol.md has the rules.
 #pragma once
 
 #include <memory>
@@ -49,25 +49,24 @@ class Coordinator {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Ends the job's service: from now on, Tick keeps asking the shards to stop.
+  // Ends the job's service: from now on, Tick keeps sending the shards a Shutdown.
   void Shutdown();
-  // Makes the coordinator decide no further step. The state becomes kStopped once a last snapshot exists, or cannot be
-  // had in time.
+  // Makes the coordinator decide no further step once the shards have the newest version. The state becomes kStopped
+  // when the snapshot of that version exists, or cannot be had in time.
   void RequestStop(Instant now);
-  // Call once the final weights are written: workers are told to end, and a coordinator restarted on this log has
-  // nothing left to do.
+  // Logs that the job is done, and tells the workers to end. Call once the final weights are written.
   void Conclude(Outbox* out);
   bool concluded() const { return job_.journal.concluded(); }
-  // Whether the newest version is settled: its snapshot is on disk, cannot be written, or is not wanted.
+  // Whether nothing is left to do for a snapshot of the newest version: it exists, cannot be taken, or is not wanted.
   bool SnapshotsSettled() const { return job_.SnapshotsSettled(); }
-  // Whether the last step is committed and the last snapshot is neither written nor given up.
+  // Whether every shard has the last version, and the job still waits for the snapshot of that version.
   bool AwaitsLastSnapshot() const { return job_.AwaitsLastSnapshot(); }
   // The newest snapshot; generation 0 if there is none.
   SnapshotId newest_snapshot() const { return job_.journal.newest_snapshot(); }
   const std::vector<ManifestRecord>& manifests() const { return job_.journal.manifests(); }
-  // Ends the job early; workers are told the reason.
+  // Fails the job; workers are told the reason.
   void Abandon(Status reason, Outbox* out) { course_.Fail(std::move(reason), out); }
-  // Reports that the worker of this name is dead: its slots move now instead of after its lease.
+  // Reports that the worker of this name is dead: it is removed now instead of after its lease.
   void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
   // Returns the records of the steps committed since the last call.
@@ -81,12 +80,12 @@ class Coordinator {
   TimelineId timeline() const { return job_.journal.timeline(); }
   Step step() const { return job_.steps->step(); }
   std::size_t worker_count() const { return job_.members.size(); }
-  // Whether a worker still has to learn that the job is over. After a stop no worker has to: all wait for the job to be
-  // resumed.
+  // Whether members are left that must learn that the job is over. After a stop there are none: all workers wait for
+  // the job to be resumed.
   bool AwaitsWorkers() const { return state() != State::kStopped && job_.members.size() > 0; }
-  // Whether a worker still has to give version 0: until then nothing is decided, and nothing can be lost.
+  // Whether version 0, which a worker uploads, is not on disk yet. Until then no step is decided.
   bool AwaitsInitialWeights() const { return job_.journal.AwaitsInitialWeights(); }
-  // Counts the readers that were heard within the last lease. After the last commit, silence drops no reader.
+  // Counts the readers that sent a message within the last lease; in state kFinished also those that are silent since.
   std::size_t follower_count() const { return job_.followers.size(); }
   Instant lease() const { return job_.lease(); }
   // The job's tensors, once a worker has declared them.
@@ -95,8 +94,8 @@ class Coordinator {
   Roster roster() const;
   // Lists the shards' addresses; empty until all are known.
   std::vector<ShardAddress> shards() const { return job_.shards.Addresses(); }
-  // Names the processes that the job waits for, such as server 1 (never seen), "worker-2" (step 7, last heard 12 s ago).
-  // Empty: none.
+  // Names the processes that the job waits for, such as: server 1 (never seen), "worker-2" (step 7, last heard 12 s
+  // ago). Empty: none.
   std::string WaitingFor(Instant now) const { return server::WaitingFor(job_, now); }
   // The state of the job as a JSON object for the status page.
   std::string StatusJson(Instant now) const { return server::StatusJson(job_, now); }
@@ -115,7 +114,7 @@ class Coordinator {
   void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
-  // `incarnation`: that of the shard that is meant; a later one at the same address ignores the message.
+  // `incarnation`: of the shard that is refused; another incarnation at the same address ignores the message. 0: any.
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation = {}) const;
   void CheckDeadlines(Instant now, Outbox* out);
 

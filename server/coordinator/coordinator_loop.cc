@@ -99,14 +99,14 @@ void CoordinatorLoop::Tick(Instant now) {
   const std::size_t alive = SendOut();
   socket_->PublishCounts();
   if (phase_ != Phase::kClosing) return;
-  // Every shard was just asked to end: when no connection is left, all have ended.
+  // Every shard was just sent a Shutdown. If no message could be sent or queued, no shard is connected any more.
   const Instant waited = now - closing_began_;
-  // A coordinator that was restarted after the job's end stays for members that have not learned of the end.
+  // A coordinator that was restarted after the job's end stays for kClosingMax, so that members can learn of the end.
   const bool nobody = alive == 0 && waited >= kTickEvery && !core_->AwaitsWorkers() && !concluded_before_;
   if (nobody || waited >= kClosingMax) phase_ = Phase::kEnded;
 }
 
-// Returns how many messages were sent or wait for room.
+// Returns how many messages were sent or wait for room in the socket.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
   members_.SeeGeneration(*core_);
@@ -126,7 +126,7 @@ void CoordinatorLoop::WriteRecords() {
   if (Status status = files_->Append(records); !status.ok()) core_->Abandon(std::move(status), &out_);
 }
 
-// Passes the core's progress on to files and callbacks.
+// Publishes the core's state, and goes on to the job's end if that state calls for it.
 void CoordinatorLoop::SeeState(Instant now) {
   status_.Look(*core_, now);
   const Coordinator::State state = core_->state();

@@ -1,18 +1,18 @@
-// CoordinatorLoop: the thread that drives a Coordinator; it owns the core, the socket, and the run's files with the clock.
+// CoordinatorLoop: the thread that drives a Coordinator. It owns the core, the socket, the run's files and the clock.
 //
-// Kind:   created and destroyed by one thread; any thread may call RequestStop and StatusJson. Its own thread owns
-//         everything else.
-// Fails:  Start: an address that it cannot listen on, a run directory that it cannot write. It ends with an error when
-//         the job fails.
+// Kind:   created and destroyed by one thread; any thread may call RequestStop, ended and StatusJson. The loop's own
+//         thread owns everything else.
+// Fails:  Start: an address that it cannot listen on, a run directory that it cannot write, or a log that the job file
+//         cannot continue. outcome() is an error if the job failed or was stopped.
 // Why:    the process that knows every step writes metrics.jsonl and final.safetensors, so a job started by hand leaves
 //         the same files as a launched one.
 //
 // On a full disk the loop pauses (room_wait.h): while it waits for room, it takes no message, and its
 // clock stands still.
 //
-// Life:   serving (once all steps are committed, until Completion has done the rest) -> closing (members learn that the
-//         job is over, shards are asked to end) -> ended. After RequestStop it takes a last snapshot and goes on to
-//         closing.
+// Life:   serving (until the job fails or is stopped, or all steps are committed and Completion is done) -> closing
+//         (members learn the outcome, shards are asked to end) -> ended. After RequestStop the job takes a last
+//         snapshot before the loop closes.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ struct CoordinatorLoopOptions {
   TransportOptions transport;
   // These are called on the loop's thread.
   std::function<void(const Notice&)> on_notice;
-  std::function<void(const Status&)> on_failed;   // with the outcome, before any member learns of it
-  std::function<void(const Roster&)> on_members;  // after every change of members while the job goes on
+  std::function<void(const Status&)> on_failed;   // with an outcome that is an error, also after a stop
+  std::function<void(const Roster&)> on_members;  // after a change of members, while the job goes on
   std::function<void()> on_end;                   // called last
 };
 
@@ -53,7 +53,7 @@ class Coordinator;
 class CoordinatorLoop {
  public:
   static Result<std::unique_ptr<CoordinatorLoop>> Start(CoordinatorLoopOptions options, monitoring::Registry* registry);
-  ~CoordinatorLoop();  // stops and joins it
+  ~CoordinatorLoop();  // ends the job at once, and joins the thread
   CoordinatorLoop(const CoordinatorLoop&) = delete;
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
 
@@ -71,7 +71,6 @@ class CoordinatorLoop {
   enum class Phase { kServing, kClosing, kEnded };
 
   explicit CoordinatorLoop(CoordinatorLoopOptions options);
-  // Opens what can fail.
   Status Open(monitoring::Registry* registry);
   void Run();
   void HandleOne(PeerId from, const Message& message);

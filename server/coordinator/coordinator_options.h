@@ -18,10 +18,10 @@ struct CoordinatorOptions {
   std::string job_file;  // canonical text, sent to workers
   JobId job;             // id for a new job; a resumed job's id is in the log
   std::uint32_t block_elements = kBlockElements;
-  // A worker is slow when one step takes it longer than this, and longer than four times the 95th percentile of recent
-  // steps. Its slots are then given to a second worker as well.
+  // A worker is slow when it has computed one step for this long, and for four times the 95th percentile of the
+  // durations of recent steps. In mode sync without ranks, an idle worker then computes the same slots.
   Instant slow_after = std::chrono::seconds(30);
-  // The log may be an old copy: the job goes back to the log's newest snapshot even if shards know newer ones.
+  // The log may be an old copy: the job goes back to the log's newest snapshot even if shards have newer ones.
   bool accept_rollback = false;
   // With durable acknowledgements: acknowledged pushes that cannot be recovered may be given up.
   bool accept_loss = false;

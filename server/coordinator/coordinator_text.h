@@ -12,7 +12,8 @@
 
 namespace capstan::server {
 
-// A shard that is silent for longer is named in messages, and another process may take over its index.
+// After this time without a message a shard counts as silent: log lines name it, and a process with a higher
+// incarnation may take over its index even if that process does not have the job's directory.
 inline constexpr Instant kShardSilence = std::chrono::seconds(3);
 
 inline std::string ShardName(ShardIndex shard, std::uint32_t per_server) {

@@ -1,9 +1,9 @@
 // EqualSlots: finds two workers that compute the same samples, which wastes half of their work.
 //
 // Kind:   a value; part of the Coordinator. Volatile: a restarted coordinator looks again.
-// Limits: one notice, about one of the first steps: a program with this mistake makes it from the start.
-// Why:    slots with different samples have different losses. If slots of two workers report the same bits in two
-//         consecutive steps, and the bits change between the steps, the workers draw the same samples.
+// Limits: one notice. Only the first steps are examined, because a program with this mistake makes it from the start.
+// Why:    slots with different samples hardly ever have the same loss, bit for bit. If slots of two workers report the
+//         same bits in two consecutive steps, and the bits change between the steps, the workers draw the same samples.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ class EqualSlots {
   const std::string& text() const { return text_; }
 
  private:
-  using Figures = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // bits of the loss, predictions, samples
+  using Figures = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // the loss sum's bits, predictions, samples
 
   Generation generation_;
   Step step_;
-  std::map<SlotIndex, Figures> before_;  // figures of step_
+  std::map<SlotIndex, Figures> before_;  // each slot's figures in step_
   int left_;
   std::string text_;
 };

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by the coordinator loop's thread.
 // Limits: keeps no block in memory: each is written to its place in the file when it arrives.
-// Fails:  outcome(): no shard has sent anything for limits.stall, or the file cannot be written. If a shard is lost,
-//         the job goes back to an earlier version, and the coordinator destroys this object.
+// Fails:  outcome(): no block has arrived for limits.stall, a shard's answers cannot be used, or the file cannot be
+//         written. If a shard is lost meanwhile, another generation begins and this object is destroyed.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,7 @@ class FinalWeights {
   // Returns false if `from` is not one of the shards that this object reads from.
   bool Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Empty until all weights are in the file, or it has failed.
+  // Empty until the file is complete or has failed.
   const std::optional<Status>& outcome() const { return outcome_; }
 
  private:

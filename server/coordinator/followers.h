@@ -1,10 +1,10 @@
 // Followers: readers of a job that have asked for its state recently.
 //
 // Kind:   owned by the Coordinator.
-// Limits: at most kFollowersMax are remembered; the job does not wait for others.
-// Why:    the servers end with the job, and a program that evaluates every version could miss the last one. No reader
-//         is forgotten while the last snapshot and the final weights are written. That may take longer than a lease,
-//         and a worker that reads the last version learns of the job's end only afterwards.
+// Limits: at most kFollowersMax readers are remembered; the job does not wait for others at its end.
+// Why:    the servers end with the job, so a reader that evaluates every version could miss the last one. The
+//         coordinator therefore waits for readers (completion.h). In a finished job silent readers are not forgotten,
+//         because writing the last snapshot and the final weights may take longer than a lease.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Followers {
   std::size_t size() const { return followers_.size(); }
 
  private:
-  std::map<std::uint64_t, Instant> followers_;  // by nonce: when it was last heard
+  std::map<std::uint64_t, Instant> followers_;  // by nonce: when the reader's last message arrived
 };
 
 }  // namespace capstan::server

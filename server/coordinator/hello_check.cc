@@ -14,7 +14,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // terms and generations of a job
+constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // the highest term or generation that is accepted
 
 Status CheckParts(const Hello& hello, const JobFacts& facts) {
   const Mode mode = facts.options.config.mode();
@@ -38,7 +38,7 @@ Status CheckParts(const Hello& hello, const JobFacts& facts) {
   return Invalid(facts.shards.NameOf(hello.shard) + " says Hello with parts that do not belong together");
 }
 
-// Names the newest snapshot that both this shard and the log know.
+// Names the newest snapshot in the log of which this shard has a part; "version 0" if there is none.
 std::string NewestCommon(const Hello& hello, const Journal& journal) {
   for (auto manifest = journal.manifests().rbegin(); manifest != journal.manifests().rend(); ++manifest) {
     const bool there = std::any_of(hello.parts.begin(), hello.parts.end(),

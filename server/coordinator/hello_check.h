@@ -1,4 +1,4 @@
-// CheckHello, BeyondLog: whether a coordinator can build on what a shard says of itself.
+// CheckHello, BeyondLog, Fits: whether a coordinator can use what a shard reports of itself.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, kRefused, with the text for the shard's user.
@@ -18,16 +18,16 @@ namespace capstan::server {
 
 struct JobFacts;
 
-// Fails unless the fields of a Hello agree with each other, with the job and with its catalog: a new coordinator builds
-// on them.
+// Fails unless the fields of a Hello agree with each other, with the job and with its catalog: a restarted coordinator
+// takes the job's state from them.
 Status CheckHello(const Hello& hello, const JobFacts& facts);
 
-// Describes the term, generation and snapshot that the shard has seen and our log lacks; empty if the log has them all.
-// If the log lacks one, another coordinator has taken over, or our directory is an old copy. Then this coordinator
-// decides nothing; the shard is not at fault.
+// Returns a text if the shard has seen a term, generation or snapshot beyond the coordinator's log, else "". A shard is
+// beyond the log if another coordinator has taken over, or if the log is an old copy. The shard is not at fault.
 std::string BeyondLog(const Hello& hello, const JobFacts& facts);
 
-// Whether the report has one sum for each segment of the shard, and the sums that the optimizer needs.
+// Whether the report has one sum of gradient squares for each segment of the shard and, if the optimizer uses trust
+// ratios, as many sums of weight squares and of direction squares.
 bool Fits(const PrepareReport& report, ShardIndex shard, const JobFacts& facts);
 
 }  // namespace capstan::server

@@ -1,4 +1,4 @@
-// Job: the parts of a coordinator, each with its own state. A function that only reads the job takes them as one value.
+// Job: the parts of a coordinator, each with its own state. A function that only reads the job takes a const Job&.
 //
 // Kind:   owned by the Coordinator. Parts refer to each other through JobFacts, so a Job is never moved.
 #pragma once
@@ -29,14 +29,14 @@
 
 namespace capstan::server {
 
-// The worker whose weights become version 0.
+// The worker that uploads version 0.
 struct InitialSource {
   SessionId session;
   std::string name;
 };
 
 struct Ending {
-  std::optional<Instant> stop_since;  // when a stop was requested, or the last step after that ended
+  std::optional<Instant> stop_since;  // when a stop was requested or, if later, when the newest step ended
   bool shutting_down = false;
 };
 
@@ -50,11 +50,11 @@ struct Job {
   Instant lease() const;
   bool stopping() const { return ending.stop_since.has_value(); }
   StepUnderWay work() const { return {journal.generation(), steps->step()}; }
-  // Whether the newest version is settled: its snapshot is on disk, cannot be written, or is not wanted.
+  // Whether nothing is left to do for a snapshot of the newest version: it exists, cannot be taken, or is not wanted.
   bool SnapshotsSettled() const { return snapshots.IsSettled(steps->SnapshotsSince(), steps->step()); }
-  // Whether the last step is committed and the last snapshot is neither written nor given up.
+  // Whether every shard has the last version, and the job still waits for the snapshot of that version.
   bool AwaitsLastSnapshot() const;
-  // Whether the shards serve a generation that runs, or has run to its end while the job is not concluded.
+  // Whether the shards serve the newest generation: it runs, or its last step is done and the job is not concluded.
   bool IsServing() const;
 
   const CoordinatorOptions options;

@@ -1,8 +1,8 @@
 // JobClock: how long a job has waited for progress, and how many generations have begun in this time.
 //
 // Kind:   a value; part of a Job.
-// Why:    only a step counts as progress, not a new generation. So a job also ends if it loses shards or workers again
-//         and again, or if its group can never form. The first generation of its kind after a step gets its full time.
+// Why:    after a step, the first recovery and the first new group of workers restart the wait; later ones do not. So a
+//         job also fails if it loses shards or workers again and again, or if its group can never form.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ class JobClock {
   Instant last_tick() const { return last_tick_; }
   Instant last_progress() const { return last_progress_; }
 
-  // Returns how long this process was paused, or 0. A pause does not count as waiting, because the process read no
-  // messages meanwhile.
+  // Returns how long this process was paused, or 0 if the last call was less than kPauseLeast ago. A pause does not
+  // count as waiting, because the process read no messages meanwhile.
   Instant Tick(Instant now) {
     const Instant pause = now - std::exchange(last_tick_, now);
     if (pause < kPauseLeast) return {};
@@ -38,14 +38,14 @@ class JobClock {
   }
   // Begins the wait again, but keeps the count of generations.
   void Restart(Instant now) { last_progress_ = now; }
-  // Count a generation that begins with another group of workers, or with a recovery.
+  // Count a new generation: CountGroup if only the group of workers changes, CountRecovery otherwise.
   void CountGroup() { attempts_.has_time = attempts_.groups++ == 0; }
   void CountRecovery() { attempts_.has_time = attempts_.recoveries++ == 0; }
-  // Whether the newest generation is the first of its kind since the last step.
+  // Whether the newest generation is the first of its kind (group or recovery) since the last step.
   bool has_time() const { return attempts_.has_time; }
   void SetCause(std::string cause) { attempts_.cause = std::move(cause); }
   // Returns a text such as "; since the last step 9 generations have begun, the newest because: ..."; empty if none
-  // has.
+  // has, or if no cause is set.
   std::string AttemptsText() const {
     const std::uint32_t count = attempts_.recoveries + attempts_.groups;
     if (count == 0 || attempts_.cause.empty()) return "";

@@ -22,7 +22,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop waits at least this long for it
+constexpr Instant kLastSnapshotMax = std::chrono::seconds(60);  // a stop gives the last snapshot at least this long
 
 std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
   std::string names;
@@ -87,7 +87,7 @@ void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
   } else if (job_->journal.running() && ShardsLiveOn()) {
     ResumeRunning(now, out);
   } else if (job_->journal.has_begun() && !job_->journal.running()) {
-    job_->state.On(JobEvent::kFoundGeneration);  // the coordinator died between RECOVER and RUNNING: continue there
+    job_->state.On(JobEvent::kFoundGeneration);  // the last coordinator ended before it logged a RunningRecord
   } else if (EnoughMembers(now) || job_->journal.has_begun()) {
     StartRecovery(Recovery::kGoOn, now, out);
   }
@@ -96,7 +96,7 @@ void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
 // Whether every shard still serves the running generation.
 bool JobCourse::ShardsLiveOn() const {
   if (job_->journal.AwaitsInitialWeights())
-    return false;  // this coordinator does not know whose weights they have, and how many
+    return false;  // the log does not tell whose weights the shards have, and how many of them
   if (job_->journal.running()->incarnations.size() != job_->shards.size()) return false;
   for (ShardIndex i = 0; i < job_->shards.size(); ++i) {
     const Hello& hello = *job_->shards[i].hello;
@@ -135,7 +135,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     out->Log(Severity::kWarning, job_->equal_slots.text());
   }
   if (steps.step() != before) {
-    job_->view_sequence += ForgetBackups(&job_->members);  // workers learn of this when they send their next Heartbeat
+    job_->view_sequence += ForgetBackups(&job_->members);  // helpers learn of it in the answer to their next Heartbeat
     job_->clock.Progress(now);
     if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
@@ -179,7 +179,7 @@ void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
 
 // Whether the present timeline must continue, because pushes acknowledged in it are durable.
 bool JobCourse::MustGoOn() const {
-  if (job_->journal.AwaitsInitialWeights()) return false;  // nothing was acknowledged
+  if (job_->journal.AwaitsInitialWeights()) return false;  // no push was acknowledged yet
   return job_->steps->AcknowledgesDurably() && job_->journal.running() && job_->journal.recover().timeline.value != 0;
 }
 
@@ -204,7 +204,7 @@ void JobCourse::LogLost(const std::string& reason, Outbox* out) const {
 void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const bool regroups = recovery == Recovery::kRegroup;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
-  const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: any count will do
+  const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: any count is right
   if (before != 0 && before != job_->shards.size()) {
     return EndTimeline(
         "the logs are of " + Count(before, "shard") + ", and there are " + std::to_string(job_->shards.size()) + " now",
@@ -226,7 +226,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     record.snapshot = job_->journal.manifests().back().id;
     record.parameters = job_->journal.manifests().back().parameters;
   }
-  // If only the group changes, no shard is lost, and all continue writing their snapshots.
+  // If only the group changes, no shard was lost, so all shards continue to write the pending snapshot.
   if (!regroups || job_->journal.AwaitsInitialWeights()) job_->snapshots.Abandon();
   if (regroups) {
     record.parameters = job_->steps->parameters();
@@ -246,7 +246,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   ++job_->view_sequence;
   const SnapshotId& from = job_->journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
-  if (regroups) return;  // FormGroup has logged it
+  if (regroups) return;  // FormGroup logs this itself
   out->Log(Severity::kInfo,
            goes_on
                ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
@@ -258,7 +258,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
 // pushes.
 void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
   job_->clock.SetCause(reason);
-  if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard was lost as well
+  if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard has lost its state since
     out->Log(Severity::kWarning, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
@@ -401,8 +401,8 @@ void JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
   if (job_->group->Ask(std::move(reason), goes_back)) out->Log(Severity::kWarning, text);
 }
 
-// Begins a generation with another group. First a Commit in flight must arrive, so that all shards are at one version.
-// Right after this coordinator's start it waits up to a lease for earlier members to come back.
+// Begins a generation with another group, once a Commit in flight has arrived, so that all shards are at one version.
+// Right after this coordinator's start, up to a lease is left for earlier members to come back.
 void JobCourse::FormGroup(Instant now, Outbox* out) {
   if (!job_->steps->AllPublished() || job_->steps->parameters().stop || job_->members.size() == 0) return;
   const bool all = job_->members.size() >= job_->options.config.cluster.workers;
@@ -459,8 +459,9 @@ void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
   }
 }
 
-// Stops the job once the last snapshot is kept, or takes too long. Where only the workers have the version, a stop also
-// waits for the steps that upload it to the shards, even if another group makes them.
+// Stops the job once the last snapshot exists, or takes too long. Where only the workers have the newest version, a
+// stop also waits for the steps that upload one to the shards, even if another group makes them. A job that does not
+// run stops at once, unless it is only forming another group.
 void JobCourse::StopWhenSaved(Instant now, Outbox* out) {
   const Instant limit =
       std::max({kLastSnapshotMax, job_->records.SlowAfter(job_->options.slow_after), 2 * job_->snapshots.took()});

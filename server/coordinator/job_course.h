@@ -1,4 +1,4 @@
-// JobCourse: the course of a job, as changes of its state: it gathers, begins generations, decides steps, and ends.
+// JobCourse: changes the state of a job: the job gathers its members, begins generations, decides steps, and ends.
 //
 // Kind:   part of the Coordinator; it changes the parts of a Job, and no part calls it. job_state.h has the table of
 //         all changes of the state.
@@ -31,9 +31,10 @@ class JobCourse {
   void Advance(Instant now, Outbox* out);
   void DecideSteps(Instant now, Outbox* out);
   void LoseShard(ShardIndex shard, Instant now, Outbox* out);
-  // Goes back to an older start, or fails the job, because a shard cannot begin the newest generation.
+  // Goes back to an older start, or fails the job, because the newest generation cannot begin as its record says.
   void FallBack(const std::string& reason, Instant now, Outbox* out);
-  // Deals the slots again after a change of members or, in mode allreduce, asks for another group.
+  // Deals the slots again after a change of members. If a job of mode allreduce runs, asks for another group instead,
+  // if the slots would change.
   void Reassign(Outbox* out);
   // Takes the state of the group from a worker's last Heartbeat.
   void NoteGroup(const Worker& worker, Outbox* out);
@@ -49,8 +50,9 @@ class JobCourse {
   void Fail(Status reason, Outbox* out);
 
  private:
-  // kGoBack: all shards go back to the newest snapshot. kGoOn: with durable acknowledgements, only lost shards go back;
-  // without them all do. kRegroup: the shards keep what they have, and the workers form another group.
+  // kGoBack: all shards go back to the newest snapshot. kGoOn: with durable acknowledgements, lost shards load the
+  // snapshot and their logs, and the others keep what they have; without durable acknowledgements the same as kGoBack.
+  // kRegroup: the shards keep what they have, and the workers form another group.
   enum class Recovery { kGoOn, kGoBack, kRegroup };
   struct Setback {
     Instant since{};
@@ -78,9 +80,9 @@ class JobCourse {
   void StopWhenSaved(Instant now, Outbox* out);
 
   Job* const job_;
-  std::optional<Setback> setback_;  // steps will be done again; set until the job runs again
+  std::optional<Setback> setback_;  // how far the job was when a recovery began; empty once the job runs again
   std::optional<Generation>
-      newer_on_shards_;  // newest generation of shards that know more than the log and are rolled back
+      newer_on_shards_;  // the newest generation on shards beyond the log; set if these are rolled back
   Backoff reset_backoff_;
 };
 

@@ -1,6 +1,6 @@
 // JobFacts: what every part of a coordinator may read.
 //
-// Kind:   a view; the Job owns what it names.
+// Kind:   references; the Job owns the objects.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // Fails:  CHECKs that the table has the change. A failed job keeps its first reason, unless the log fails later.
 //
 // A job gathers shards and workers (kCollecting). A generation begins from the newest snapshot or, with durable
-// acknowledgements, from where the one before stopped (kResetting). Once every shard has answered, steps are decided
-// (kRunning), until the last one is published (kFinished), the job is stopped on request after a last snapshot
+// acknowledgements or another group of workers, from where the one before stopped (kResetting). Once every shard has
+// answered, steps are decided (kRunning), until the last one is published (kFinished), the job is stopped on request
 // (kStopped), or it fails (kFailed). A restarted coordinator may go from kCollecting to kRunning at once. If its log
 // says that the job is done, it begins with kFinished, unless the job file now has more steps.
 #pragma once
@@ -22,12 +22,12 @@ namespace capstan::server {
 
 enum class JobEvent : std::uint8_t {
   kFoundConcluded,     // the log says that the job is done, and the job file has no more steps
-  kFoundGeneration,    // the log has a generation that it does not have as running
-  kFoundRunning,       // every shard still serves the generation that the log has as running
+  kFoundGeneration,    // the newest generation in the log was begun, but not logged as running
+  kFoundRunning,       // every shard still serves the generation that is logged as running
   kGenerationBegan,    // a generation was logged
   kShardsBegan,        // every shard has begun the generation, which is logged
   kLastStepPublished,  // every shard has the last version
-  kStopped,            // the last snapshot after a request to stop exists, or cannot be had in time
+  kStopped,            // a stop was requested, and no longer has to wait for the last snapshot
 };
 
 class JobState {
@@ -44,13 +44,13 @@ class JobState {
       Change{kCollecting, JobEvent::kFoundRunning, kRunning},
       Change{kCollecting, JobEvent::kGenerationBegan, kResetting},
       Change{kCollecting, JobEvent::kStopped, kStopped},
-      Change{kResetting, JobEvent::kGenerationBegan, kResetting},  // a shard cannot begin the one before
+      Change{kResetting, JobEvent::kGenerationBegan, kResetting},  // the generation before could not begin
       Change{kResetting, JobEvent::kShardsBegan, kRunning},
       Change{kResetting, JobEvent::kStopped, kStopped},
       Change{kRunning, JobEvent::kGenerationBegan, kResetting},  // a shard was lost, or the workers' group broke
       Change{kRunning, JobEvent::kLastStepPublished, kFinished},
       Change{kRunning, JobEvent::kStopped, kStopped},
-      Change{kFinished, JobEvent::kGenerationBegan, kResetting},  // a shard was lost before the last snapshot existed
+      Change{kFinished, JobEvent::kGenerationBegan, kResetting},  // a shard was lost before the job was concluded
   };
 
   void On(JobEvent event) {

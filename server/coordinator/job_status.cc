@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kRowsMax = 256;  // workers and shards, each
+constexpr std::size_t kRowsMax = 256;  // at most this many workers are listed, and this many shards
 
 // Lists sorted slots as text such as "0-3, 6".
 std::string Ranges(const std::vector<SlotIndex>& slots) {

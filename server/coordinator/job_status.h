@@ -1,4 +1,4 @@
-// StatusJson: the state of a job as JSON for the status page: the same facts as in the log and on the terminal.
+// StatusJson: the state of a job as a JSON object for the status page.
 //
 // Kind:   pure function.
 #pragma once

@@ -13,8 +13,8 @@ namespace capstan::server {
 
 namespace {
 
-// Whether this worker, or a reader (null), may end once the last step is committed. A reader may, because the last
-// version exists. Workers stay: if a shard is lost before the last snapshot exists, steps must be done again.
+// Whether this worker, or a reader (null), may end although the job still writes its last snapshot and final weights. A
+// reader may, because the last version exists. Workers stay, because a lost shard may mean that steps are done again.
 bool IsOverFor(const Job& job, const Worker* worker) {
   return worker == nullptr || job.journal.concluded() || job.ending.shutting_down;
 }
@@ -27,8 +27,8 @@ std::string WhyIdle(const Job& job) {
          "bits";
 }
 
-// Names the members that the barrier waits for. Right after this coordinator's start, earlier members may not have come
-// back yet, so the barrier then waits for all cluster.workers of them.
+// During the first lease after this coordinator's start the barrier waits for cluster.workers members, because earlier
+// members may not have come back yet. Later cluster.min_workers are enough. With ranks it waits for every rank.
 std::string MissingInBarrier(const Job& job) {
   std::string who = job.barrier.Missing(job.members);
   if (job.ranks.in_use()) {

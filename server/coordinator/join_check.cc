@@ -28,7 +28,7 @@ Status CheckJoin(const Join& join, const Job& job) {
   if (PrintableLine(join.worker) != join.worker) {
     return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
   }
-  const bool only_asks = join.rank == 0 && join.catalog.empty();  // for the job file; may be a reader
+  const bool only_asks = join.rank == 0 && join.catalog.empty();  // a process that only wants the job file, or a reader
   if (!only_asks) CAPSTAN_RETURN_IF_ERROR(job.ranks.Check(join, job.slot_count(), job.members));
   if (!job.journal.catalog_record() || join.catalog.empty()) return {};
   const CatalogRecord& declared = *job.journal.catalog_record();

@@ -12,7 +12,7 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::uint64_t kSessionsReserved = 256;  // ids per record, so that most joins cost no fsync
+constexpr std::uint64_t kSessionsReserved = 256;  // session ids per record, so that most joins cost no fsync
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Status Journal::Open() {
 
 Status Journal::Append(LogRecord record) {
   const auto apply = [this](const auto& body) { Apply(body); };
-  // A snapshot exists, and a generation runs, only once the log says so.
+  // A snapshot exists, and a generation runs, only once the log says so. Other records apply before they are on disk.
   const bool is_effect =
       std::holds_alternative<ManifestRecord>(record) || std::holds_alternative<RunningRecord>(record);
   if (!is_effect) std::visit(apply, record);
@@ -63,8 +63,8 @@ Status Journal::CheckJobFile(const std::string& job_file) {
                  "; take the job file of the run directory, or begin a new run");
 }
 
-// Computes the log's parameters again: the job file may have other learning rates, or another number of steps, than the
-// job file that they came from.
+// Computes the step parameters of the log's records again: the present job file may have other learning rates, or
+// another number of steps, than the one that they were computed from.
 Status Journal::RenewParameters() {
   for (ManifestRecord& manifest : manifests_) manifest.parameters = Renewed(manifest.parameters, manifest.id.version);
   if (recover_ && !ContinuesTimeline()) {

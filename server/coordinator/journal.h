@@ -1,9 +1,10 @@
 // Journal: what the log of a job says: its id and term, sessions, catalog, generations and snapshots.
 //
-// Kind:   owned by the Coordinator. It changes only by records, and by snapshots that turn out to be unusable.
-// Fails:  Open: kRefused, when the job file cannot continue the job of the log. Append: as CoordinatorLog::Append.
-// Why:    what these records say is on disk before a message that depends on it is sent. Replay and a running
-//         coordinator apply a record by the same code, so a restarted coordinator knows what its predecessor knew.
+// Kind:   owned by the Coordinator. After Open its state changes by log records, DropManifestsFrom and TakeSession.
+// Fails:  Open: kRefused, if the job file cannot continue the job of the log. Open and Append: as
+//         CoordinatorLog::Append.
+// Why:    a record is on disk before a message that depends on it is sent. Replay and a running coordinator apply a
+//         record by the same code, so a restarted coordinator has all that its predecessor logged.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,9 @@ class Journal {
   // `options` and `log` outlive the journal.
   Journal(const CoordinatorOptions& options, CoordinatorLog* log) : options_(options), log_(log) {}
 
-  // Reads the log and appends the job file, if it has changed, and the next term.
+  // Reads the log and appends the next term, and before it the job file if its number of steps has changed.
   Status Open();
-  // Writes the record and applies it. If it cannot be written, the job has failed.
+  // Writes the record and applies it. If that fails, the caller must fail the job: the record may be applied already.
   Status Append(LogRecord record);
 
   JobId job() const { return job_; }
@@ -47,7 +48,7 @@ class Journal {
   const RecoverRecord& recover() const { return *recover_; }
   // Whether the newest generation continues the timeline of the one before it. Requires has_begun().
   bool ContinuesTimeline() const { return FirstGeneration(recover_->timeline) < recover_->generation; }
-  // The shards with which the newest generation runs; empty: it does not run yet.
+  // The incarnations of the shards with which the newest generation runs; empty: it does not run yet.
   const std::optional<RunningRecord>& running() const { return running_; }
   bool concluded() const { return concluded_; }
 
@@ -57,8 +58,8 @@ class Journal {
   SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
   // Whether a manifest names this part; other parts are of no use to a recovery.
   bool Names(const SnapshotPart& part) const;
-  // Forgets the snapshots from `first` on, which cannot be used. The log keeps them: the next generation's record names
-  // an older snapshot.
+  // Forgets the snapshots from `first` on, which cannot be used. Their records stay in the log, but a replay drops them
+  // too once the next generation's record names an older snapshot.
   void DropManifestsFrom(SnapshotId first);
 
   // The catalog, its record, and its segments in order. All three are null until a worker has declared the job's
@@ -66,7 +67,7 @@ class Journal {
   const Catalog* catalog() const { return catalog_ ? &catalog_->catalog : nullptr; }
   const CatalogRecord* catalog_record() const { return catalog_ ? &catalog_->record : nullptr; }
   const SegmentOrder* segment_order() const { return catalog_ ? &catalog_->order : nullptr; }
-  // Whether a worker still has to upload version 0: until it is on disk, nothing is decided and nothing can be lost.
+  // Whether version 0, which a worker uploads, is not on disk yet. Until then no step is decided.
   bool AwaitsInitialWeights() const { return catalog_ && catalog_->catalog.is_given() && manifests_.empty(); }
 
  private:
@@ -95,8 +96,8 @@ class Journal {
   JobId job_;
   Term term_;
   std::uint64_t steps_ = 0;              // number of steps in the log's job file
-  std::uint64_t sessions_ = 0;           // the highest id given so far
-  std::uint64_t sessions_reserved_ = 0;  // ids up to here are reserved for this term
+  std::uint64_t sessions_ = 0;           // the highest session id given, or reserved by an earlier coordinator
+  std::uint64_t sessions_reserved_ = 0;  // session ids up to this one may be given
   std::optional<JobCatalog> catalog_;
   std::optional<RecoverRecord> recover_;
   std::optional<RunningRecord> running_;

@@ -40,7 +40,7 @@ bool MachineGroups::Update(const Membership& members, Instant now) {
   return changed;
 }
 
-// Returns how long the group that replaces a broken one must last before it may be replaced in turn.
+// Returns `lasts` of the group that replaces the broken `group`.
 Instant MachineGroups::NextLasts(const Group& group) {
   return *group.broken - group.begun >= kLongLasting ? kLasts : std::min(2 * group.lasts, kLastsMax);
 }

@@ -1,8 +1,8 @@
 // MachineGroups: which workers share a machine, so that they can add up their gradients before one of them pushes.
 //
 // Kind:   a value; part of the Coordinator's core.
-// Limits: a broken group of a machine is replaced at most once per kLasts. If no group lasts for kLongLasting, its workers
-//         may be unable to reach each other, and the interval doubles up to kLastsMax.
+// Limits: a broken group is replaced at the earliest kLasts after it began. Each time a group breaks before it is
+//         kLongLasting old, this interval doubles up to kLastsMax, because its workers may not reach each other.
 // Why:    workers without a group push on their own, so groups are optional and belong to no generation. A group's
 //         epoch identifies its members and their slots.
 #pragma once
@@ -28,17 +28,18 @@ class MachineGroups {
   // Epochs are higher than those of all earlier coordinators.
   explicit MachineGroups(Term term) : epoch_(term.value << 32) {}
 
-  // Adapts the groups to the present workers and slots. Returns whether a group has changed.
+  // Adapts the groups to the present workers and slots, and replaces broken ones. Returns whether a group has changed.
   bool Update(const Membership& members, Instant now);
-  // Takes the group's state from the worker's last Heartbeat. Returns whether all members have offered addresses now.
+  // Takes the group's state from the worker's last Heartbeat. Returns whether the worker offers its address, and all
+  // other members have offered theirs.
   bool TakeReport(const Worker& worker, const Membership& members, Instant now);
 
   struct View {
     std::uint64_t epoch = 0;
-    std::vector<GroupMember> members;  // in order of their slots; addresses are empty until all members have offered
-                                       // theirs
+    std::vector<GroupMember> members;  // in order of their slots; with addresses only for a worker in state kOffered,
+                                       // once all members have offered theirs
   };
-  // Returns the worker's group. If that has no members, the worker pushes on its own.
+  // Returns the worker's group. Without members, the worker has no group and pushes on its own.
   View Of(const Worker& worker, const Membership& members) const;
 
  private:
@@ -51,8 +52,8 @@ class MachineGroups {
     std::uint64_t epoch = 0;
     std::vector<Candidate> candidates;
     Instant begun{};
-    Instant lasts = kLasts;         // minimum time before the group may be replaced
-    std::optional<Instant> broken;  // when it broke
+    Instant lasts = kLasts;         // a broken group is kept at least this long after `begun`
+    std::optional<Instant> broken;  // when a member first reported that the group is broken
   };
   static Instant NextLasts(const Group& group);
   static std::map<std::string, std::vector<Candidate>> CandidatesOf(const Membership& members);

@@ -36,7 +36,7 @@ struct Worker {
   Step step;
   bool computing = false;
   Instant since{};                // when generation, step or computing last changed
-  bool late = false;              // too slow: it is left out of its machine's group until it has finished a step
+  bool late = false;              // too slow: left out of its machine's group until it has done the step under way
   std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
@@ -44,35 +44,33 @@ struct Worker {
   GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)
   std::string group_text;     // as in Heartbeat
   std::uint64_t group_epoch = 0;
-  bool idle = false;  // a log line has named it as a worker without slots
+  bool idle = false;  // it has no slot because there are more workers than slots
 };
 
-// kKeepSlots: a worker keeps its slots, as far as its share allows. kByMachine: workers of one machine
-// get neighbouring slots.
+// kKeepSlots: a worker keeps its slots, up to an equal share. kByMachine: workers of one machine get adjacent slots.
 enum class Distribution : std::uint8_t { kKeepSlots, kByMachine };
 
 class Membership {
  public:
   static constexpr std::size_t kWorkersMax = 4096;
-  static constexpr std::size_t kNamesMax = 65536;  // names remembered; a replaced process of another name may return
+  static constexpr std::size_t kNamesMax = 65536;  // the most names, and replaced processes, that are remembered
 
-  // The worker with this name, or null.
   const Worker* Find(const std::string& name) const;
   Worker* Find(SessionId session);
   bool full() const { return workers_.size() >= kWorkersMax; }
   Worker& Add(Worker worker);
   void Remove(SessionId session);
-  // Removes and returns workers that have not been heard for `lease`.
+  // Removes and returns the workers from which no message has come for `lease`.
   std::vector<Worker> RemoveSilent(Instant now, Instant lease);
   // Restarts every lease, after a pause of the coordinator in which it received no Heartbeats.
   void RenewAll(Instant now);
-  // Forgets what workers reported of their groups, because a generation begins, and with it another group.
+  // Forgets what workers reported of their groups. In mode allreduce each generation has another group.
   void ForgetGroups();
-  // Gives all slots to workers, in order of their sessions; a worker with a rank gets that rank's slot. Returns the
-  // number of slots that moved.
+  // Gives all slots to workers, in order of their sessions. If workers have ranks, each gets only the slot of its rank.
+  // Returns the number of slots whose worker did not have them before.
   std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
-  // Whether a newer process has taken over the name of the process with this nonce, which cannot get it back.
+  // Whether a newer process has taken over the name of the process that drew this nonce, which may not join again.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 
   std::size_t size() const { return workers_.size(); }
@@ -84,7 +82,7 @@ class Membership {
   std::vector<std::vector<SlotIndex>> SlotsByMachine(SlotIndex slot_count) const;
 
   std::map<SessionId, Worker> workers_;
-  std::map<std::string, std::uint64_t> newest_;  // nonces by name, kept after a worker left; at most kNamesMax
+  std::map<std::string, std::uint64_t> newest_;  // by name; kept after a worker has left; at most kNamesMax
   std::set<std::uint64_t> superseded_;           // nonces of replaced processes; at most kNamesMax
 };
 

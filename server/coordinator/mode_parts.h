@@ -14,7 +14,7 @@
 namespace capstan::server {
 
 std::unique_ptr<Steps> MakeSteps(const JobFacts& facts);
-// Returns nothing if the job's workers form no group.
+// Returns nothing unless the mode is allreduce.
 std::optional<AllReduceGroup> MakeGroup(const JobConfig& config);
 // Returns nothing if the workers of one machine do not reduce among themselves.
 std::optional<MachineGroups> MakeMachineGroups(const JobConfig& config, Term term);

@@ -34,7 +34,7 @@ bool ComesBefore(std::string_view a, std::string_view b) {
     rest_b.remove_prefix(1);
   }
   if (rest_a.empty() != rest_b.empty()) return rest_a.empty();
-  return a < b;  // "w1" and "w01"
+  return a < b;  // names that differ only in leading zeros, such as "w1" and "w01"
 }
 
 }  // namespace capstan::server

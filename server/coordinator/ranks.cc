@@ -14,7 +14,7 @@ const Worker* HolderOf(std::uint32_t rank, const Membership& members) {
   return nullptr;
 }
 
-// Names a rank for people, who count ranks from 0. Messages count them from 1, because 0 means none.
+// Names a rank for people, who count ranks from 0. `rank` counts from 1, as in Join, where 0 means none.
 std::string Named(std::uint32_t rank, SlotIndex of) {
   return "rank " + std::to_string(rank - 1) + " of " + std::to_string(of);
 }

@@ -1,7 +1,7 @@
 // RosterFeed: passes a job's members on to a callback whenever they have changed.
 //
 // Kind:   part of CoordinatorLoop, owned by its thread.
-// Why:    once the job is over it passes on no more, so the members that were passed last stay on record.
+// Why:    once the job is over nothing more is passed on, so the members that the job ended with stay on record.
 #pragma once
 
 #include <functional>
@@ -18,9 +18,9 @@ class RosterFeed {
   // `on_members` may be empty.
   explicit RosterFeed(std::function<void(const Roster&)> on_members) : on_members_(std::move(on_members)) {}
 
-  // Passes the members on if they have changed.
+  // Passes the members on if they have changed and the job is not over.
   void Look(const Coordinator& core);
-  // Does so at once when a generation has begun to run: users may look once the log says that the job runs.
+  // Calls Look when a new generation runs: users may look at the members as soon as a log line says that the job runs.
   void SeeGeneration(const Coordinator& core);
   void Close() { closed_ = true; }
 

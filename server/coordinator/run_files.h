@@ -3,8 +3,8 @@
 // Kind:   owned by the coordinator loop's thread.
 // Fails:  Open: a run directory that cannot be written. The others: a file that cannot be written, or a wait for room
 //         that was given up.
-// Why:    on a full disk every write waits for room (room_wait.h). The job's clock stands still meanwhile, so both
-//         belong together.
+// Why:    on a full disk a write waits for room (room_wait.h). The job's clock stands still meanwhile, so the files and
+//         the clock belong together.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@ namespace capstan::server {
 
 class RunFiles {
  public:
-  // `run_dir`: exists. `log`: null: in memory.
+  // `run_dir` must exist. If `log` is null, the log is kept in memory.
   static Result<std::unique_ptr<RunFiles>> Open(std::string run_dir, std::unique_ptr<CoordinatorLog> log,
                                                 RoomWait::Options room);
   RunFiles(const RunFiles&) = delete;
@@ -30,7 +30,7 @@ class RunFiles {
   CoordinatorLog* log() { return log_.get(); }
   // Appends the steps to metrics.jsonl.
   Status Append(const std::vector<StepRecord>& records);
-  // Calls `create` with the path of final.safetensors, until there is room for the file.
+  // Calls `create` with the path of final.safetensors, again and again while the disk has no room for the file.
   Status CreateFinalWeights(const std::function<Status(const std::string& path)>& create);
   // Returns the job's time: it excludes the time spent waiting for room.
   Instant JobTime() const;

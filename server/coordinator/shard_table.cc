@@ -27,7 +27,7 @@ std::vector<ShardAddress> ShardTable::Addresses() const {
   return addresses;
 }
 
-// Whether `hello` comes from the process that owns this index.
+// Accepts `hello` if it comes from the process that owns this index.
 ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, Instant now) {
   ShardEntry& shard = shards_[hello.shard];
   Admission admission;

@@ -1,9 +1,9 @@
-// ShardTable: the processes that serve the shards of a job, as their messages and their silence show them.
+// ShardTable: what the coordinator knows of the process that serves each shard of the job.
 //
 // Kind:   a value; part of a Job.
 // Limits: the shard count of the job file.
-// Why:    of two live processes with one index, the first keeps it. A process that has the job's directory owns its
-//         index, because only one process can lock a directory: the process before it is dead.
+// Why:    of two live processes that claim one index, the first keeps it. A process with the job's directory may take
+//         over at once: only one process can lock a directory, so the process before it is dead.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct ShardEntry {
   std::optional<Hello> hello;  // from the newest incarnation
   PeerId peer;
   Instant last_message{};
-  bool has_our_term = false;        // it has answered with this coordinator's term
+  bool has_our_term = false;        // it has sent a Hello with this coordinator's term
   bool has_begun = false;           // it has carried out the newest generation's Reset
   std::vector<SnapshotPart> parts;  // parts that a manifest names and this incarnation has or had
   std::string beyond_log;           // what the shard has seen that the log lacks; empty: nothing
@@ -64,7 +64,7 @@ class ShardTable {
     bool replaces = false;           // another incarnation had this index
     std::optional<Refusal> refusal;  // for a process that claims an index in vain
   };
-  // Takes a Hello that has passed its checks.
+  // Decides whether a Hello that has passed CheckHello is accepted, and takes it if so.
   Admission Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now);
   // Notes what the shard has seen that the log lacks. Returns whether nothing was noted before.
   bool NoteBeyondLog(ShardIndex shard, std::string text);

@@ -35,7 +35,7 @@ std::vector<std::vector<SlotIndex>> DealInOrderOf(const std::vector<std::size_t>
   std::vector<std::size_t> order(group_of.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return group_of[a] < group_of[b]; });
-  // Workers without slots get theirs in order, from the first slot on.
+  // AssignSlots gives workers that own nothing their shares in order, from the first slot on.
   const auto dealt = AssignSlots(std::vector<std::vector<SlotIndex>>(order.size()), slot_count);
   std::vector<std::vector<SlotIndex>> assigned(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) assigned[order[i]] = dealt[i];

@@ -1,7 +1,7 @@
-// AssignSlots, DealInOrderOf: which worker computes which slots. Shares are equal, and few slots move.
+// AssignSlots, DealInOrderOf: which worker computes which slots. Workers' shares differ by at most one slot.
 //
 // Kind:   pure function.
-// Why:    moving a slot changes no bit, but may waste work on it.
+// Why:    moving a slot to another worker changes no bit of the result, but may waste work already done for the slot.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace capstan::server {
 // its share allows.
 std::vector<std::vector<SlotIndex>> AssignSlots(const std::vector<std::vector<SlotIndex>>& owned, SlotIndex slot_count);
 
-// Deals equal shares of neighbouring slots, first to the workers of the lowest group, then to those of the next one.
+// Deals shares of neighbouring slots, first to the workers of the lowest group, then to those of the next one.
 // `group_of`: each worker's group. Returns the slots of each worker.
 std::vector<std::vector<SlotIndex>> DealInOrderOf(const std::vector<std::size_t>& group_of, SlotIndex slot_count);
 

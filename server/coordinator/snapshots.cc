@@ -94,7 +94,7 @@ Snapshots::Taken Snapshots::Take(const SnapshotDone& done, Instant now) {
   const SnapshotId id{done.generation, done.version};
   if (id <= Settled()) return Taken::kSettled;
   if (pending_ && id < pending_->id) return Taken::kOld;
-  // A snapshot that an earlier coordinator asked for is as good as ours.
+  // The shard may report a snapshot that an earlier coordinator asked for. That is accepted too.
   if (!pending_ || id > pending_->id) Begin(id, now);
   if (!done.failure.empty()) return Taken::kFailed;
   const bool known = pending_->parts[done.shard].has_value();
@@ -105,7 +105,7 @@ Snapshots::Taken Snapshots::Take(const SnapshotDone& done, Instant now) {
 void Snapshots::GiveUp(Step newest, Instant now) {
   facts_.metrics.snapshots_failed.Add(1);
   given_up_ = pending_->id;
-  last_failed_ = given_up_.version.value >= newest.value;  // else the last version is still to be tried
+  last_failed_ = given_up_.version.value >= newest.value;  // else the newest version may still be tried
   newest_began_ = now;
   pending_.reset();
 }

@@ -1,7 +1,7 @@
 // Snapshots: the snapshot that shards are writing, and when the next one is due.
 //
 // Kind:   owned by the Coordinator; part of a Job.
-// Limits: one at a time. A hanging disk is logged, first after kLongSnapshot, then each time at twice the time.
+// Limits: one at a time. A slow snapshot is logged after kLongSnapshot, and again each time its duration has doubled.
 // Why:    a snapshot exists once every shard has its part on disk and the manifest is in the log. A shard repeats its
 //         report until a RetainedSnapshots settles it, so a lost message costs time only.
 #pragma once
@@ -23,24 +23,25 @@ namespace capstan::server {
 
 class Snapshots {
  public:
-  // A restarted coordinator has a snapshot taken soon: the log does not record when the newest one was taken.
+  // With every_seconds, a restarted coordinator takes a snapshot soon: the log does not say when the newest was taken.
   Snapshots(const JobFacts& facts, Instant now);
 
   bool pending() const { return pending_.has_value(); }
-  // When the newest snapshot that exists or was given up began.
+  // When the newest snapshot that exists was begun, or when a later one was given up. every_seconds counts from here.
   Instant newest_began() const { return newest_began_; }
-  // The duration of the newest snapshot that exists.
+  // The duration of the newest snapshot that this coordinator completed; 0: none.
   Instant took() const { return took_; }
   // The newest snapshot that exists or was given up.
   SnapshotId Settled() const { return std::max(given_up_, facts_.journal.newest_snapshot()); }
-  // Whether the version of `step` is settled: a generation from `since` on has written its snapshot, it could not be
-  // written, or the job takes no snapshots.
+  // Whether no snapshot of the version of `step` is to be waited for: one of this version or a later one exists or was
+  // given up in generation `since` or later, the last try failed, or none can be taken.
   bool IsSettled(Generation since, Step step) const;
-  // Whether the version of `next` becomes a snapshot, because a multiple of every_steps or the time is reached.
-  // `existing`: the version that the generation began from; `newest_began`: when the newest snapshot begins.
+  // Whether the version of `next` becomes a snapshot: no other is pending, and a multiple of every_steps or the time is
+  // reached. `existing`: the version of the snapshot that the generation's record names, which needs no other;
+  // `newest_began`: when the newest snapshot began, including one that the caller begins now.
   bool IsDueAt(Step next, Version existing, Instant newest_began, Instant now) const;
-  // Whether the version of `clock` becomes a snapshot in modes where several steps may pass at once: because a multiple
-  // of every_steps was passed since the newest snapshot, or the time is reached.
+  // As IsDueAt, in modes where several steps may pass at once: it is enough that a multiple of every_steps was passed
+  // since the newest snapshot.
   bool IsDueSince(Step clock, Version existing, Instant now) const;
 
   // Begins a snapshot that a Commit asks the shards for.
@@ -51,15 +52,16 @@ class Snapshots {
   void AskAgain() { ask_backoff_.Restart(); }
   // Drops the pending snapshot: its generation has ended, so the parts that shards have written are of no use.
   void Abandon() { pending_.reset(); }
-  // Allows another try for the last version, even if it could not be written before.
+  // Forgets that the last try failed. Call at a stop and at the end, so that the last version is tried even if an
+  // earlier one could not be written.
   void Retry() { last_failed_ = false; }
   // Asks the shards whose part is missing, again and again because messages may be lost. Logs a snapshot that takes
   // long.
   void Tick(Instant now, Outbox* out);
 
   enum class Taken { kSettled, kOld, kFailed, kPart, kKnownPart };
-  // kSettled: the snapshot exists or was given up, which the shard does not know yet. kOld: a newer one is being
-  // written. kFailed: the shard cannot write its part; call GiveUp.
+  // kSettled: the snapshot exists or was given up, which the shard has not learned yet. kOld: a newer one is being
+  // written. kFailed: the shard cannot write its part; call GiveUp. kKnownPart: the shard has repeated its report.
   Taken Take(const SnapshotDone& done, Instant now);
   void GiveUp(Step newest, Instant now);
   bool HasPart(ShardIndex shard) const { return pending_ && pending_->parts[shard].has_value(); }

@@ -20,13 +20,13 @@ class StatusFeed {
   static constexpr Instant kEvery = std::chrono::milliseconds(500);
 
   void Publish(const Coordinator& core, Instant now);
-  // Publishes if it is time to.
+  // Publishes if kEvery has passed, or if the job's state has changed.
   void Look(const Coordinator& core, Instant now);
   std::string Read() const { return text_.Read(); }
 
  private:
   Latest<std::string> text_;
-  CoordinatorState published_ = CoordinatorState::kCollecting;  // the state in text_
+  CoordinatorState published_ = CoordinatorState::kCollecting;  // the job's state when Look last published
   Instant next_{};
 };
 

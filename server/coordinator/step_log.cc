@@ -98,7 +98,7 @@ Status StepLog::Flush() {
     return {};
   }
   unwritten_.erase(0, unwritten_.rfind('\n', done == 0 ? 0 : done - 1) + 1);
-  const Status cut = CutTornLine();  // if this fails, too, the next start cuts it
+  const Status cut = CutTornLine();  // if the cut fails too, the next Open cuts the line
   if (cut.ok() && failure.code() == Code::kBusy) return failure;
   unwritten_.clear();
   return Unreachable(failure.message());

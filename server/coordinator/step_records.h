@@ -18,7 +18,7 @@ class StepRecords {
   StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
       : metrics_(std::move(metrics)), last_commit_(now) {}
 
-  // Measures the next step's time from now on.
+  // Measures the next step's duration from `now` on.
   void Begin(Instant now) { last_commit_ = now; }
   void Add(StepRecord record, Instant now);
   // Returns the records that were added since the last call.

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the Coordinator; part of a Job. mode_parts.h makes the one that the job file asks for.
 // Why:    the modes differ in what a step is: prepared by all shards and then committed (sync, allreduce), or the
-//         slowest slot's clock (async, bounded). The rest of the coordinator knows a step under way and its parameters.
+//         slowest slot's clock (async, bounded). The rest of the coordinator sees a step under way and its parameters.
 #pragma once
 
 #include <optional>
@@ -53,10 +53,10 @@ class Steps {
   virtual void Begin() = 0;
   // Goes on with the steps of an earlier coordinator's generation, which every shard still holds.
   virtual void Resume(Instant now, Outbox* out) = 0;
-  // Forgets the reports of a shard that has lost its memory.
+  // Forgets the reports of a shard that was restarted.
   virtual void ForgetShard(ShardIndex shard) = 0;
 
-  // ---- reports from shards of the running generation; each Take returns whether the report is news
+  // ---- reports from shards of the running generation; each Take returns whether the report tells anything new
 
   virtual bool Take(const Prepared&, Instant, Outbox*) { return false; }
   virtual bool Take(const Committed&) { return false; }
@@ -70,23 +70,23 @@ class Steps {
     std::vector<StepRecord> records;       // the steps that ended
     std::vector<const Prepared*> reports;  // the last step's reports; valid until the next report
     std::optional<Version> snapshot;       // the version that shards are told to write
-    bool ended = false;                    // the last step is on every shard
+    bool ended = false;                    // without global steps: the last step is on every shard
   };
-  // Goes on to the next step if the reports allow it. Announce tells the shards what was decided.
+  // Ends the step under way, or several steps, if the reports allow it. Announce tells the shards what was decided.
   virtual Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) = 0;
   virtual void Announce(Instant now, Outbox* out) = 0;
   // Repeats the decision to shards that have not answered.
   virtual void Repeat(Instant now, Outbox* out) = 0;
-  // Adds what the shard is to get with the regular Ping.
+  // Adds the messages that the shard is to get with the regular Ping.
   virtual void AddToPing(PeerId, Outbox*) const {}
 
   // Whether every shard has published the version that the step under way begins with.
   virtual bool AllPublished() const = 0;
-  // Whether shards can take a snapshot of the step under way, without a Commit that asks for it.
+  // Whether shards can now take a snapshot that a Pin asks for, without a Commit.
   virtual bool TakesPins() const = 0;
-  // Whether a snapshot without a Commit is due.
+  // Whether a snapshot that a Pin asks for is due.
   virtual bool IsPinDue(const Snapshots&, Instant) const { return false; }
-  // Reports of snapshots (SnapshotDone) count if they are of this generation or a later one.
+  // Returns the earliest generation whose snapshots count: reports (SnapshotDone) of earlier ones are ignored.
   virtual Generation SnapshotsSince() const;
   // Returns the parameters of the step that begins with this snapshot.
   virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }

@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kSlowestLine = 8 << 20;  // bytes per second: the slowest transfer that the job waits for
 
-// Names the shards that a worker cannot reach, such as ", gets no answer from server 1 at tcp://10.0.0.7:29601"; empty
-// if it reaches all.
+// Names the shards that a worker cannot reach, as ", gets no answer from server 1 at tcp://10.0.0.7:29601: check ...";
+// empty if the worker reaches all.
 std::string UnreachableFrom(const Job& job, const Worker& worker) {
   std::string names;
   for (ShardIndex shard : worker.missing) {
@@ -43,7 +43,7 @@ std::string WaitingForInitialWeights(const Job& job) {
          ")";
 }
 
-// Whether the job has not begun yet.
+// Whether the job has not begun, or cannot go on because a shard has seen more than the log.
 bool IsGathering(const Job& job) {
   return !job.journal.has_begun() || (job.state.now() == CoordinatorState::kCollecting && job.shards.AnyIsBeyondLog());
 }

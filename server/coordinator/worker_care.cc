@@ -10,7 +10,7 @@ namespace capstan::server {
 
 namespace {
 
-// Logs each idle worker once, while it has no slot.
+// Logs each worker once when it has no slot because there are more workers than slots.
 void NameIdleWorkers(Job* job, Outbox* out) {
   for (auto& [session, worker] : job->members.workers()) {
     const bool idle = worker.slots.empty() && job->members.size() > job->slot_count();

@@ -10,13 +10,14 @@ namespace capstan::server {
 struct Job;
 struct Worker;
 
-// Gives all slots to the present workers. The caller sends views.
+// Deals the slots to the present workers. The caller sends views.
 void DealSlots(Job* job, Outbox* out);
-// Sends views to workers whose slots have changed. Other workers get theirs as answers to their next Heartbeats.
+// Sends views to workers whose slots have changed or, in jobs with machine groups, to all. Other workers get theirs as
+// answers to their next Heartbeats.
 void SendNewSlots(Job* job, Outbox* out);
-// Gives each slow worker's slots to a second worker as well.
+// Gives each slow worker's slots to a second worker as well, if one is idle.
 void HelpSlowWorkers(Job* job, Instant now, Outbox* out);
-// Forms machine groups again that have failed, or whose workers or slots have changed.
+// Replaces machine groups that are broken, or whose workers or slots have changed.
 void RenewMachineGroups(Job* job, Instant now, Outbox* out);
 // Takes the state of a machine group from a worker's last Heartbeat.
 void NoteMachineGroup(Job* job, const Worker& worker, Instant now, Outbox* out);

@@ -1,8 +1,8 @@
-// CoordinatorWatch: decides when a process that waits for its coordinator logs this, and when it stops waiting.
+// CoordinatorWatch: decides when a process that waits for its coordinator logs the wait, and when it stops waiting.
 //
 // Kind:   a value; part of a loop.
-// Fails:  Look: kTimeout when the coordinator is silent for longer than the limit.
-// Why:    the log always names the peer that a process waits for.
+// Fails:  Look: kTimeout when the coordinator has been silent for join_seconds or stall_seconds.
+// Why:    a process's log should tell the user which other process it waits for.
 #pragma once
 
 #include <string>
@@ -17,9 +17,9 @@ class CoordinatorWatch {
   struct Options {
     std::string address;                          // host:port of the coordinator
     std::string said_in = "cluster.coordinator";  // the setting that names the address
-    double join_seconds = 60;                     // until its first message; 0: no limit
-    double stall_seconds = 0;                     // between two of its messages; 0: no limit
-    double report_seconds = 5;                    // between two log lines about one wait
+    double join_seconds = 60;                     // longest wait for its first message; 0: no limit
+    double stall_seconds = 0;                     // longest wait between two of its messages; 0: no limit
+    double report_seconds = 5;                    // silence before the first log line, and time between two lines
   };
 
   CoordinatorWatch(Options options, Instant now) : options_(std::move(options)), since_(now), last_look_(now) {}

@@ -26,8 +26,8 @@ class LoopSocket {
   struct Options {
     TransportOptions transport;
     std::string listen;            // tcp://host:port; port 0 takes a free one
-    std::string listen_key;        // the address's key in the job file, for messages
-    std::string advertise;         // host under which others reach it; empty: the host of `listen`
+    std::string listen_key;        // the key of `listen` in the job file, for error messages
+    std::string advertise;         // host under which others reach the socket; empty: the host of `listen`
     Outgoing::OnNotice on_notice;  // may be empty
   };
 
@@ -41,8 +41,8 @@ class LoopSocket {
   void Wake() { transport_->Wake(); }
   // Sends all messages and empties the list. Returns the number of messages that were sent or wait for room.
   std::size_t Send(std::vector<Envelope>* envelopes) { return outgoing_->Send(envelopes); }
-  // Delivers what has arrived, waiting up to `timeout` for the first message. It waits less while messages wait for
-  // room, and then tries those again. Returns the number delivered.
+  // Delivers what has arrived, waiting up to `timeout` for the first message, or 1 ms while outgoing messages wait for
+  // room. Then tries to send the outgoing ones again. Returns the number delivered.
   int Poll(Instant timeout, const Transport::OnMessage& on_message);
   // Returns the number of bytes received since the last call.
   std::uint64_t TakeBytesReceived();

@@ -3,7 +3,7 @@
 // Kind:   owned by a loop's thread.
 // Limits: at most kWaitingMax messages wait; more are dropped, and the protocol repeats them.
 // Fails:  a message that cannot be encoded is dropped; a notice says so, once.
-// Why:    queues often fill up while large blocks are sent, and a repetition after a time-out would cost a second each.
+// Why:    queues often fill up while large blocks are sent, and a dropped message is repeated only after a time-out.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +27,8 @@ class Outgoing {
   Outgoing(Transport* transport, monitoring::TransportMetrics* metrics, OnNotice on_notice)
       : transport_(transport), metrics_(metrics), on_notice_(std::move(on_notice)) {}
 
-  // Sends all messages and empties the list. Returns the number of messages that were sent or wait; messages to absent
-  // peers are dropped.
+  // Sends all messages and empties the list. Returns the number of messages that were sent, or found a full queue;
+  // messages to absent peers are dropped.
   std::size_t Send(std::vector<Envelope>* envelopes);
   // Tries the waiting messages again.
   void Retry();

@@ -48,7 +48,7 @@ void ShardTimes::Handled(const Message& message, Instant before, Instant after) 
   updates_seen_ = updates;
 }
 
-// Adds the message to the trace, as "apply" if it caused updates of blocks.
+// Adds the message to the trace. If it updated blocks, the entry is called "apply", except for a Redo or a Pull.
 void ShardTimes::Trace(const Message& message, Instant before, Instant after, bool applied) {
   if (const auto* push = message.header.As<Push>()) {
     lane_->Add(applied ? "apply" : "stage", before, after, push->step.value);

@@ -11,7 +11,8 @@
 
 namespace capstan::server {
 
-// Counts one finished request of a worker; other messages do not count. `answers`: the core's answers to it.
+// Counts `request` if a worker sent it; other messages do not count. `answers`: what the core sent in answer, where an
+// Error gives the result.
 void CountRequest(const Message& request, const Outbox& answers,
                   monitoring::ByOp<monitoring::ByCode<monitoring::Counter>>* requests);
 
@@ -21,11 +22,11 @@ class ShardTimes {
   explicit ShardTimes(monitoring::ShardMetrics* metrics, monitoring::TraceLane* lane = nullptr)
       : metrics_(metrics), lane_(lane) {}
 
-  // Counts and times a message of the current batch, after it was handled and its answers were sent.
+  // Times one message of the current batch, which was handled from `before` to `after`.
   void Handled(const Message& message, Instant before, Instant after);
   // Times the batch's pushes, after their acknowledgements were sent.
   void Flushed(Instant now);
-  // Times the wait for a verdict. `prepared`: whether the shard waits for the verdict on a prepared step.
+  // Times the waits for verdicts. `prepared`: whether the shard waits for a verdict at `now`.
   void SeePrepared(bool prepared, Instant now);
 
  private:

@@ -34,13 +34,13 @@ struct TermRecord {
 struct SessionRecord {  // workers may have been given ids up to this one
   SessionId session;
 };
-// Generation `generation` starts from `snapshot`, or from version 0. With an older `timeline` it continues that timeline
-// where it stopped.
+// Generation `generation` starts from `snapshot`, or from version 0 if that is none. If `timeline` began in an earlier
+// generation, this generation continues the timeline where it stopped.
 struct RecoverRecord {
   Generation generation;
   SnapshotId snapshot;
   StepParameters parameters;
-  // The present timeline; 0: there is none to continue.
+  // The timeline that the generation belongs to; 0: none that could be continued.
   TimelineId timeline;
 };
 struct RunningRecord {  // every shard has answered Reset, in these incarnations

@@ -18,7 +18,7 @@ namespace capstan::server {
 
 namespace {
 
-// Describes a failure after which nothing that was written can be relied on.
+// Returns the error of a failed system call, with errno.
 Status DiskFailed(const std::string& path, const char* what) {
   return Unreachable(path + ": " + what + " failed: " + std::strerror(errno));
 }
@@ -71,7 +71,7 @@ Result<std::unique_ptr<FileCoordinatorLog>> FileCoordinatorLog::Open(const std::
   if (!lock.ok()) return lock.status();
   std::unique_ptr<FileCoordinatorLog> log(new FileCoordinatorLog(path, std::move(lock).value(), compaction));
   CAPSTAN_RETURN_IF_ERROR(log->Read());
-  unlink(log->partial().c_str());  // left by a process that ended while replacing
+  unlink(log->partial().c_str());  // left by a process that ended while it replaced the log
   if (!log->begun_) CAPSTAN_RETURN_IF_ERROR(log->WriteLine(EncodeLogHeader()));
   CAPSTAN_RETURN_IF_ERROR(SyncFolder(FolderOf(path)));
   if (compaction) log->compact_at_ = compaction->bytes_min;

@@ -1,10 +1,12 @@
 // FileCoordinatorLog: the coordinator's records in a file, one sealed line of JSON each (sealed_text.h).
 //
 // Kind:   owned by the coordinator's thread. The file is locked: one process at a time uses it.
-// Limits: with a Compaction, the file's size stays within a multiple of what the records in force take.
+// Limits: with a Compaction, and unless compacting fails, the file grows to bytes_min or to about kGrowth times what
+//         the records in force take.
 // Fails:  Open: kRefused, another coordinator has the file; kCorrupt, the file is damaged before its end; kUnsupported,
-//         a newer build wrote it; kUnreachable, the disk fails. Append: kInvalid; kBusy, the disk is full, the log is
-//         unchanged and the same call may succeed later; kUnreachable, also from every later Append.
+//         a newer build wrote it; kUnreachable, the disk fails. Append: kInvalid, the record cannot be encoded; kBusy,
+//         the disk is full, the log is unchanged and the same call may succeed later; kUnreachable, also from every
+//         later Append.
 // Why:    a failed fsync is never repeated, because the kernel marks pages clean that it could not write. For the same
 //         reason Open writes the bytes again that it has read: they may have been only in the page cache. log_text.h
 //         explains how damage is found.

@@ -106,7 +106,7 @@ bool Read(const Json& json, CatalogRecord* record) {
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
 bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
-// In a log from before timelines, each generation is its own timeline.
+// A log of an older build has no timelines: there each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
   const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
                     ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
@@ -184,7 +184,7 @@ Result<LogRecord> DecodeLogRecord(std::string_view json) {
   }
 }
 
-// The text is decoded again before it is returned, so that no record is written which the decoder would refuse.
+// Decodes the text again before it returns it, so that no record is written which the decoder would refuse.
 Result<std::string> EncodeLogRecord(const LogRecord& record) {
   try {
     std::string text = std::visit([](const auto& what) { return TextOf(ToJson(what)); }, record);

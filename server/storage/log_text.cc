@@ -47,7 +47,7 @@ Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::strin
       "somebody has edited it: put back a copy, or move the run directory away and start the job from its beginning");
 }
 
-// Takes a line whose hash is right.
+// Decodes a line whose hash is right: the first line of the log, or a record, which is added to `log`.
 Status TakeLine(const std::string& where, std::string_view line, ParsedLog* log) {
   const std::string_view json = line.substr(kSealBytes);
   Status status;

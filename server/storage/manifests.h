@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Why:    a coordinator that resumes a job and the commands that list, export and delete snapshots agree
-//         on which exist.
+//         on which snapshots exist.
 #pragma once
 
 #include <cstdint>

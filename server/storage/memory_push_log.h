@@ -1,6 +1,6 @@
 // MemoryPushLog: a shard's push log in memory, for simulations and jobs within one process.
 //
-// Kind:   one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
+// Kind:   used by one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
 // Fails:  as FailWrites requests.
 #pragma once
 
@@ -17,7 +17,7 @@ class MemoryPushLog : public PushLog {
   Result<Piece> Read(LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) override;
   Status Trim(std::uint64_t number) override;
 
-  // From now on every change returns `status`; an ok status ends this.
+  // From now on Begin, Append and Trim fail with `status`; an ok status ends this.
   void FailWrites(Status status) { write_failure_ = std::move(status); }
   // Removes a record, as if it had never been written.
   void Lose(std::uint64_t number) { records_.erase(number); }

@@ -1,6 +1,6 @@
 // MemorySnapshotStore: a shard's snapshots in memory, for simulations and jobs within one process.
 //
-// Kind:   one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
+// Kind:   used by one thread at a time. It may outlive the shard: the shard's next incarnation finds its contents.
 // Fails:  as FailWrites and FailRemember request.
 #pragma once
 
@@ -26,19 +26,19 @@ class MemorySnapshotStore : public SnapshotStore {
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
 
-  // From now on every Write, or PersistIdentity, returns `status`; an ok status ends this.
+  // From now on every Write (FailWrites) or PersistIdentity (FailRemember) fails with `status`; an ok status ends this.
   void FailWrites(Status status) { write_failure_ = std::move(status); }
   void FailRemember(Status status) { remember_failure_ = std::move(status); }
-  // Flips a bit in a block of the newest part. Returns false if there is no part.
+  // Flips a bit in a block of the newest part that has data. Returns false if there is none.
   bool DamageNewest();
-  // Adds the parts of a shard that the job no longer has.
+  // Adds the parts of another shard's store.
   void AddPartsOf(const MemorySnapshotStore& other);
 
  private:
   using Key = std::pair<SnapshotId, ShardIndex>;
   struct StoredPart {
     SnapshotHeader header;
-    std::vector<std::vector<std::byte>> arrays;  // the arrays of one block after the other
+    std::vector<std::vector<std::byte>> arrays;  // by block, then by array
   };
 
   Result<const StoredPart*> Find(SnapshotId id, ShardIndex part) const;

@@ -25,7 +25,7 @@ LogResult Do(const TrimLog& work, PushLog* log) { return LogTrimmed{log->Trim(wo
 }  // namespace
 
 std::uint64_t BytesOf(const PushLogRecord& record) {
-  constexpr std::uint64_t kNumbers = 128;  // bytes of a record without its payload
+  constexpr std::uint64_t kNumbers = 128;  // rough size in bytes of a record's other fields
   const auto* push = std::get_if<PushRecord>(&record);
   if (push == nullptr) return kNumbers;
   return kNumbers + push->hyper.size() * sizeof(HyperParameters) + push->payload.size;

@@ -5,8 +5,8 @@
 // Limits: a piece exceeds the requested number of bytes by at most one record.
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails; kCorrupt: the log is damaged or incomplete; kInvalid:
 //         it is the log of another timeline.
-// Why:    a record has everything that its update depends on, so replaying gives the same bits. It has its slot's
-//         sequence number, so replaying it twice has no effect.
+// Why:    a record has everything that its update depends on, so a replay gives the same bits. A record also has the
+//         sequence number of its slot, so replaying the record twice has no further effect.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -59,7 +59,7 @@ class PushLog {
 
   virtual ~PushLog() = default;
 
-  // Makes an empty log of this timeline. When it returns, every other log is deleted, even a damaged one.
+  // Makes an empty log of this timeline. If it succeeds, any earlier log is deleted, even a damaged one.
   virtual Status Begin(LogTimeline timeline) = 0;
   // Appends records, durably when it returns. Replaces any records from number `first` on, which a failed append may
   // have left.

@@ -1,8 +1,9 @@
 // EncodePushRecord, DecodePushRecord: a record of a shard's log as bytes: a sealed line of JSON, then the payload.
 //
 // Kind:   pure functions.
-// Limits: a payload of kPayloadBytesMax.
-// Fails:  Decode: kCorrupt: bytes that do not match their hash; kUnsupported: a newer format.
+// Limits: lists and numbers as on the wire (limits.h); payloads have no limit here.
+// Fails:  decoding: kCorrupt, bytes that do not match their hash or are malformed. DecodeLogTimeline: kUnsupported, a
+//         newer format.
 #pragma once
 
 #include <cstdint>

@@ -136,7 +136,7 @@ Status RocksFolder::OpenDatabase(Access access) {
   rocksdb::Status status = open();
   const std::string said = status.ToString();
   if (said.find(".sst") != said.npos || said.find(".ldb") != said.npos) {  // RocksDB looks for either name
-    // A damaged or missing table costs only its own snapshot: reading that one fails.
+    // A damaged or missing table costs only the snapshot that it belongs to: reading that snapshot fails.
     options.paranoid_checks = false;
     if (open().ok()) status = rocksdb::Status::OK();
   }
@@ -194,7 +194,8 @@ Result<std::string> RocksFolder::Get(rocksdb::ColumnFamilyHandle* family, const 
   return value;
 }
 
-// ---- the shard's identity ----------------------------------------------------------------------------------------------
+// ---- the shard's identity
+// ----------------------------------------------------------------------------------------------
 
 Result<std::optional<ShardIdentity>> RocksFolder::ReadIdentity() const {
   const Result<std::string> bytes = Get(identity_family_, kIdentityKey);
@@ -347,8 +348,7 @@ Status RocksFolder::Note(const rocksdb::Status& status) {
   return FromRocks(status, path_);
 }
 
-// Opens the database again from disk if a write has failed. If it cannot be opened for writing, it is opened for
-// reading.
+// Opens the database again from disk if a write has failed. If that fails, opens it for reading, and returns the error.
 Status RocksFolder::ReopenIfBroken() {
   if (!broken_) return {};
   Close();

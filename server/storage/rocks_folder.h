@@ -4,7 +4,7 @@
 // Fails:  kBusy: the disk is full; kUnreachable: the disk fails, or another process has the folder; kCorrupt; kInvalid:
 //         not found.
 // Why:    a part's arrays and its header are ingested in one atomic step. So a family without a header was left by a
-//         process that ended before that step.
+//         write that did not reach that step.
 //
 // A family's name is g<generation>-v<version>, with -r<n> appended if the same snapshot was written again. The new
 // family is complete before the old one is dropped.

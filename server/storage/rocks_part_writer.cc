@@ -123,7 +123,7 @@ Status WriteRanges(std::vector<BlockRangeWriter>* writers) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  Status reason;  // the first failure, which made the other writers stop
+  Status reason;  // the failure that made the other writers stop, rather than their kRefused
   for (const Status& status : statuses) {
     if (!status.ok() && (reason.ok() || reason.code() == Code::kRefused)) reason = status;
   }

@@ -51,7 +51,7 @@ class Log : public PushLog {
   Log& operator=(const Log&) = delete;
   ~Log() override { Close(); }
 
-  // Opens the database. A damaged one counts as open too: Read then returns `damage_`.
+  // Opens the database. Returns ok for a damaged one too: all calls but Begin then return `damage_`.
   Status Open() {
     Status opened = OpenDatabase();
     if (opened.code() == Code::kCorrupt) damage_ = std::exchange(opened, {});
@@ -99,7 +99,7 @@ class Log : public PushLog {
   rocksdb::ColumnFamilyHandle* default_family_ = nullptr;
   LogTimeline timeline_;
   std::vector<Segment> segments_;   // in ascending order of records
-  std::uint64_t newest_bytes_ = 0;  // written to the newest segment by this process
+  std::uint64_t newest_bytes_ = 0;  // written to the newest segment by this process, or segment_bytes_ to begin another
   bool broken_ = false;             // a write has failed: the database is opened again before the next write
   bool may_have_more_ = false;      // an append has failed and may have left records
   Status damage_;
@@ -251,8 +251,7 @@ Status Log::Write(TimelineId timeline, std::uint64_t first, const std::vector<Pu
   return {};
 }
 
-// Drops segments whose records are all before `number`. The newest segment stays, so that the log always knows its last
-// number.
+// Drops segments whose records are all before `number`. The newest segment stays, so the last number is not lost.
 Status Log::DropSegments(std::uint64_t number) {
   CAPSTAN_RETURN_IF_ERROR(ReopenIfBroken());
   while (segments_.size() > 1 && segments_[1].begin <= number) CAPSTAN_RETURN_IF_ERROR(Drop(0));

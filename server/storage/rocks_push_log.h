@@ -2,9 +2,10 @@
 //
 // Kind:   a function; Open returns a PushLog (push_log.h).
 // Limits: a segment of kSegmentBytes is one column family, and is dropped as a whole.
-// Fails:  Open: kUnreachable. A damaged log opens; Read then returns the damage, and Begin makes a new log.
-// Why:    one synchronous write stores all waiting records, and trimming needs no compaction. A torn tail is cut off; a
-//         bad record before good ones is an error.
+// Fails:  Open: kUnreachable, kBusy, kUnsupported. A damaged log opens: then Begin makes a new log, and every other
+//         call returns the damage.
+// Why:    one synchronous write stores all records of an Append, and trimming needs no compaction. A torn tail is cut
+//         off; a bad record before good ones is an error.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,9 @@ namespace capstan::server {
 
 class RocksSnapshotStore {
  public:
-  // Makes `folder` if it is missing, but not its parent. Waits at most `wait_seconds` for another process to end.
-  // `orphans` are only read; an orphan's directory is deleted with its last part.
+  // Makes `folder` if it is missing, but not its parent. Waits at most `wait_seconds` for another process to end. The
+  // directories of `orphans` are opened for reading. Remove also takes their parts, and deletes an orphan's directory
+  // with its last part, unless it has a push log.
   static Result<std::unique_ptr<SnapshotStore>> Open(const std::string& folder, ShardIndex shard, double wait_seconds,
                                                      const std::vector<ShardIndex>& orphans = {});
 };

@@ -39,7 +39,7 @@ class PrivateFileSystem : public rocksdb::FileSystemWrapper {
   }
 };
 
-// A logger that drops everything. RocksDB returns failures as statuses, so no log is needed, and it would end the
+// A logger that drops everything. RocksDB returns failures as statuses, so no log is needed. RocksDB would end the
 // process if its log file met a full disk.
 class NoLogger : public rocksdb::Logger {
  public:

@@ -21,9 +21,9 @@ namespace capstan::server {
 // Returns the system's Env, with files that only their owner can read and write.
 std::unique_ptr<rocksdb::Env> CreatePrivateEnv();
 
-// Returns options with all checks on, and with small buffers because snapshots bypass RocksDB's memory.
+// Returns options with strict checks, and with small buffers because snapshots bypass RocksDB's memory.
 rocksdb::Options StrictOptions(rocksdb::Env* env);
-// Returns the options of a snapshot's family and of the files that are ingested into it.
+// Returns the options of a column family that has one snapshot, and of the files that are ingested into the family.
 rocksdb::Options SnapshotOptions(rocksdb::Env* env);
 
 // Keys sort in the order of blocks, and the header's key comes last.

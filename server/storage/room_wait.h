@@ -29,9 +29,10 @@ class RoomWait {
 
   explicit RoomWait(Options options);
 
-  // Calls `write` until it returns anything but kBusy, and returns that. `path`: the file that it writes.
+  // Calls `write` until it returns anything but kBusy, which is then returned, or the wait is given up. `path`: the
+  // file that is written.
   Status Write(const std::string& path, const std::function<Status()>& write);
-  // Total time waited so far. The job's clock excludes it, so no lease runs out during a wait.
+  // Total time of the waits that were not given up. The job's clock excludes it, so no lease runs out during a wait.
   Instant waited() const { return waited_; }
 
  private:

@@ -1,8 +1,8 @@
 // Seal, Unseal: text with its hash in front, as "<16 hex digits> <text>".
 //
 // Kind:   pure functions.
-// Why:    text from a disk or a peer is parsed only if every byte is as it was written. Each line's hash includes the
-//         previous line's, so a missing or misplaced line is found, too.
+// Why:    text from a disk or a peer is parsed only if every byte is as it was written. The hash also covers a number,
+//         such as the previous line's hash, so a missing or misplaced line of a log is found, too.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ struct LoadTarget {
   std::array<BufferRef, kBlockArraysMax> arrays;
 };
 
-// Reads the parts on this shard's disk: their headers, and those blocks of `targets` that they have.
+// Reads parts on this shard's disk: their headers, and those blocks of `targets` that these parts have.
 struct LoadSnapshot {
   Generation generation;  // the generation that will begin with the snapshot
   SnapshotId id;
@@ -51,7 +51,7 @@ struct LoadSnapshot {
   std::vector<LoadTarget> targets;  // in catalog order
 };
 
-// A block of a snapshot's part; kFetchHeader: the part's header.
+// A block of a snapshot's part or, if `block` is kFetchHeader, the part's header.
 struct StoredBlock {
   SnapshotId snapshot;
   ShardIndex part = 0;
@@ -114,8 +114,8 @@ Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes);
 // A Fetch of this block number requests the part's header. It comes in pieces of kHeaderPieceBytes, because frames are
 // bounded and headers of many slots are large.
 inline constexpr BlockIndex kFetchHeader = UINT32_MAX;
-// A Fetch of this block number, which no part has, asks for a refusal. Answers keep their order, so a block that was
-// requested before, and has not arrived before the refusal, is lost.
+// A Fetch of this block number, which no part has, is always refused. Answers keep their order: if the refusal arrives
+// and a block that was requested before it has not, the request or the block was lost.
 inline constexpr BlockIndex kFetchQuestion = kFetchHeader - 1;
 inline constexpr std::size_t kHeaderPieceBytes = std::size_t{4} << 20;
 inline constexpr std::size_t kPartHeaderBytesMax = std::size_t{256} << 20;

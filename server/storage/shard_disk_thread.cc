@@ -9,7 +9,7 @@ namespace capstan::server {
 
 namespace {
 
-// Passes calls on to the store. Once `stopping` is set it reads and removes nothing more, but still stores identities.
+// Passes calls on to the store. Once `stopping` is set, reading and removing parts fail; identities are still stored.
 class StoppableStore : public SnapshotStore {
  public:
   StoppableStore(SnapshotStore* store, const std::atomic<bool>* stopping) : store_(store), stopping_(stopping) {}

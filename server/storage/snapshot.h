@@ -1,6 +1,6 @@
 // SnapshotImage, SnapshotHeader: a shard's part of a snapshot, before and after it is written.
 //
-// Kind:   values; an image has references to a version's buffers, which are never written again.
+// Kind:   values; an image has references to a version's buffers, which stay unchanged while they are referenced.
 // Why:    a block's bytes are used only if they match the hash in the header, and a header only if it matches the
 //         digest in the coordinator's manifest. So a damaged, stale or foreign part is found before use.
 #pragma once
@@ -21,7 +21,7 @@ namespace capstan::server {
 struct SnapshotHeader {
   JobId job;
   SnapshotId id;
-  ShardIndex part = 0;           // index of the shard that wrote it
+  ShardIndex part = 0;           // index of the shard that wrote the part
   std::uint32_t part_count = 0;  // number of shards that wrote the snapshot
   std::uint64_t catalog_hash = 0;
   std::uint32_t array_count = 0;  // arrays of every block
@@ -36,19 +36,19 @@ struct SnapshotHeader {
     BlockIndex block = 0;
     std::uint32_t count = 0;  // elements
     std::uint64_t updates = 0;
-    std::vector<SequenceNumber> last;                     // per slot: newest sequence number applied; empty in sync
+    std::vector<SequenceNumber> last;                     // per slot: newest one applied; empty with global steps
     std::array<std::uint64_t, kBlockArraysMax> hashes{};  // XXH3-64 of each array
   };
   std::vector<BlockEntry> blocks;  // in catalog order
 
-  // Computes the XXH3-64 of all fields.
+  // Computes the XXH3-64 of all fields that are written, except the flags of `parameters`.
   std::uint64_t Digest() const;
   // Returns the block's entry; null if this part does not have the block.
   const BlockEntry* Find(BlockIndex block) const;
 };
 
 struct SnapshotImage {
-  SnapshotHeader header;                                   // hashes are not filled in yet
+  SnapshotHeader header;                                   // without hashes, which are computed in writing
   std::vector<std::array<Slice, kBlockArraysMax>> arrays;  // by position in header.blocks
 };
 

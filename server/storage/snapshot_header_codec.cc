@@ -73,7 +73,7 @@ bool ReadHeader(const Json& json, SnapshotHeader* header) {
                   });
 }
 
-// Whether all indices are in range and all lists have the right length.
+// Whether the indices of the part and of slots are in range, and each list per slot is empty or complete.
 bool FitsTogether(const SnapshotHeader& header) {
   const auto per_slot = [&](const std::vector<SequenceNumber>& list) {
     return list.empty() || list.size() == header.slot_count;
@@ -115,7 +115,7 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
 
 }  // namespace
 
-// The bytes are decoded again before they are returned, so that no header is written which the decoder would refuse.
+// Decodes the bytes again before it returns them, so that no header is written which the decoder would refuse.
 Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
   std::string bytes = Seal(0, TextOf(ToJson(header)));
   const Result<SnapshotHeader> back = DecodeSnapshotHeader(bytes);

@@ -30,11 +30,10 @@ class SnapshotReader {
  public:
   virtual ~SnapshotReader() = default;
 
-  // Lists the complete parts here: this shard's own, and those of shards that the job no longer has. Their blocks have
-  // not been checked.
+  // Lists the complete parts here, also those that other shards wrote. Their blocks have not been checked.
   virtual std::vector<SnapshotPart> List() const = 0;
   virtual Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
-  // Reads array `array` of a block, exactly out.size() bytes. The caller checks them against the header's hash.
+  // Reads array `array` of a block, exactly out.size() bytes. The caller checks the bytes against the header's hash.
   virtual Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                            std::span<std::byte> out) const = 0;
 };

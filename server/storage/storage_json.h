@@ -1,7 +1,7 @@
 // Reads and writes stored JSON: integers as numbers, floats as their bits.
 //
 // Kind:   functions; for the codecs of this folder only.
-// Limits: every reader states its upper bound.
+// Limits: a list is read up to a given number of elements; texts have no limit here.
 // Fails:  readers return false for a value that is missing, of another type, or out of bounds. Only TextOf throws, for
 //         a text that is not UTF-8.
 // Why:    stored numbers come back bit by bit, NaNs too, and foreign data cannot end the process. The library's
@@ -61,7 +61,7 @@ Json ToJson(JobId job);
 Json ToJson(SnapshotId id);
 Json ToJson(const std::vector<std::uint64_t>& numbers);
 Json ToJson(const std::vector<SequenceNumber>& numbers);
-// The program's state and the fields of mode allreduce come last, and are left out where they are empty.
+// The program's state and the fields of mode allreduce come last. Each is left out if it has its default value.
 Json ToJson(const StepParameters& p);
 // The metrics come last, and are left out if there are none.
 Json ToJson(const StepReport& entry);
@@ -70,7 +70,7 @@ std::string TextOf(const Json& json);
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// Parses a text. If it is not JSON, the result has no type, and every reader refuses it.
+// Parses a text. If it is not JSON, the result is a value of no type, which every reader refuses.
 Json ParseJson(std::string_view text);
 
 // Return a member, or an element; null if there is none.

@@ -1,4 +1,5 @@
-// ReadVerifiedHeader, ReadVerified: read from disk, and check against the manifest and the header.
+// ReadVerifiedHeader, ReadVerified: read a part of a snapshot and check it: the header against the digest in the
+// manifest, an array against its hash in the header.
 //
 // Kind:   functions that read from a SnapshotReader.
 // Fails:  kCorrupt: the data does not match; or the reader's failure.

@@ -18,7 +18,7 @@ using testing::Plausible;
 
 constexpr int kMessages = 400;
 
-// Returns the number of seeds: a multiple of four, so that each mode and optimizer has equally many.
+// Returns the number of seeds: a multiple of four, because the tests choose mode and optimizer by seed % 4.
 std::uint64_t Seeds() { return 4 * static_cast<std::uint64_t>(testing::TriesOfTier(15)); }
 
 constexpr SnapshotId kRetained{Generation{1}, Version{0}};
@@ -91,10 +91,10 @@ void AttackAsWorkers(ShardHarnessOptions options, std::uint64_t seed) {
     REQUIRE(harness.shard->term() == Term{1});
     REQUIRE(harness.shard->generation() == Generation{1});
     REQUIRE(!harness.shard->shut_down());
-    // Two payloads a block are staged and no more, with any number of senders.
+    // At most two payloads are staged for each of the 3 blocks, however many workers send.
     REQUIRE(harness.shard->engine().staged_bytes() <= 3 * 2 * 16);
   }
-  // For a worker the messages may have been valid. A new generation knows nothing of them.
+  // Some of the messages may have been accepted. A new generation begins without them.
   harness.FromCoordinator(harness.MakeReset(2));
   harness.Forget();
   const Slice last = harness.Values(4, 3.0F);
@@ -118,7 +118,7 @@ TEST_CASE("no worker can crash a shard, take more of its memory than a step need
   }
 }
 
-// Makes a Reset to a part that is on the disk, was there, or is claimed to be elsewhere.
+// Makes a Reset to a snapshot whose part is on the shard's disk, or has a made-up digest.
 Message MakeResetToRetained(HostileMessages* hostile, const ShardHarness& harness) {
   std::vector<SnapshotPart> parts = harness.disk.List();
   if (parts.empty() || hostile->Chance(30)) parts = {{kRetained, 0, 5}};
@@ -185,7 +185,7 @@ TEST_CASE("no coordinator can crash a shard, or keep it from serving the next on
       }
       if (hostile.Chance(10)) harness.HoldDisk();
       harness.FromCoordinator(std::move(message.header));
-      // An answer of a shard that this shard may have asked.
+      // The answer of another shard, which this shard may have asked for blocks.
       Message fetched = hostile.Make();
       if (hostile.Chance(30)) fetched = hostile.Spoil(Fetched{kRetained, 0, 0, 0, 1, {}, 0, {}, 1});
       harness.FromWorker(std::move(fetched.header), std::move(fetched.payload), ShardHarness::PeerOf(0));
@@ -226,7 +226,7 @@ Message MakeAttack(HostileMessages* hostile, CoordinatorHarness* harness) {
   }
 }
 
-// For a while, sends what the shards and workers of a job send that wants to continue.
+// Acts as correct shards and workers until the job is finished, for at most 40 s.
 void LiveOn(CoordinatorHarness* harness) {
   for (int i = 0; i < 80 && harness->coordinator->state() != Coordinator::State::kFinished; ++i) {
     harness->ShardsEchoTerm();

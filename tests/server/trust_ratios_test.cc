@@ -1,4 +1,4 @@
-// Trust ratios: from a block's squares to the decision, to Redo, and to the next version of a shard's blocks.
+// Trust ratios: how they follow from sums of squares, are sent in a Redo, and scale the update of a shard's blocks.
 #include "update/trust_ratios.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/prepared.h"
@@ -31,7 +31,7 @@ OptimizerSection Lamb() {
   return optimizer;
 }
 
-// The shards' reports on a step with tensors whose segments have these squares, in catalog order.
+// The shards' reports of one step. Set takes the squares of the tensors' segments, in catalog order.
 class Reports {
  public:
   Reports(const std::vector<TensorSpec>& tensors, std::uint32_t block_elements, std::uint32_t shards)
@@ -82,7 +82,8 @@ class Reports {
   std::vector<Prepared> prepared_;
 };
 
-// w = [3, 4], g = [0.6, 0.1]. If each half had its own norms, the ratios would be 0.004998 and 0.039841.
+// The tensor is [3, 4], with gradient [0.6, 0.1]. If each half had a ratio of its own, these would be 0.004998 and
+// 0.039841.
 TEST_CASE("lars: a tensor that is split over two shards has the ratio of the whole one, 0.008215", "[server][trust]") {
   Reports reports({{"w", {1, 2}, {}, true}}, 1, 2);
   REQUIRE(reports.catalog().segments().size() == 2);
@@ -179,7 +180,7 @@ TEST_CASE("a step is redone once with ratios, and with clipping once before with
   CHECK(both.trust_ratios == std::vector<float>{3.0F, 1.5F});
   CHECK(both.record.gradient_norm == 2.0);
   CHECK(reports.Judge(optimizer, 2).kind == Verdict::Kind::kCommit);
-  // A new coordinator finds reports of the last attempt, and decides again from the start.
+  // A new coordinator finds reports of the last attempt, and decides from attempt 0 on again.
   CHECK(reports.Judge(optimizer, 0).clip == clip.clip);
   CHECK(reports.Judge(optimizer, 0).trust_ratios.empty());
 }

@@ -15,7 +15,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Does a step on one shard whose slots have these losses.
+// Does a step on the only shard. `losses`: by slot.
 void StepWith(CoordinatorHarness* harness, std::uint64_t step, const std::vector<double>& losses) {
   Prepared prepared = harness->MakePrepared(0, step);
   for (SlotReport& report : prepared.report.slots) report.loss_sum = losses.at(report.slot);

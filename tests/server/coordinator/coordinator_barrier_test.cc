@@ -24,7 +24,7 @@ class BarrierHarness : public CoordinatorHarness {
     Send(PeerOf(join), join);
     return join;
   }
-  // Sends a Heartbeat that waits for barrier `number`; returns the newest view.
+  // Sends a Heartbeat of a worker that waits in barrier `number`; returns the worker's newest view.
   View Waits(const Join& join, std::uint64_t number) {
     Heartbeat beat = MakeHeartbeat(join);
     beat.barrier = number;
@@ -38,14 +38,14 @@ class BarrierHarness : public CoordinatorHarness {
 TEST_CASE("a barrier is passed when every member waits, and all hear it at once", "[server][barrier]") {
   BarrierHarness harness;
   harness.Run();
-  const Join first = harness.Joins("w0"), second = harness.Joins("w1");  // again: their views
+  const Join first = harness.Joins("w0"), second = harness.Joins("w1");  // they join again, to get their views
   View view = harness.Waits(first, 1);
   CHECK(view.barrier == 0);
   CHECK(view.message == "w1");
   CHECK(harness.Waits(second, 0).message.empty());  // only waiting workers are notified
   const std::uint64_t before = view.sequence;
   CHECK(harness.Waits(second, 1).barrier == 1);
-  view = harness.ViewOf(first);  // without a message
+  view = harness.ViewOf(first);  // w0 has sent nothing since
   CHECK(view.barrier == 1);
   CHECK(view.message.empty());
   CHECK(view.sequence > before);
@@ -65,7 +65,7 @@ TEST_CASE("whoever has left or is lost is not waited for any more", "[server][ba
   SECTION("left") {
     harness.Send(harness.PeerOf(second), harness.MakeLeave(second));
     harness.Tick(100ms);
-    CHECK(harness.ViewOf(first).barrier == 1);  // without a beat
+    CHECK(harness.ViewOf(first).barrier == 1);  // without another Heartbeat
   }
   SECTION("lost") {
     for (int i = 0; i < 24; ++i) {
@@ -107,7 +107,7 @@ TEST_CASE("a coordinator that comes back passes all that still wait, by whatever
   harness.Live();
   harness.ShardsEchoTerm();
   const Join first = harness.Joins("w0");
-  CHECK(harness.Waits(first, 7).barrier == 0);  // the other one has not come back yet, though one would suffice
+  CHECK(harness.Waits(first, 7).barrier == 0);  // w1 has not come back yet, though min_workers is 1
   const Join second = harness.Joins("w1");
   CHECK(harness.Waits(second, 1).barrier == 7);
   CHECK(harness.ViewOf(first).barrier == 7);

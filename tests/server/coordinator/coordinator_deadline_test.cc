@@ -60,7 +60,7 @@ TEST_CASE("a job without a committed step fails at limits.stall and names whom i
   harness.Send(CoordinatorHarness::PeerOf(w0), idle);
   CHECK(!IsNamed(harness.coordinator->WaitingFor(harness.now), "\"w0\""));
   Heartbeat cut = idle;
-  cut.missing = {1};  // it waits for weights and an answer
+  cut.missing = {1};  // w0 gets no answer from shard 1
   harness.Send(CoordinatorHarness::PeerOf(w0), cut);
   CHECK(IsNamed(harness.coordinator->WaitingFor(harness.now),
                 "\"w0\" (step 1, last heard 0 s ago, gets no answer from server 1"));
@@ -101,7 +101,7 @@ TEST_CASE("a recovery has the whole of limits.stall, and so has the step after i
   harness.Pass(seconds(18));  // a long step, and then a loss
   harness.RestartShard(1, {});
   harness.SendHello(0);
-  harness.Pass(seconds(18));  // it loads
+  harness.Pass(seconds(18));  // server 1 loads
   CHECK(harness.coordinator->state() == State::kResetting);
   for (ShardIndex shard : {0U, 1U}) harness.AnswerReset(shard);
   harness.Pass(seconds(18));

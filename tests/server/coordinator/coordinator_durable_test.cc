@@ -1,5 +1,5 @@
-// A coordinator's reaction to the loss of a shard, with durable acknowledgements: all enter another generation, and no
-// shard goes back.
+// A coordinator's reaction to the loss of a shard, with durable acknowledgements: another generation begins, and the
+// shards that were not lost keep their state.
 #include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/hello.h"
@@ -60,7 +60,7 @@ TEST_CASE("async: a clock that passes a multiple of every_steps asks for a snaps
   CountTo(&harness, 4);
   harness.Tick(std::chrono::milliseconds(100));
   CHECK(harness.Count<Pin>() == 0);
-  CountTo(&harness, 7);  // from one Tick to the next
+  CountTo(&harness, 7);  // several steps between two Ticks
   harness.Tick(std::chrono::milliseconds(100));
   CHECK(harness.Count<Pin>() == 2);
   for (ShardIndex i : {0U, 1U}) harness.Keeps(i, 7);
@@ -172,7 +172,7 @@ TEST_CASE("durable: a shard whose log cannot go on ends the job, and leaves what
   CHECK(Mentions(failure, "--accept-rollback"));
   CHECK(harness.Logged<RecoverRecord>().back().timeline == TimelineId{1});
   harness.shards[0].hello.parts = PartsOf(harness, 0);
-  harness.Live();  // resumed without problems
+  harness.Live();  // the job is resumed, and the log can be read again
   harness.ShardsEchoTerm();
   for (const Reset& reset : Resets(&harness)) CHECK(reset.timeline == TimelineId{1});
 }
@@ -255,7 +255,7 @@ TEST_CASE("durable: a shard that lives on hears the last count, also of a job th
   harness.Run();
   CountTo(&harness, 3);
   TakeSnapshot(&harness);
-  harness.shards[0].hello.version = Version{2};  // the message about the third was lost
+  harness.shards[0].hello.version = Version{2};  // the ClockUpdate of step 3 was lost
   harness.RestartShard(1, PartsOf(harness, 1));
   Resets(&harness);
   for (ShardIndex i : {0U, 1U}) harness.AnswerReset(i);

@@ -1,5 +1,5 @@
-// A job whose first weights come from a worker. There is one founder at a time, and version 0 is on disk before the
-// first step.
+// A job whose first weights come from a worker, its founder. There is one founder at a time, and version 0 is on disk
+// before the first step.
 #include "common/config/job/job_section.h"
 #include "common/config/job/snapshot_section.h"
 #include "common/wire/messages/shard_orders.h"

@@ -1,4 +1,4 @@
-// Mode allreduce in the coordinator: groups of workers, and the cost of changing them.
+// The coordinator in mode allreduce: how groups of workers form, and from which step the job goes on when one changes.
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job/snapshot_section.h"
@@ -42,7 +42,7 @@ class GroupHarness : public CoordinatorHarness {
     beat.group_text = text;
     Send(PeerOf(join), beat);
   }
-  // Sends the shard's report of a step for which the workers report these sums.
+  // Sends the shard's Prepared of a step, for which the workers of slots 0 and 1 report these sums of gradient squares.
   void PreparesWith(std::uint64_t step, double first, double second) {
     Prepared prepared = MakePrepared(0, step, 0.0);
     prepared.report.block_samples.clear();
@@ -59,7 +59,7 @@ class GroupHarness : public CoordinatorHarness {
     Commits(0, commits[0]);
     return commits[0];
   }
-  // Answers as a shard does whose state a Reset left as it is.
+  // Answers a Reset as a shard that keeps its state.
   void GoOn() {
     shards[0].hello.generation = coordinator->generation();
     shards[0].hello.prepared.reset();
@@ -83,9 +83,9 @@ TEST_CASE("members hear of each other's addresses when all have offered one", "[
   CHECK(view.group[0].address == "here");
   CHECK(view.group[1].address == "there");
   harness.ReportGroup(harness.joins[0], GroupState::kFormed, "here");
-  CHECK(harness.ViewOf(harness.joins[0]).group.at(1).address.empty());  // this worker knows it
+  CHECK(harness.ViewOf(harness.joins[0]).group.at(1).address.empty());  // this worker has the addresses already
   harness.ReportGroup(harness.joins[1], GroupState::kOffered, "there");
-  CHECK(harness.ViewOf(harness.joins[1]).group.at(0).address == "here");  // it may have missed the first one
+  CHECK(harness.ViewOf(harness.joins[1]).group.at(0).address == "here");  // the first answer may have been lost
 }
 
 TEST_CASE("only the last version is kept where there are no snapshots", "[server][allreduce]") {
@@ -128,7 +128,7 @@ TEST_CASE("a worker that leaves takes the group along, and the job goes on from 
   CHECK(Mentions(harness.Notices(), "the group of generation 1 is given up at step 1"));
   harness.PreparesWith(1, 4.0, 4.0);  // from the finished group
   CHECK(harness.TakeFromShard<Commit>(0).empty());
-  harness.Pass(seconds(12), {harness.joins[0]});  // other workers have had their time
+  harness.Pass(seconds(12), {harness.joins[0]});  // earlier members have had a lease to come back
   const Reset reset = harness.TakeFromShard<Reset>(0).at(0);
   CHECK(reset.generation == Generation{2});
   CHECK(reset.timeline == TimelineId{1});

@@ -110,7 +110,7 @@ Prepared CoordinatorHarness::MakePrepared(ShardIndex shard, std::uint64_t step, 
   prepared.report.segment_squares.assign(blocks, square);
   if (TakesTrustRatio(config.optimizer.kind)) {
     prepared.report.weight_squares.assign(blocks, 4.0);
-    prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipping had halved it
+    prepared.report.direction_squares.assign(blocks, attempt == 0 ? 1.0 : 0.25);  // as if clipped to half
   }
   prepared.report.block_samples.assign(blocks, config.job.slots);
   for (SlotIndex slot = shard; slot < config.job.slots; slot += static_cast<SlotIndex>(shards.size())) {

@@ -35,7 +35,7 @@ class CoordinatorHarness {
 
   explicit CoordinatorHarness(std::uint32_t shard_count = 2, std::uint32_t workers = 2, Mode mode = Mode::kSync);
 
-  // Starts a coordinator. The one before, if any, counts as dead.
+  // Starts a coordinator on the log. The one before, if any, is destroyed.
   void Live() {
     Forget();
     for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
@@ -53,7 +53,7 @@ class CoordinatorHarness {
     coordinator->Tick(now, &out_);
   }
   void Conclude() { coordinator->Conclude(&out_); }
-  // Lets time pass in steps, as a loop would; these workers keep their leases.
+  // Lets time pass, with a Tick every half second. The workers in `alive` send Heartbeats, so they keep their leases.
   void Pass(Instant time, const std::vector<Join>& alive = {}) {
     constexpr Instant kEvery = std::chrono::milliseconds(500);
     for (Instant passed{}; passed < time; passed += kEvery) {
@@ -94,7 +94,7 @@ class CoordinatorHarness {
   static std::vector<TensorSpec> Tensors() {
     return {{"a", {4}, {InitKind::kZeros, 0.0F}, true}, {"b", {2, 2}, {InitKind::kZeros, 0.0F}, true}};
   }
-  // Makes the Join of a worker in one of its sessions. The worker's peer follows from both.
+  // Makes the Join of a worker. Each `nonce` is another process of that worker, with a peer of its own (PeerOf).
   Join MakeJoin(const std::string& name, std::uint64_t nonce = 1) const {
     return {{}, name, nonce, "class", 3, 4, Tensors(), 0, 0, {}, {}};
   }
@@ -106,7 +106,7 @@ class CoordinatorHarness {
     Send(PeerOf(join), join);
     return join;
   }
-  // Returns the newest view sent to a worker since the last call; nothing if there is none.
+  // Returns the newest View sent to a worker since the last call; a default View if there is none.
   View ViewOf(const Join& join);
   Heartbeat MakeHeartbeat(const Join& join);
   Leave MakeLeave(const Join& join);

@@ -22,7 +22,7 @@ using Slots = std::vector<SlotIndex>;
 TEST_CASE("a job starts when every shard has echoed the term and all workers have joined", "[server][coordinator]") {
   CoordinatorHarness harness;
   harness.Live();
-  harness.SendHello(0);  // of no term yet
+  harness.SendHello(0);  // without a term
   harness.SendHello(1);
   CHECK(harness.TakeFromShard<Ping>(0).at(0).term == Term{1});
   CHECK(harness.TakeFromShard<Ping>(1).size() == 1);
@@ -43,7 +43,7 @@ TEST_CASE("a job starts when every shard has echoed the term and all workers hav
     CHECK(reset.catalog == CoordinatorHarness::Tensors());
     CHECK(reset.parameters.learning_rate == 0.5F);
   }
-  CHECK(harness.Logged<RecoverRecord>().size() == 1);  // before the first Reset
+  CHECK(harness.Logged<RecoverRecord>().size() == 1);  // logged before the first Reset
   CHECK(harness.Logged<RunningRecord>().empty());
   harness.AnswerReset(0);
   CHECK(harness.coordinator->state() == State::kResetting);
@@ -111,10 +111,10 @@ TEST_CASE("a worker that says which generation it is in is not told the shards' 
   CoordinatorHarness harness;
   harness.Run();
   const Join w0 = harness.MakeJoin("w0");
-  harness.Send(harness.PeerOf(w0), w0);  // perhaps its answer was lost
+  harness.Send(harness.PeerOf(w0), w0);  // as if the first answer was lost
   Heartbeat beat = harness.MakeHeartbeat(w0);
   harness.Send(harness.PeerOf(w0), beat);
-  CHECK(harness.ViewOf(w0).shards.size() == 2);  // it has not entered the generation yet
+  CHECK(harness.ViewOf(w0).shards.size() == 2);  // w0 has not entered the generation yet
   beat.generation = harness.coordinator->generation();
   harness.Send(harness.PeerOf(w0), beat);
   const View view = harness.ViewOf(w0);
@@ -270,7 +270,7 @@ TEST_CASE("sessions are never used twice, not even by a coordinator that is star
   harness.Run();
   harness.Live();
   const Join w0 = harness.Joins("w0");
-  REQUIRE(harness.Logged<SessionRecord>().size() == 2);  // before and after
+  REQUIRE(harness.Logged<SessionRecord>().size() == 2);  // one by each coordinator
   CHECK(harness.ViewOf(w0).session.value > harness.Logged<SessionRecord>()[0].session.value);
   CHECK(harness.coordinator->term() == Term{2});
 }
@@ -311,7 +311,7 @@ TEST_CASE("a silent worker's slots move when its lease is over, and it may join 
   CoordinatorHarness harness;
   harness.Run();
   const Join w0 = harness.Joins("w0"), w1 = harness.Joins("w1");
-  harness.MakeHeartbeat(w0);  // looks its session up
+  harness.MakeHeartbeat(w0);  // stores w0's session in the harness
   harness.Pass(seconds(9), {w1});
   CHECK(harness.coordinator->worker_count() == 2);
   harness.Pass(seconds(2), {w1});
@@ -345,7 +345,7 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
   Leave leave = harness.MakeLeave(w0);
   leave.nonce = 5;
   harness.Send(CoordinatorHarness::PeerOf(w0), leave);
-  CHECK(harness.coordinator->worker_count() == 2);  // another session's message
+  CHECK(harness.coordinator->worker_count() == 2);  // a Leave of another session has no effect
   harness.Send(CoordinatorHarness::PeerOf(w0), harness.MakeLeave(w0));
   CHECK(harness.ViewOf(w1).slots == Slots{0, 1});
   const Join w2 = harness.Joins("w2");
@@ -362,7 +362,7 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
 
 TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
   CoordinatorHarness harness;
-  harness.accept_rollback = GENERATE(false, true);  // the same if shards may be taken back
+  harness.accept_rollback = GENERATE(false, true);  // accepting a rollback makes no difference here
   const bool collecting = GENERATE(false, true);
   if (collecting) harness.Live();
   if (!collecting) harness.Run();
@@ -370,7 +370,7 @@ TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "
   const Generation generation = harness.coordinator->generation();
   const Coordinator::State state = harness.coordinator->state();
   const PeerId peer{4000};
-  constexpr std::uint64_t kAbsurd = (std::uint64_t{1} << 48) + 1;  // nothing counts beyond it, and nothing wraps
+  constexpr std::uint64_t kAbsurd = (std::uint64_t{1} << 48) + 1;  // one above the highest number that is accepted
   struct Bad {
     Code code;
     const char* word;
@@ -417,9 +417,9 @@ TEST_CASE("of two processes with one index the first keeps it, and the second is
   second.generation = {};
   const PeerId peer{4000};
   harness.Send(peer, second);
-  CHECK(harness.coordinator->generation() == Generation{1});  // no Hello is believed yet
+  CHECK(harness.coordinator->generation() == Generation{1});  // the second process has no effect yet
   CHECK(harness.Take<Error>(peer).empty());
-  harness.Tick(seconds(1));  // the regular Ping finds the first one alive
+  harness.Tick(seconds(1));  // the regular Ping finds the first process alive
   CHECK(harness.TakeFromShard<Ping>(1).size() == 1);
   harness.SendHello(1);
   const std::vector<Error> errors = harness.Take<Error>(peer);

@@ -27,7 +27,7 @@ class RankHarness : public CoordinatorHarness {
   void Begin() {
     for (ShardIndex i = 0; i < shards.size(); ++i) AnswerReset(i);
   }
-  // Returns why it was refused; empty: it was not.
+  // Returns why this Join was refused; empty if it was not.
   std::string Refusal(const Join& join) {
     const std::vector<Error> errors = Take<Error>(PeerOf(join));
     if (errors.empty()) return "";
@@ -88,7 +88,7 @@ TEST_CASE("workers with and without a rank do not meet in one job", "[server][ra
     const Join first = harness.JoinsAs("w0", 1);
     CHECK_THAT(harness.Refusal(harness.Joins("w1")), Contains("\"w1\" has no rank, and \"w0\" has rank 0 of 2"));
     harness.Send(harness.PeerOf(first), harness.MakeLeave(first));
-    CHECK_FALSE(harness.Refusal(harness.Joins("w1")).empty());  // its slot stays its own
+    CHECK_FALSE(harness.Refusal(harness.Joins("w1")).empty());  // the job still has ranks
   }
   SECTION("the first has none") {
     const Join first = harness.Joins("w0");

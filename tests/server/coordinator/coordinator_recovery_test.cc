@@ -93,7 +93,7 @@ TEST_CASE("parts that no manifest of the log names are not remembered, however m
   CoordinatorHarness harness = Harness();
   harness.Run();
   RunTo(&harness, 4);
-  // Shard 1's own two parts come last, after more parts than any job has snapshots. All are of the same few versions.
+  // The two parts that manifests name come last, after 5000 others that no manifest names.
   Parts parts;
   for (std::uint64_t i = 0; i < 5000; ++i) parts.push_back({Id(1, i % 5), 1, i});
   parts.push_back(Part(Id(1, 2), 1));
@@ -132,7 +132,7 @@ TEST_CASE("a snapshot with a missing or a bad part is passed over for the one be
   harness.Run();
   RunTo(&harness, 6);
   harness.Forget();
-  harness.RestartShard(1, {Part(Id(1, 2), 1), Part(Id(1, 4), 1)});  // its part of 6 is gone
+  harness.RestartShard(1, {Part(Id(1, 2), 1), Part(Id(1, 4), 1)});  // its part of version 6 is gone
   std::vector<Reset> resets = Resets(&harness);
   CHECK(Mentions(harness.Notices(), "the snapshot of version 6 cannot be used: no server has shard 1 of its 2"));
   CHECK(Mentions(harness.Notices(), "going back to the one of version 4"));
@@ -434,7 +434,7 @@ TEST_CASE("a coordinator started on the log of a job that is done has nothing le
   harness.Conclude();
   CHECK(harness.Logged<DoneRecord>().size() == 1);
 
-  CoordinatorHarness again = Harness(3);  // with another number of servers at that
+  CoordinatorHarness again = Harness(3);  // also with another number of servers
   again.config.job.steps = 2;
   again.log = harness.log;
   for (CoordinatorHarness::FakeShard& shard : again.shards) {
@@ -529,7 +529,7 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
     hello.incarnation = Incarnation{60};
     one.change(&hello);
     for (int i = 0; i < 3; ++i) harness.Send(harness.shards[1].peer, hello);
-    CHECK(harness.Count<Error>() == 3);  // it counts as heard, but is not followed
+    CHECK(harness.Count<Error>() == 3);  // each Hello is answered, and has no other effect
     CHECK(harness.Count<Reset>() == 0);
     CHECK(harness.coordinator->state() == State::kRunning);
     CHECK(harness.coordinator->generation() == Generation{1});
@@ -537,7 +537,7 @@ TEST_CASE("a shard that is ahead of this coordinator is not obeyed, believed or 
     CHECK(harness.coordinator->shards().at(1).incarnation == Incarnation{51});
     CHECK(Mentions(harness.Notices(), "server 1"));
     CHECK(Mentions(harness.Notices(), one.word));
-    CHECK(harness.Notices().find(one.word) == harness.Notices().rfind(one.word));  // once
+    CHECK(harness.Notices().find(one.word) == harness.Notices().rfind(one.word));  // it is logged only once
     CHECK(Mentions(harness.coordinator->WaitingFor(harness.now), one.word));
     CHECK(Mentions(harness.coordinator->WaitingFor(harness.now), "another coordinator has taken over"));
   }
@@ -548,7 +548,7 @@ TEST_CASE("an old log counts where the rollback is accepted: all shards go back 
   CoordinatorHarness harness = Harness();
   harness.Run();
   RunTo(&harness, 4);
-  for (Hello* hello : {&harness.shards[0].hello, &harness.shards[1].hello}) {  // from after the log was copied
+  for (Hello* hello : {&harness.shards[0].hello, &harness.shards[1].hello}) {  // what they saw after the log was copied
     hello->term = Term{7};
     hello->generation = Generation{3};
     hello->newest_retained = Id(3, 9);

@@ -28,8 +28,8 @@ std::vector<Bytes> OrdersTo(const CoordinatorHarness& harness, ShardIndex shard)
   return orders;
 }
 
-// Brings the job into the middle of a step: one shard has prepared it and the other has not, or one shard has the
-// newest clock.
+// Brings the job into the middle of a step. With global steps, all shards are asked to redo it, and only shard 0 has.
+// Without, only shard 0 has reported newer clocks.
 void BeginStep(CoordinatorHarness* harness, Mode mode) {
   const std::uint64_t step = harness->coordinator->step().value;
   if (!HasGlobalSteps(mode)) {
@@ -59,7 +59,7 @@ void DoSteps(CoordinatorHarness* harness, Mode mode, std::uint64_t count) {
   }
 }
 
-// Returns the orders of the new generation to each shard, after the loss of shard 0.
+// Begins the new generation after the loss of shard 0. Returns the orders that each shard then gets, by shard.
 std::vector<std::vector<Bytes>> OrdersOfNewGeneration(CoordinatorHarness* harness, Mode mode) {
   harness->Tick(seconds(1));
   for (ShardIndex shard : {0U, 1U}) harness->AnswerReset(shard);
@@ -83,7 +83,7 @@ TEST_CASE("a coordinator that begins a generation gives the orders of one that h
   const Mode mode = GENERATE(Mode::kSync, Mode::kAsync, Mode::kBounded);
   CAPTURE(static_cast<int>(mode));
   CoordinatorHarness used = Harness(2, mode, {1, 0, 2});
-  used.config.optimizer.lr = 0.25;  // as the shards of the bench report it with a snapshot
+  used.config.optimizer.lr = 0.25;  // the learning rate that MakeDone reports
   if (HasGlobalSteps(mode)) used.config.optimizer.clip_norm = 1.0;
   used.Run();
   DoSteps(&used, mode, 1);

@@ -10,7 +10,7 @@ namespace {
 
 using State = Coordinator::State;
 
-// Restarts both shards with their parts of the last snapshot of `before`, in a job that continues with its log.
+// Returns a job that continues the log of `before`. Both shards have restarted, with their parts of its last snapshot.
 CoordinatorHarness GoOn(const CoordinatorHarness& before) {
   CoordinatorHarness harness = Harness();
   harness.log = before.log;

@@ -41,7 +41,7 @@ inline StepParameters DoStep(CoordinatorHarness* harness) {
   return next;
 }
 
-// Does steps up to this version. Every shard completes every snapshot that is due before it.
+// Does steps up to this version, and completes every snapshot that becomes due. This version must be one of them.
 inline void RunTo(CoordinatorHarness* harness, std::uint64_t version) {
   while (harness->coordinator->step().value < version) {
     if (!DoStep(harness).snapshot) continue;

@@ -74,7 +74,7 @@ TEST_CASE("shards whose part is missing are asked again; the others are not", "[
   CHECK(harness.TakeFromShard<Pin>(1).at(0).version == Version{2});
   harness.Keeps(1, 2);
   harness.Pass(seconds(20), {harness.MakeJoin("w0")});
-  CHECK(harness.TakeFromShard<Pin>(1).size() <= 1);  // none after it existed
+  CHECK(harness.TakeFromShard<Pin>(1).size() <= 1);  // none after the snapshot existed
   CHECK(harness.coordinator->newest_snapshot() == Id(1, 2));
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("a new coordinator completes the snapshot that the one before it asked
   REQUIRE(harness.coordinator->state() == State::kRunning);
   CHECK(harness.coordinator->generation() == Generation{1});
   harness.Keeps(1, 2);
-  CHECK(harness.coordinator->manifests().empty());  // the message to the previous coordinator is not in the log
+  CHECK(harness.coordinator->manifests().empty());  // shard 0's earlier report is not in the log
   harness.Tick(seconds(1));
   CHECK(harness.TakeFromShard<Pin>(0).at(0).version == Version{2});
   harness.Keeps(0, 2);
@@ -144,7 +144,7 @@ TEST_CASE("a coordinator that comes back shows the generation and the newest sna
   RunTo(&harness, 4);
   for (monitoring::Gauge* gauge :
        {&harness.metrics->generation, &harness.metrics->snapshot_version, &harness.metrics->snapshot_bytes}) {
-    gauge->Set(0);  // another process begins
+    gauge->Set(0);  // as in a new process
   }
   harness.Live();
   CHECK(harness.metrics->generation.value() == 1);
@@ -251,7 +251,7 @@ TEST_CASE("after the last step the shards that have no part of the last snapshot
   CoordinatorHarness harness = Harness();
   DoAllSteps(&harness);
   REQUIRE(harness.coordinator->state() == State::kFinished);
-  harness.coordinator->RequestStop(harness.now);  // it waits for the same snapshot
+  harness.coordinator->RequestStop(harness.now);  // the stop waits for the same snapshot
   harness.Pass(seconds(40));
   CHECK(Mentions(harness.Notices(), "server 0 (writing the last snapshot), server 1 (writing the last snapshot)"));
   CHECK(!Mentions(harness.Notices(), "not joined"));

@@ -1,4 +1,4 @@
-// The contents of the status page.
+// The state of a job as JSON, which the status page shows.
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "tests/catch.h"

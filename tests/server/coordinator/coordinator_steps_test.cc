@@ -253,7 +253,7 @@ TEST_CASE(
   harness.Live();
   CHECK(harness.coordinator->term() == Term{2});
   harness.SendHello(0);
-  harness.SendHello(1);  // with the old term: not believed
+  harness.SendHello(1);  // with the old term, so it does not count
   CHECK(harness.TakeFromShard<Ping>(0).at(0).term == Term{2});
   harness.shards[0].hello.term = Term{2};
   harness.SendHello(0);
@@ -429,7 +429,7 @@ TEST_CASE("async: a report that a shard has dropped is not waited for; one that 
   harness.Send(harness.shards[0].peer, MakeProgress(harness, 0, {kMany + 3, kMany + 3}));
   const Progress whole = MakeProgress(harness, 1, {kMany + 3, kMany + 3});
   Progress progress = whole;
-  progress.reports.resize(kMany);  // the rest comes with another one
+  progress.reports.resize(kMany);  // the others come with another Progress
   harness.Send(harness.shards[1].peer, progress);
   CHECK(harness.coordinator->step() == Step{kMany});
   CHECK(harness.coordinator->TakeRecords().back().samples == 2);
@@ -470,7 +470,7 @@ TEST_CASE("async: Progress that cannot be, or is not a shard's, moves nothing", 
   bad[2].clocks.push_back({1});
   bad[3].clocks.clear();
   bad[4].shard = 5;
-  bad[5].reports[0].report.slot = 99;  // the report names no slot
+  bad[5].reports[0].report.slot = 99;  // a slot that does not exist
   for (const Progress& progress : bad) harness.Send(harness.shards[1].peer, progress);
   harness.Send(CoordinatorHarness::kStranger, good);
   CHECK(harness.coordinator->step() == Step{0});

@@ -22,7 +22,7 @@ class FinalHarness {
     final_weights_ =
         FinalWeights::Create(view, &catalog_, folder_.path() + "/final", limits, transport_.get(), now_).value();
   }
-  // Calls Tick ten times a second, as a loop does. Returns the notices.
+  // Lets time pass with ten Ticks a second, as a loop does, until there is an outcome. Returns the notices.
   std::vector<std::string> Pass(int seconds) {
     Outbox out;
     for (int i = 0; i < 10 * seconds && !final_weights_->outcome(); ++i) {

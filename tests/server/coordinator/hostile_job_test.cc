@@ -60,8 +60,8 @@ class WholeJob {
     queue_.push_back({from, to, std::move(message)});
     TakeAll();
   }
-  // Lets a tenth of a second pass: every process repeats unanswered messages, and the worker computes everything it has
-  // of the step.
+  // Lets a tenth of a second pass: coordinator and shards repeat unanswered messages, and the worker pushes all its
+  // slots of the step.
   void Turn() {
     now_ += std::chrono::milliseconds(100);
     Outbox out;
@@ -137,8 +137,8 @@ class WholeJob {
   void Send(PeerId to, Header header, Slice payload = {}) {
     Deliver(kWorkerPeer, to, {std::move(header), std::move(payload)});
   }
-  // Acts as the worker: joins if it is unknown; otherwise pushes gradients of 1 for its slots, repeatedly until the
-  // step is over.
+  // Acts as the worker: joins if it has no session yet; otherwise pushes gradients of 1 for all its slots. Each call
+  // pushes them again, even if the step is not over.
   void Work() {
     if (view.session.value == 0) {
       return Send(kCoordinatorPeer, Join{{}, "sound", kNonce, "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}});
@@ -188,8 +188,8 @@ class WholeJob {
   Instant now_ = std::chrono::seconds(1000);
 };
 
-// Strangers that may send anything except what only a correct member may send: contributions to the job's own
-// generation, a later incarnation of a shard, and the name of a present worker.
+// Sends anything except what only a correct member may send: a Push or EndSlot of the job's generation, a Hello with an
+// incarnation above shard 0's, and a Join with the worker's name.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : hostile_(seed, {1, {50, 51, 60}, {0, 1, 2}, {0, 16, 16}, {1, 2}}) {}

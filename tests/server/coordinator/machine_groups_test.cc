@@ -192,7 +192,7 @@ TEST_CASE("a machine's workers do not wait for one that hangs, until it has done
   CHECK(views[0].slots.size() + views[2].slots.size() == 4);  // one of them does its slots as well
   harness.DoStep(0);
   REQUIRE(harness.coordinator->state() == Coordinator::State::kRunning);
-  pass(100, 2, true);  // four times what the last step took, since it was heard of
+  pass(100, 2, true);  // w1 has now computed for over four times as long as step 0 took
   CHECK(views[0].group_epoch == second);
   CHECK(views[0].slots.size() + views[2].slots.size() == 4);
   pass(3, 2, false);

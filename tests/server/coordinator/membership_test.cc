@@ -22,7 +22,7 @@ TEST_CASE("slots are dealt fairly, each once, earlier workers first", "[server][
 TEST_CASE("a worker keeps what it has as far as its share goes", "[server][slots]") {
   CHECK(AssignSlots({{3, 4}, {0, 1, 2}}, 5) == std::vector<Slots>{{2, 3, 4}, {0, 1}});
   CHECK(AssignSlots({{0, 1, 2, 3}, {}}, 4) == std::vector<Slots>{{0, 1}, {2, 3}});
-  CHECK(AssignSlots({{1, 1, 9}, {1}}, 2) == std::vector<Slots>{{1}, {0}});  // what cannot be is not kept
+  CHECK(AssignSlots({{1, 1, 9}, {1}}, 2) == std::vector<Slots>{{1}, {0}});  // no doubled or unknown slot is kept
 }
 
 TEST_CASE("any deal is complete, disjoint, fair and sorted, and moves no more than it must", "[server][slots]") {

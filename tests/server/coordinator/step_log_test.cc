@@ -91,7 +91,7 @@ std::string Lines(const std::vector<StepRecord>& records) {
   return lines;
 }
 
-// Makes the disk full for this process's files.
+// Limits the size of this process's files, so that a write beyond it is cut short, and the next one fails.
 class FullDisk {
  public:
   explicit FullDisk(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {

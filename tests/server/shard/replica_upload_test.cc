@@ -28,8 +28,8 @@ class ReplicaUploadHarness : public ShardHarness {
     for (SlotIndex slot : {0U, 1U}) FromWorker(MakeEnd(step, slot));
   }
   bool IsPrepared() { return Take<Prepared>(kCoordinator).size() == 1; }
-  // Commits a step. `held`: the shard has the version of the next step. `keep`: the workers are to upload the version
-  // that the next step makes.
+  // Commits a step. `on_shards`: the workers have uploaded the version that the step makes. `upload_next`: they are to
+  // upload the version that the next step makes.
   void CommitStep(std::uint64_t step, bool on_shards, bool upload_next) {
     Commit commit = MakeCommit(step);
     commit.next.on_shards = on_shards;

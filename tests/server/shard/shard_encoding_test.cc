@@ -38,7 +38,7 @@ class NarrowHarness : public ShardHarness {
     FromWorker(push, std::move(payload));
   }
   Encoding EncodingOf(BlockIndex block) const { return block == 1 ? Encoding::kFp32 : encoding_; }
-  // Returns the weights of a block as they arrive.
+  // Pulls a block of this version. Returns its decoded weights, and in `arrived` the encoding in which they came.
   std::vector<float> PullAs(Encoding asked, std::uint64_t version, BlockIndex block, Encoding* arrived) {
     Forget();
     payloads.clear();
@@ -72,7 +72,7 @@ TEST_CASE("leaves of 16-bit numbers make the step that their values make, and we
     harness.FromWorker(harness.MakeEnd(0, 1, 2));
     REQUIRE(harness.shard->engine().prepared());
     harness.Commits(0);
-    // The weights descend with rate 1 by the mean (-1 - 2 * 4) / 3; the statistic moves by a tenth.
+    // The mean is (-1 - 2 * 4) / 3 = -3. Weights descend by it with rate 1; a statistic moves towards it by a tenth.
     CHECK(harness.WeightOf(0) == 3.0F);
     CHECK(harness.WeightOf(1) == -3.0F * kStatisticMomentum);
     Encoding arrived{};

@@ -178,7 +178,7 @@ TEST_CASE("what cannot be first weights is refused, and names the block", "[serv
   };
   const Slice whole = harness.Values(4, 1.0F), half = harness.Values(2, 1.0F), bad = harness.Values(4, kNan);
   CHECK(refusal(harness.MakeAssign(9, whole), whole) == Code::kInvalid);
-  CHECK(refusal(harness.MakeAssign(2, whole), whole) == Code::kInvalid);  // it is not given
+  CHECK(refusal(harness.MakeAssign(2, whole), whole) == Code::kInvalid);  // block 2 is not given
   CHECK(refusal(harness.MakeAssign(1, half), half) == Code::kInvalid);
   CHECK(refusal(harness.MakeAssign(1, bad), bad) == Code::kInvalid);
   CHECK(refusal(harness.MakeAssign(1, half), whole) == Code::kCorrupt);

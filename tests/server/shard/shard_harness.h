@@ -1,8 +1,8 @@
 // ShardHarness: one shard, and methods that act as the coordinator and the workers.
 //
 // Kind:   a value of one test.
-// Why:    weights start at zero and the optimizer is gradient descent with rate 1. So after the first step each weight
-//         is minus the mean gradient, and a test can state its value.
+// Why:    weights start at zero, and by default the optimizer is gradient descent with rate 1. So after the first step
+//         each weight is minus the mean gradient, and a test can state its value.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,7 @@ class ShardHarness {
     WorkDisk();
     WorkLog();
   }
-  // Returns the answers of one kind to one peer since the last call.
+  // Removes and returns the messages of type T to one peer that were not taken yet.
   template <class T>
   std::vector<T> Take(PeerId to = kWorker) {
     std::vector<T> taken;
@@ -104,7 +104,7 @@ class ShardHarness {
     });
     return taken;
   }
-  // Returns everything sent to one peer since the last call.
+  // Removes and returns all messages to one peer that were not taken yet.
   std::vector<Envelope> TakeAll(PeerId to) {
     std::vector<Envelope> taken;
     std::erase_if(out_.envelopes, [&](Envelope& envelope) {
@@ -207,21 +207,21 @@ class ShardHarness {
     return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
             {},         false};
   }
-  // Pushes every block and slot of a step with gradients of one value; a slot has one sample.
+  // Pushes all blocks of all slots of a step, with gradients of one value and `samples` samples, and ends the slots.
   void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
     for (BlockIndex block = 0; block < options_.tensors.size(); ++block) {
       for (SlotIndex slot = 0; slot < options_.slots; ++slot) Stage(step, block, {slot, slot + 1}, samples, value);
     }
     for (SlotIndex slot = 0; slot < options_.slots; ++slot) FromWorker(MakeEnd(step, slot, samples));
   }
-  // Returns the nodes that the shard reports as staged for a step.
+  // Asks the shard what it has of a step. Returns its answer, or an empty Staged if there is not exactly one.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
     FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
-  // Returns the first weight of a block on this shard.
+  // Returns the first weight of a block. `index`: position among this shard's blocks.
   float WeightOf(std::size_t index) const {
     return *reinterpret_cast<const float*>(shard->store().Weights(index).data);
   }
@@ -289,7 +289,7 @@ class ShardHarness {
   MemoryPushLog own_log_;
 };
 
-// Names for most tests of a shard: its peers, and the leaves of a job with two slots.
+// Short names for tests of a shard: its peers, and the leaves of slots 0 and 1.
 inline constexpr PeerId kCoordinator = ShardHarness::kCoordinator, kWorker = ShardHarness::kWorker,
                         kOther = ShardHarness::kOther;
 inline constexpr Node kLeaf0{0, 1}, kLeaf1{1, 2};

@@ -59,7 +59,7 @@ TEST_CASE("a refusal ends the life of a shard that it is said to, and no later o
   const Incarnation incarnation = harness.NextHello().incarnation;
   harness.Refuse(Incarnation{incarnation.value - 1});
   harness.Ping();
-  CHECK(harness.NextHello().term == Term{1});  // it has read both
+  CHECK(harness.NextHello().term == Term{1});  // the shard has read both messages
   CHECK(!harness.loop->ended());
   harness.Refuse(incarnation);
   REQUIRE(harness.WaitForEnd());

@@ -196,7 +196,7 @@ TEST_CASE("two results for one node are counted and told, and the first is kept"
   CHECK(harness.shard->engine().hash_mismatches() == 1);
   CHECK(harness.metrics->hash_mismatches.value() == 1);
   CHECK(harness.notices().size() == 1);
-  CHECK(harness.Take<Staged>(ShardHarness::kOther).at(0).nodes.size() == 1);  // it is not requested again
+  CHECK(harness.Take<Staged>(ShardHarness::kOther).at(0).nodes.size() == 1);  // the node is not requested again
   harness.Stage(0, 0, kLeaf0, 1, 1.0F, ShardHarness::kOther);
   CHECK(harness.shard->engine().hash_mismatches() == 1);
   harness.CompleteStep(0, 1.0F);
@@ -233,7 +233,7 @@ TEST_CASE("blocks beyond the window are not staged, and whoever pushed is told w
   CHECK(harness.shard->engine().staged_bytes() == 0);
   harness.Stage(0, 2, kLeaf0, 1, 1.0F, ShardHarness::kOther);
   acks = harness.Take<Staged>();
-  REQUIRE(acks.size() == 1);  // the first worker did nothing for it
+  REQUIRE(acks.size() == 1);  // the first worker is notified, though it has sent nothing
   CHECK(acks[0].credit == 2);
   CHECK(harness.Take<Staged>(ShardHarness::kOther).at(0).credit == 2);
   harness.Stage(0, 1, kLeaf0, 1, 1.0F);

@@ -28,7 +28,7 @@ std::vector<std::vector<std::byte>> TakeBytes(ShardHarness* harness) {
   return sent;
 }
 
-// Does a step of a job with all kinds of messages. `ends`: whether every block gets its pushes of every slot.
+// Sends the shard messages of every kind for one step. `ends`: whether the step is complete and is committed.
 void Work(ShardHarness* harness, std::uint64_t step, float value, bool ends) {
   Pull waiting = harness->MakePull(step + 1, {0, 1, 2});
   waiting.follows = true;
@@ -97,7 +97,7 @@ TEST_CASE("a shard that is reset in the middle of a job answers as a fresh one",
   CHECK(used.shard->store().Digest() == fresh.shard->store().Digest());
 }
 
-// In this test messages arrive together, so the shard handles them before it sends any acknowledgement.
+// Here the shard handles two messages before Flush, which would send the acknowledgement of the first one.
 TEST_CASE("a Reset that arrives right behind a push leaves nothing to acknowledge", "[server][reset]") {
   const Mode mode = GENERATE(Mode::kSync, Mode::kAsync);
   CAPTURE(static_cast<int>(mode));

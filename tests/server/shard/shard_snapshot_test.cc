@@ -111,7 +111,7 @@ TEST_CASE("that a version is kept is said until it is settled, and not after", "
     harness.Tick(seconds(7));
     CHECK(DoneOf(&harness).digest == first.digest);
   }
-  harness.FromCoordinator(harness.MakeRetained({}, {}));  // of nothing yet
+  harness.FromCoordinator(harness.MakeRetained({}, {}));  // it names no snapshot
   harness.Tick(seconds(7));
   CHECK(DoneOf(&harness).digest == first.digest);
   harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(1, 1)));

@@ -1,4 +1,4 @@
-// Speculative weights of a shard: what the shard sends before the decision, and what makes it void.
+// Speculative weights of a shard: what it sends before the verdict, to which workers, and when it sends them again.
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"

@@ -1,4 +1,4 @@
-// A shard from Prepared to Commit, its answers to pulls, and its restarts.
+// A shard from Prepared to Commit, how it begins a generation (Reset, Hello), and its answers to pulls.
 #include "common/wire/messages.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/limits.h"

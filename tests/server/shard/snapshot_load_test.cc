@@ -110,7 +110,7 @@ bool IsServing(ShardHarness* harness) {
   return harness->Take<ResetDone>(kCoordinator).size() == 1 && harness->shard->serving();
 }
 
-// Returns the reason in the only message to the coordinator, which must report that the snapshot cannot be loaded.
+// Returns the reason in the ResetBad by which the shard reports that it cannot load the snapshot. There must be one.
 std::string Complaint(ShardHarness* harness) {
   const std::vector<ResetBad> bad = harness->Take<ResetBad>(kCoordinator);
   REQUIRE(bad.size() == 1);
@@ -216,14 +216,14 @@ TEST_CASE("async: sequence numbers, ends and reports go to the shards that are t
 
 // ---- messages of other shards ---------------------------------------------------------------------------------------
 
-// A shard of 3 with an empty directory loads what two shards wrote; their answers pass through the test.
+// One of three shards, with an empty directory, loads what two shards wrote. The test delivers their answers.
 struct Loading {
   explicit Loading(ShardIndex shard = 2) : reader(OneOf(shard, 3)) {
     reader.FromCoordinator(reader.MakeResetTo(2, parts));
     reader.generation = Generation{2};
     reader.Tick();
   }
-  // Returns the holders' answers to all requests.
+  // Returns the two shards' answers to the reader's new requests.
   std::vector<std::pair<ShardIndex, Message>> Answers() {
     std::vector<std::pair<ShardIndex, Message>> answers;
     for (ShardIndex i : {0U, 1U}) {
@@ -244,7 +244,7 @@ struct Loading {
     for (const auto& answer : Answers()) Give(answer);
   }
 
-  // Lets the holders be silent for so long that the reader asks. Then they report which requests were lost.
+  // Lets so much time pass without answers that the reader asks what was lost, and delivers the answers to that.
   void Ask() {
     reader.Tick(seconds(7));
     GiveHeaders();

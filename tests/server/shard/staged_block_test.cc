@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kCount = 5;
 using Values = std::vector<float>;
 
-// The gradients of a job's slots, and the sums of the job's tree by their definition.
+// The gradients of a job's slots, and the sums of the job's reduction tree, computed as they are defined.
 class Slots {
  public:
   Slots(SlotIndex count, std::uint64_t seed) : random_(seed) {
@@ -115,7 +115,7 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     const Node root{0, slots.count()};
     const std::vector<Node> nodes = AllNodes(slots.count());
     Stage stage(slots);
-    // Adds nodes at random until all slots are covered. The root is added late, because it would end the test at once.
+    // Adds random nodes until all slots are covered. The root is added rarely, because it ends the loop at once.
     while (!stage.block.complete()) {
       const Node node = nodes[random.Below(nodes.size())];
       if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;

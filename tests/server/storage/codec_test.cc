@@ -46,7 +46,7 @@ TEST_CASE("a header that was changed or cut is refused, or is still the same", "
   CHECK(refused > tries / 30 * 29);
 }
 
-// A hash does not reveal a writer that computes it for wrong contents.
+// A hash does not protect from a writer that computes the hash of wrong contents.
 TEST_CASE("a header whose hash was made to match is believed only within bounds", "[server][storage]") {
   RandomStream random(testing::TestSeed());
   const int tries = testing::TriesOfTier(3000);
@@ -151,7 +151,7 @@ TEST_CASE("a program's state is written down as any bytes; without one a record 
   CHECK(changed("00f") == Code::kCorrupt);
   CHECK(changed("0g") == Code::kCorrupt);
   SnapshotHeader header;
-  CHECK(header.Digest() == 0xD22A922DEF7C61FE);  // as before there was any
+  CHECK(header.Digest() == 0xD22A922DEF7C61FE);  // the same as before program states existed
   header.parameters.program_state = "a";
   const std::uint64_t digest = header.Digest();
   header.parameters.program_state = "b";

@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kForever = std::chrono::minutes(5);
 
-// A store whose writes wait until they are released. The two threads signal each other through mailboxes.
+// A store in which PersistIdentity waits for LetGo, and Write waits until it is cancelled.
 class GatedStore : public MemorySnapshotStore {
  public:
   Status PersistIdentity(const ShardIdentity& identity) override {
@@ -41,7 +41,7 @@ ShardIdentity IncarnationOf(std::uint64_t term) {
   return identity;
 }
 
-// Returns the results of `count` pieces of work, in order.
+// Waits for `count` results, and returns them in order.
 std::vector<DiskResult> TakeAll(ShardDiskThread* thread, Mailbox<int>* woken, std::size_t count) {
   std::vector<DiskResult> results;
   while (results.size() < count) {

@@ -1,4 +1,5 @@
-// A disk of a few megabytes that is really full. Mounting it needs root; without root this exits with 77.
+// Storage on a disk of 24 MiB that is really full. Mounting the disk needs root. Without root the test exits with 77,
+// or with 1 where CI is "true".
 #include <sys/mount.h>
 
 #include <algorithm>
@@ -50,7 +51,7 @@ class SmallDisk {
 
 constexpr ImageShape kShape{.block_count = 16, .elements = 65536, .array_count = 2, .slot_count = 1};  // 8 MiB
 
-// An array whose memory, when it is written and released, fills the disk except for the last `left` bytes.
+// An array of a snapshot. Once its memory is released, after writing, the disk is filled except for `left` bytes.
 struct FillingArray {
   FillingArray(const SmallDisk* on, const Slice& like, std::size_t leave = 0)
       : disk(on), left(leave), memory(like.data, like.data + like.size) {}
@@ -101,7 +102,7 @@ TEST_CASE("a disk that is full, or becomes so on the way, costs the new snapshot
   CHECK(LoadAndCompare(store.get(), {{1}, {1}}, 0, kept->digest, kShape).message() == "");
 }
 
-// Each time the disk has a little less room, so it becomes full in another place: in the last table, in the header, in
+// Each time the disk has a little more room, so it becomes full in another place: in the last table, in the header, in
 // the database's own files, or not at all.
 TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all", "[server][storage]") {
   const SmallDisk disk;
@@ -119,7 +120,7 @@ TEST_CASE("wherever a disk becomes full, a snapshot is there whole or not at all
     if (!written.ok()) CHECK(written.status().code() == Code::kBusy);
     failed += written.ok() ? 0 : 1;
     INFO(left << " pages left: " << written.status().ToString());
-    if (left % 3 == 1) store.reset();  // the next process finds the same, on a disk that is or is not still full
+    if (left % 3 == 1) store.reset();  // as if the process ended, whether the disk is still full or not
     if (left % 2 == 1) disk.Empty();
     if (store == nullptr) {
       disk.Empty();

@@ -56,7 +56,7 @@ class Child {
     while (lines_.size() < count && ReadSome()) {
     }
   }
-  // Reads what the child prints for this long.
+  // For this long, reads what the child prints.
   void WatchFor(std::chrono::microseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (true) {
@@ -103,7 +103,7 @@ class Child {
   std::vector<std::string> lines_;
 };
 
-// The snapshots that the storage promised to a killed writer, and those that the writer may have removed.
+// What killed writers have printed: the snapshots that were written, and those that may have been removed.
 struct Ledger {
   std::map<std::uint64_t, std::uint64_t> written;  // digest by version
   std::set<std::uint64_t> removing;

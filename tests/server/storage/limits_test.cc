@@ -61,7 +61,7 @@ void FillTo(const Sizes& sizes, T& value) {
   }
 }
 
-// Returns sizes around every limit, varied one at a time.
+// Returns sizes of lists and texts that just reach, or just exceed, the limits.
 std::vector<Sizes> AllSizes(std::size_t bytes_max) {
   std::vector<Sizes> all;
   for (const std::size_t list : {std::size_t{kGroupsMax}, std::size_t{kGroupsMax} + 1, std::size_t{kSlotsMax},
@@ -126,7 +126,7 @@ std::vector<SlotReport> LargestReports() {
 TEST_CASE("what a shard says of a step is sent for as many slots, metrics and segments as may be",
           "[common][wire][limits]") {
   std::vector<std::byte> bytes;
-  Hello hello;  // it carries a Prepared, and more
+  Hello hello;  // a Hello carries a Prepared, and more
   hello.endpoint = hello.metrics = std::string(256, 'h');
   Prepared& prepared = hello.prepared.emplace();
   prepared.report.slots = LargestReports();

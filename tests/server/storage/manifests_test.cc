@@ -62,7 +62,7 @@ TEST_CASE("a log without some snapshots has all others and nothing that had gone
 TEST_CASE("a log without some snapshots has the newest of everything else, and no shard lives on", "[server]") {
   std::vector<LogRecord> log = BeginningOfALog();
   log.insert(log.end(), {Manifest(Id(1, 4)), TermRecord{{2}}, SessionRecord{{8}}, Recover(2, Id(1, 4)),
-                         Manifest(Id(2, 6)), DoneRecord{}});  // it ended between RECOVER and RUNNING
+                         Manifest(Id(2, 6)), DoneRecord{}});  // the coordinator ended between RECOVER and RUNNING
   const std::vector<LogRecord> rest = WithoutSnapshots(log, kKeep, {Id(1, 4)});
   REQUIRE(rest.size() == 8);
   CHECK(std::get<JobRecord>(rest[0]).job == JobId{1, 2});
@@ -91,7 +91,7 @@ TEST_CASE("the records in force have what a coordinator goes on with, and nothin
   CHECK(Existing(rest) == std::vector{Id(1, 4), Id(2, 6)});
   CHECK(std::holds_alternative<DoneRecord>(rest[8]));
   CHECK(RecordsInForce(rest, kKeep).size() == rest.size());
-  log.push_back(Recover(3, Id(2, 6)));  // it ended before every shard was there
+  log.push_back(Recover(3, Id(2, 6)));  // the coordinator ended before RUNNING
   for (const LogRecord& record : RecordsInForce(log, kKeep)) CHECK_FALSE(std::holds_alternative<RunningRecord>(record));
 }
 

@@ -114,7 +114,7 @@ TEMPLATE_TEST_CASE("what was trimmed is not asked for; what came after it is who
   CHECK(gone.code() == Code::kCorrupt);
   CHECK(gone.message().find("the log begins with record") != std::string::npos);
   REQUIRE(logs.log()->Trim(1000).ok());
-  REQUIRE(logs.log()->Append(kLogTimeline.id, 1000, MakeRecords(5, 2)).ok());  // a snapshot's log_begin
+  REQUIRE(logs.log()->Append(kLogTimeline.id, 1000, MakeRecords(5, 2)).ok());  // as behind a snapshot's log_begin
   CHECK(ReadAll(logs.log(), 1000).value().size() == 2);
 }
 

@@ -13,7 +13,7 @@ inline constexpr LogTimeline kLogTimeline{{4}, 2};
 
 inline constexpr std::uint64_t kChildKey = 77;  // for the records that storage_child writes
 
-// Makes a push with a payload, a push without one, or a slot's end.
+// Makes, by index % 3, a push with a payload, a push without one, or a slot's end.
 inline PushLogRecord MakeRecord(std::uint64_t key, std::uint64_t index) {
   const std::uint64_t draw = PhiloxKey(key, index, 3);
   if (index % 3 == 2) {
@@ -64,7 +64,7 @@ inline bool SameRecord(const PushLogRecord& a, const PushLogRecord& b) {
          Hash64(x.payload.bytes()) == Hash64(y.payload.bytes());
 }
 
-// Reads the whole log, piece by piece.
+// Reads the log from record `from` on, in small pieces.
 inline Result<std::vector<PushLogRecord>> ReadAll(PushLog* log, std::uint64_t from,
                                                   LogTimeline timeline = kLogTimeline) {
   std::vector<PushLogRecord> records;

@@ -46,7 +46,7 @@ TEST_CASE("parts of all shards are read while their stores are open elsewhere", 
   CHECK(reader.ReadHeader(Id(1, 5), 1).status().code() == Code::kInvalid);
   CHECK(reader.ReadHeader(Id(1, 6), 0).status().code() == Code::kInvalid);
 
-  Write(first.get(), Id(1, 6), 0);  // they continue undisturbed
+  Write(first.get(), Id(1, 6), 0);  // the servers continue undisturbed
   REQUIRE(first->Remove(Id(1, 5), 0).ok());
   CHECK(reader.List().size() == 2);
   const RocksSnapshotReader later(path);
@@ -96,7 +96,7 @@ TEST_CASE("records that replace a log's own are read back, and it goes on behind
   auto log = FileCoordinatorLog::Open(path, 0).value();
   for (std::uint64_t term = 1; term <= 5; ++term) REQUIRE(log->Append(TermRecord{{term}}).ok());
   REQUIRE(log->Replace({TermRecord{{5}}, DoneRecord{}}).ok());
-  CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kRefused);  // it has the new file, too
+  CHECK(FileCoordinatorLog::Open(path, 0).status().code() == Code::kRefused);  // the new file is locked, too
   log.reset();
   log = FileCoordinatorLog::Open(path, 0).value();
   REQUIRE(log->records().size() == 2);

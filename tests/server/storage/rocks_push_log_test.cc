@@ -31,7 +31,7 @@ class WrittenLog {
     REQUIRE(log.status().message() == "");
     return std::move(log).value();
   }
-  // Returns the log's files with this extension, the largest last.
+  // Returns the log's files with this extension, the largest last. Of files of one size it returns only one.
   std::vector<std::string> Files(const std::string& extension) const {
     std::map<std::uintmax_t, std::string> by_size;
     for (const auto& entry : files::directory_iterator(folder_.path() + "/pushes")) {

@@ -139,7 +139,7 @@ TEST_CASE("what a process left half done is cleared away", "[server][storage][ro
     for (rocksdb::ColumnFamilyHandle* handle : handles) REQUIRE(database->DestroyColumnFamilyHandle(handle).ok());
   }
   REQUIRE(Families(path).size() == 6);
-  CHECK(Open(run.path(), 1, {0}).value()->List() == parts);  // read-only, so it is ignored
+  CHECK(Open(run.path(), 1, {0}).value()->List() == parts);  // opened only for reading, so nothing is cleared
   REQUIRE(Families(path).size() == 6);
   CHECK(Open(run.path()).value()->List() == parts);
   CHECK(Families(path).size() == 3);
@@ -218,7 +218,7 @@ struct FlipCount {
   int flips = 0, noticed = 0;
 };
 
-// Flips one bit of one file and checks whether a reader gets wrong contents.
+// Flips one bit of one file, and checks that a reader gets right contents or an error.
 void FlipAndLook(const std::string& run, const std::string& file, std::size_t at, const SnapshotPart& part,
                  const ImageShape& shape, FlipCount* count) {
   const std::string bytes = ReadWholeFile(file);

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 const Status kFull(Code::kBusy, "cannot write run/metrics.jsonl: No space left on device");
 
-// A disk that is full until `room_at`.
+// A RoomWait with a simulated clock, and a disk that is full until `room_at`.
 struct Wait {
   RoomWait::Options Options() {
     RoomWait::Options options;

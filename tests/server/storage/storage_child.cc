@@ -1,4 +1,4 @@
-// A process that writes until it is killed, and prints what the storage has promised it.
+// A process that uses storage until it is killed, and prints a line for each thing that the storage has promised.
 //
 //   server_storage_child snapshots FOLDER   writes snapshots, keeps two: "begin VERSION", "written VERSION DIGEST",
 //                                           "removing VERSION"
@@ -36,7 +36,7 @@ int WriteSnapshots(const std::string& folder) {
   auto store = RocksSnapshotStore::Open(folder, 0, 0);
   if (!store.ok()) return Fail(store.status());
   std::vector<SnapshotPart> parts = store.value()->List();
-  std::uint64_t version = parts.empty() ? 1 : parts.back().id.version.value;  // written again, it is replaced
+  std::uint64_t version = parts.empty() ? 1 : parts.back().id.version.value;  // the newest snapshot is written again
   while (true) {
     const SnapshotId id{{1}, {version}};
     SnapshotImage image = MakeImage(id, 0, kChildShape);
@@ -53,7 +53,7 @@ int WriteSnapshots(const std::string& folder) {
   }
 }
 
-// Appends to a shard's log. Record i of the log is MakeRecord(kChildKey, i).
+// Appends to a shard's log. The log's record number n, from 1, is MakeRecord(kChildKey, n).
 int AppendPushes(const std::string& folder) {
   auto log = RocksPushLog::Open(folder, 4000);
   if (!log.ok()) return Fail(log.status());

@@ -93,7 +93,8 @@ inline LoadSnapshot LoadWork(const SnapshotImage& like, std::uint64_t digest) {
   return work;
 }
 
-// Loads a part through Execute. Returns its status, or kStale if the part is intact but its bytes are not MakeImage's.
+// Loads a part through Execute. Returns the status of the load, or kStale if it succeeds with other bytes than
+// MakeImage's.
 inline Status LoadAndCompare(SnapshotStore* store, SnapshotId id, ShardIndex part, std::uint64_t digest,
                              ImageShape shape = {}) {
   const SnapshotImage like = MakeImage(id, part, shape);

@@ -91,7 +91,7 @@ TEMPLATE_TEST_CASE("a snapshot written again replaces the one of its name", "[se
   CHECK(store->List().empty());
 }
 
-// Memory that cancels a write, or performs another action, when it is released.
+// An action to run when the memory of a slice that WithRelease made is released.
 struct OnRelease {
   void (*act)(void*);
   void* context;
