@@ -28,7 +28,8 @@ void Acknowledgements::OfferCredit(Step step, std::uint32_t credit) {
 }
 
 void Acknowledgements::Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out) {
-  // Uploads come before the answer to a question that arrived later.
+  // UploadAcks go first. If a Staged answers a worker's question, the worker takes uploads as lost that it sent before
+  // the question and that have no UploadAck by then.
   for (auto& [key, blocks] : uploads_) {
     out->Send(key.first, UploadAck{shard.generation, shard.options.incarnation, shard.options.shard, std::move(blocks),
                                    key.second});

@@ -1,8 +1,8 @@
-// Acknowledgements: the answers to pushes and uploads that a shard has taken and not yet acknowledged.
+// Acknowledgements: a shard's answers that wait for the next Send(): which pushes, ends of slots and uploads it has.
 //
 // Kind:   owned by the Shard.
-// Limits: one message per peer and step between two calls of Send().
-// Why:    a batch of pushes is acknowledged with one message, which also carries the peer's credit.
+// Limits: Send() sends at most one Staged and one UploadAck for each pair of a peer and a step.
+// Why:    one Staged message acknowledges a whole batch of pushes, and also carries the peer's credit.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,21 @@ class Acknowledgements {
   Acknowledgements();
   ~Acknowledgements();
 
-  // Returns the next acknowledgement to this peer, for pushes of this step or sequence number; the caller may add to
-  // it.
+  // Returns the Staged message that the next Send() sends to this peer for this step (or sequence number). The caller
+  // may fill it in. It is sent even if it names no push, because it carries the credit.
   Staged& For(PeerId peer, Step step);
   void AddPush(PeerId peer, Step step, BlockIndex block, Node node);
-  // Adds a block that the peer uploaded: initial weights, or the version that this step makes.
+  // Adds a block that the peer uploaded: of the initial weights (step 0), or of the version that this step makes.
   void AddUpload(PeerId peer, Step step, BlockIndex block) { uploads_[{peer, step}].push_back(block); }
 
-  // Notes that the peer pushes in the step under way. OfferCredit tells such peers when the credit grows.
+  // Notes that the peer pushes in the step under way. OfferCredit() adds a Staged for each such peer that was last sent
+  // a smaller credit.
   void NotePusher(PeerId peer) { sent_credit_.try_emplace(peer, 0); }
   void OfferCredit(Step step, std::uint32_t credit);
-  // Forgets which peers pushed in the previous step. Call when the shard begins a new one.
+  // Forgets which peers pushed in the previous step. Call when the shard begins a new step.
   void BeginStep() { sent_credit_.clear(); }
 
-  // Sends all acknowledgements. `steps_pass`: those of earlier steps say that these steps are over.
+  // Sends all acknowledgements. With `steps_pass`, a Staged for an earlier step than the shard's has `passed` set.
   void Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out);
   // Forgets everything; the peers will ask again.
   void Reset();

@@ -1,4 +1,4 @@
-// AdmitPush, AdmitPull: whether a push may be staged or applied now, and a pull answered, in each mode.
+// AdmitPush, AdmitPull: whether a shard may stage or apply a push now, or answer a pull now, in each mode.
 //
 // Kind:   pure functions.
 // Why:    the admission rules of all modes are in one place and can be tested without a shard.
@@ -14,13 +14,13 @@ namespace capstan::server {
 enum class PushAdmission {
   kStage,     // keep the push for the step's sum
   kApply,     // update the block with this one push now
-  kPassed,    // already part of the weights: acknowledge and drop
+  kPassed,    // its step is over, or it was taken before: acknowledge and drop
   kTooEarly,  // the push is of a later step than the shard's: the sender must send again later
   kGap,       // an earlier sequence number is missing: the sender must send again from there
 };
 
-// `step`: the push's step (sync) or sequence number (async); `current`: the shard's step; `last`: the newest sequence
-// number of that slot applied to that block.
+// With global steps, `step` is the push's step and `current` is the shard's step. Without global steps, `step` is the
+// push's sequence number, and `last` is the newest one that this shard has of the slot's pushes to the block.
 inline PushAdmission AdmitPush(Mode mode, Step step, Step current, SequenceNumber last) {
   if (HasGlobalSteps(mode)) {
     if (step < current) return PushAdmission::kPassed;
@@ -32,13 +32,13 @@ inline PushAdmission AdmitPush(Mode mode, Step step, Step current, SequenceNumbe
 
 enum class PullAdmission { kAnswer, kPark, kStale, kTooEarly };
 
-// How many versions after the published one a pull may ask for. A worker asks for the next version; a reader of a job with short steps asks
-// for a later one, which does not exist yet when its pull arrives.
+// With global steps: how many versions after the published one a pull may ask for. A worker asks for the next version.
+// A reader that was too late for a version asks for a later one, which need not exist yet when the pull arrives.
 inline constexpr std::uint64_t kFutureVersionsMax = 64;
 
-// In mode sync a shard answers with exactly the wanted version, in async with the newest version of each block. In
-// bounded it also answers with the newest version, but parks the pull while the slowest slot is more than `staleness`
-// pushes behind: there, `wanted` is the asking slot's clock and `published` is the slowest slot's clock.
+// With global steps a shard answers with exactly the wanted version. In async it answers at once, with the newest
+// version of each block. In bounded it does the same, but parks the pull while the slowest slot is more than
+// `staleness` pushes behind the asking slot. There, `wanted` is the asking slot's clock and `published` the slowest's.
 inline PullAdmission AdmitPull(Mode mode, Version wanted, Version published, std::uint64_t staleness) {
   if (mode == Mode::kAsync || wanted == published) return PullAdmission::kAnswer;
   if (mode == Mode::kBounded) {

@@ -128,8 +128,8 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   Entry& entry = blocks_[index];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
-  // Weights that are being sent, and all arrays of a pinned version, have references besides `published`,
-  // `source` and `target`.
+  // `published`, `source` and `target` are 3 references. A further one means that the weights are being sent, or that
+  // a snapshot with this array is being written: the update then goes to a new buffer.
   if (source.weights->reference_count() > 3) target.weights = pool_.Take();
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();

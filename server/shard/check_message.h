@@ -1,7 +1,8 @@
-// CheckPush, CheckPull: whether a worker's message fits the blocks of this shard.
+// CheckPush, CheckPull: whether a worker's push or pull is valid for the blocks of this shard.
 //
 // Kind:   pure functions.
-// Fails:  kInvalid: it does not fit; kCorrupt: the payload does not match its hash. The text says what was expected.
+// Fails:  kInvalid: the message does not fit this shard's blocks or a limit; kCorrupt: a push's payload does not match
+//         its hash.
 #pragma once
 
 #include "common/base/buffer.h"
@@ -17,12 +18,12 @@ namespace capstan::server {
 
 struct ShardContext;
 
-// The nodes of the reduction tree that a push may bring: those of one slot, or also sums of several.
+// The nodes of the reduction tree that a push may carry: kLeaves: only single slots; kAll: also sums of several slots.
 enum class TakenNodes { kLeaves, kAll };
 
 Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload, TakenNodes taken);
 
-// The fault of a pull, and the block that has it; 0 if no single block is at fault.
+// The fault of a pull (ok: none), and the block that is at fault; 0 if the fault is not in one block.
 struct PullFault {
   Status status;
   BlockIndex block = 0;

@@ -39,8 +39,8 @@ void ClockedStep::Restart() {
   backoff_.Restart();
 }
 
-// Takes the blocks' sequence numbers from the headers of this shard's blocks. A slot's reports and its end are in the
-// header of the shard that was the slot's home when the snapshot was taken.
+// Takes each block's sequence numbers from its header entry. Another number of shards may have written the snapshot: a
+// slot's reports and its newest end are in the header of the shard that was the slot's home then.
 void ClockedStep::Load(const std::vector<const SnapshotHeader::BlockEntry*>& blocks,
                        const std::vector<SnapshotHeader>& headers) {
   for (std::size_t index = 0; index < blocks.size(); ++index) {
@@ -80,7 +80,7 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
   const SequenceNumber sequence = SequenceOf(push.step);
   SequenceNumber last = blocks_[shard_.index_of.at(push.block)].last[slot];
   if (journal_ != nullptr) {
-    // A push that waits for the log is acknowledged once it is logged.
+    // If the push waits for the log already, it is acknowledged once it is logged.
     if (journal_->Has(sequence, push.block, slot) && sequence > last) return {};
     last = journal_->NewestPush(push.block, slot).value_or(last);
   }
@@ -146,7 +146,7 @@ void ClockedStep::Acknowledge(Outbox* out) {
   acknowledgements_->Send(shard_, AsyncCredit(shard_.options, shard_.slot_count), false, out);
 }
 
-// ---- how records change blocks and clocks --------------------------------------------------------------------------
+// ---- applying pushes and ends of slots -----------------------------------------------------------------------------
 
 void ClockedStep::Apply(const PushRecord& push) {
   const std::size_t index = shard_.index_of.at(push.block);
@@ -233,8 +233,9 @@ Status ClockedStep::Replay(const PushLogRecord& record) {
 
 // ---- clocks and reports --------------------------------------------------------------------------------------------
 
-// Keeps a report for the coordinator. If there are too many, the newest is dropped, because the coordinator counts
-// steps in order and needs that one last; its step is then counted without it. Slots may be any number of steps apart.
+// Keeps a report until the coordinator has counted its step. Slots may be any number of steps apart, so reports can
+// pile up. If there are too many, the one with the greatest sequence number is dropped, because the coordinator counts
+// steps in order and would need it last.
 void ClockedStep::KeepReport(SequenceNumber sequence, const SlotReport& report) {
   reports_.try_emplace({sequence, report.slot}, report);
   if (reports_.size() <= std::max(shard_.options.reports_max, shard_.home_slot_count())) return;
@@ -242,7 +243,8 @@ void ClockedStep::KeepReport(SequenceNumber sequence, const SlotReport& report) 
   shard_.metrics->reports_dropped.Add(1);
 }
 
-// Finds the least sequence number of a slot over all blocks. Without blocks it is the greatest possible number.
+// Finds the least sequence number of a slot over all blocks. A shard without blocks gets a number that limits nothing;
+// Handle(EndSlot) can add kEarlyEndsMax to it without overflow.
 void ClockedStep::CountBlocks(SlotIndex slot) {
   LeastOfBlocks least{{UINT64_MAX - kEarlyEndsMax}, 0};
   for (const BlockProgress& block : blocks_) {
@@ -278,7 +280,7 @@ void ClockedStep::SetClock(SlotIndex slot) {
 Progress ClockedStep::MakeProgress() const {
   const ShardOptions& options = shard_.options;
   Progress progress{options.shard, options.incarnation, shard_.generation, clocks_.values(), {}};
-  // The oldest reports go first, because the job's clock waits for them. All reports of one step always fit.
+  // The oldest reports go first, because the coordinator counts steps in order. All reports of one step always fit.
   const std::size_t most = std::max(Progress::kReportsMax, shard_.home_slot_count());
   for (const auto& [key, report] : reports_) {
     if (progress.reports.size() == most) break;
@@ -305,7 +307,7 @@ void ClockedStep::Handle(const ClockUpdate& update) {
 
 // ---- what pulls get ------------------------------------------------------------------------------------------------
 
-// In mode bounded, a pull waits until the slowest slot's clock is near enough to the asking slot's.
+// In mode bounded, a pull waits until the slowest slot is at most `staleness` pushes behind the asking slot.
 PullAdmission ClockedStep::Admit(const Pull& pull) const {
   return AdmitPull(shard_.options.mode, pull.version, VersionAt(clocks_.least()), shard_.options.staleness);
 }

@@ -1,14 +1,14 @@
-// ClockedStep: modes async and bounded: applies each push on arrival, in order for each slot, and counts how far each
-// slot is.
+// ClockedStep: the step engine of modes async and bounded. It applies pushes one by one, in order for each slot, and
+// counts how far each slot is.
 //
 // Kind:   owned by the Shard.
-// Limits: reports_max bounds the reports that wait to be counted. An EndSlot may be at most kEarlyEndsMax steps ahead
-//         of the slot's pushes.
-// Why:    a slot's clock is the least of its sequence numbers over all blocks. In mode bounded, pulls wait for the
-//         slowest slot's clock, and the coordinator counts steps by the clocks.
+// Limits: reports_max slot reports wait for the coordinator, or those of one step if they are more. An EndSlot may be
+//         at most kEarlyEndsMax sequence numbers ahead of the slot's pushes that all blocks here have.
+// Why:    a slot's clock is the least of its sequence numbers over all blocks. The coordinator counts steps by the
+//         clocks. In mode bounded, pulls wait for the slowest slot's clock.
 //
-// With a journal, a push is applied once it is in the log, so all that this object reports of clocks and weights is on
-// disk.
+// Without a journal a push is applied on arrival. With a journal (durable acknowledgements) a push is applied once it
+// is in the log on disk, so the clocks and weights that leave this shard contain only pushes that are on disk.
 #pragma once
 
 #include <map>
@@ -86,7 +86,8 @@ class ClockedStep final : public StepEngine {
   void KeepReport(SequenceNumber sequence, const SlotReport& report);
   void CountClocks();
   void CountBlocks(SlotIndex slot);
-  // Call after a push of this slot was applied to a block; `before` is the block's sequence number before it.
+  // Call after a push of this slot was applied to a block. `before`: the newest sequence number of the slot that the
+  // block had until then.
   void RaiseClock(SlotIndex slot, SequenceNumber before);
   void SetClock(SlotIndex slot);
   Progress MakeProgress() const;
@@ -100,7 +101,8 @@ class ClockedStep final : public StepEngine {
   std::map<std::pair<SequenceNumber, SlotIndex>, SlotReport> reports_;  // until they are counted
   std::vector<SequenceNumber> ended_;           // per home slot: the newest sequence number that has ended
   std::vector<LeastOfBlocks> least_of_blocks_;  // per slot
-  // Per slot: the newest sequence number applied to all blocks here and, for home slots, ended.
+  // Per slot: the newest sequence number that is applied to all blocks here and, if the slot's EndSlots come to this
+  // shard, has ended.
   RunningMinimum clocks_;
   bool changed_ = false;  // there is progress to report
   Instant next_progress_{};

@@ -1,8 +1,9 @@
-// DurableIdentity: what a shard's directory remembers of it: its job, its fencing numbers and its newest retained
-// snapshot.
+// DurableIdentity: what a shard's directory keeps about the shard: its job, the term, generation and incarnation, and
+// its newest retained snapshot.
 //
 // Kind:   owned by the Shard.
-// Why:    a shard answers a Reset only after the new generation is on disk, so a restarted shard knows that generation.
+// Why:    a shard confirms a Reset only after the new generation is on disk, so the shard still knows that generation
+//         after a restart.
 #pragma once
 
 #include <vector>
@@ -20,15 +21,15 @@ class DurableIdentity {
  public:
   explicit DurableIdentity(ShardIdentity identity) : identity_(identity) {}
 
-  // The newest identity; a write of it to the disk may still be under way.
+  // The newest identity, which may not be on disk yet.
   const ShardIdentity& value() const { return identity_; }
-  // Whether the identity that the last Begin() made is on disk.
+  // Whether the generation of the last Begin() is on disk.
   bool is_stored() const { return stored_; }
 
-  // Takes the job and its new generation, and requests that they are written to the disk.
+  // Takes the job, and the shard's present term and generation. Adds the request to write them to `work`.
   void Begin(const ShardContext& shard, JobId job, std::vector<DiskWork>* work);
   void RaiseNewestRetained(SnapshotId retained, std::vector<DiskWork>* work);
-  // Returns whether the write succeeded; one that failed is repeated.
+  // Takes the result of a write, and returns whether it succeeded. Tick() repeats a failed write.
   bool Handle(const IdentityPersisted& result, const ShardContext& shard, Instant now, Outbox* out);
   void Tick(Instant now, std::vector<DiskWork>* work);
 

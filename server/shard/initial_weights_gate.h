@@ -1,11 +1,11 @@
 // InitialWeightsGate: which of a shard's blocks still lack initial weights from a worker, and whether version 0 is on
 // disk.
 //
-// Kind:   a value of the Shard, made again when it gets blocks.
-// Fails:  kInvalid: an upload that this shard does not need, or with a weight that is not finite. kCorrupt: a payload
-//         that does not match its hash.
+// Kind:   a value of the Shard, made again when a Reset gives the shard its blocks.
+// Fails:  kInvalid: an upload of a block that takes none here, of a wrong size, or with a weight that is not finite.
+//         kCorrupt: a payload that does not match its hash.
 // Why:    initial weights that do not follow from the seed are on disk before anything depends on them, so every
-//         restart has the same beginning. Until then pulls are parked and pushes are refused.
+//         restart has the same beginning. Until then pulls are parked, and pushes and ends of slots are refused.
 #pragma once
 
 #include <set>
@@ -28,21 +28,21 @@ struct ShardContext;
 class InitialWeightsGate {
  public:
   InitialWeightsGate() = default;
-  // `blocks`: the blocks of this shard. kToBeLoaded: they come from a snapshot, with all weights.
+  // `blocks`: the blocks of this shard. With kToBeLoaded a snapshot has all weights, so the gate begins open.
   InitialWeightsGate(const Catalog& catalog, const std::vector<BlockIndex>& blocks, BlockStore::Begin begin);
 
   Status Check(const ShardContext& shard, const UploadBlock& upload, const Slice& payload) const;
-  // Writes the checked weights of a block into version 0, unless the block has them already. Returns whether it did.
+  // Writes the checked weights of a block into version 0. Returns false if the block has its weights already.
   bool Take(const ShardContext& shard, const UploadBlock& upload, const Slice& payload);
 
   // Requests that version 0 is written to disk once it is complete.
   void RequestSnapshot() { snapshot_requested_ = true; }
-  // Whether version 0 is to be written to disk now; true once for each request.
+  // Whether version 0 is complete and its snapshot was requested. Returns true only once for each request.
   bool TakeSnapshotRequest() { return missing_.empty() && std::exchange(snapshot_requested_, false); }
 
-  // Whether version 0 is on disk at every shard, or can be computed from the seed.
+  // Whether weights may be read and changed: a snapshot has them, or version 0 can be computed from the seed.
   bool is_open() const { return open_; }
-  // Opens the gate, because a manifest names version 0. A gate that still lacks weights stays closed.
+  // Call when the coordinator's log has a snapshot of version 0. Opens the gate, unless weights are still missing here.
   void Open() { open_ = missing_.empty(); }
 
  private:

@@ -1,10 +1,10 @@
-// LogQueue: pushes and ends of slots that are not in the shard's log yet. They wait for the next append, or
-// are being appended.
+// LogQueue: pushes and ends of slots that are not in the shard's log yet: they wait for the next append, or are being
+// appended.
 //
 // Kind:   owned by the Shard.
-// Limits: at most `bytes_max` bytes and `records_max` records wait; the caller checks Full() before Add().
-// Why:    one append runs at a time and takes all records that arrived during the previous one. So on a slow disk more
-//         records go into one append, and the wait does not grow.
+// Limits: at most `bytes_max` bytes and `records_max` records wait, or one larger record; the caller checks Full()
+//         before Add(). As many can be in the append that is under way.
+// Why:    one append runs at a time and takes all waiting records, so a slow disk gets fewer and larger appends.
 #pragma once
 
 #include <cstdint>
@@ -28,21 +28,22 @@ class LogQueue {
 
   LogQueue(std::uint64_t bytes_max, std::size_t records_max) : bytes_max_(bytes_max), records_max_(records_max) {}
 
-  // Whether the queue has no room for a record with this payload. An empty queue has room for any record.
+  // Whether a record of `payload_bytes` must not be added now. If no record waits, a record of any size may be added.
   bool Full(std::uint64_t payload_bytes) const;
   void Add(PeerId sender, PushLogRecord record);
-  // The newest sequence number in the queue: of the pushes of a slot to a block, or of the ends of a slot.
+  // The newest sequence number in the queue, records being appended included: of a slot's pushes to a block, or of a
+  // slot's ends.
   std::optional<SequenceNumber> NewestPush(BlockIndex block, SlotIndex slot) const { return Newest({block, slot}); }
   std::optional<SequenceNumber> NewestEnd(SlotIndex slot) const { return Newest({kEnds, slot}); }
 
-  // Returns all waiting records, to be appended now. Null if there are none, or if the previous append has not ended.
+  // Returns all waiting records for the next append; null if no record waits, or an append is under way.
   std::shared_ptr<const std::vector<PushLogRecord>> BeginAppend();
   bool appending() const { return appending_.records != nullptr; }
   // Ends an append: returns the records of BeginAppend, which are durable now, and their senders.
   Appended FinishAppend();
   // Drops all records, including those being appended. Returns their senders, one per record.
   std::vector<PeerId> Forget();
-  // Forgets the senders of all records; they will ask again.
+  // Forgets the senders of all records, so that no acknowledgement is sent for these. Workers will ask about them.
   void ForgetSenders();
   std::uint64_t gathered_bytes() const { return bytes_; }
 

@@ -26,8 +26,8 @@ std::uint32_t AttemptOf(const ServedStep& served) { return served.last_commit ? 
 // ---- which pulls wait ----------------------------------------------------------------------------------------------
 
 void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, Outbox* out) {
-  // A worker that asks for another version than in its parked pull, for example after it went back to an earlier step,
-  // no longer waits for the version of the parked pull.
+  // A worker that pulls another version than before, for example because it went back to an earlier step, no longer
+  // waits for the version of its parked pull.
   if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
     parked_.erase(before);
   }
@@ -41,7 +41,8 @@ void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, 
   }
 }
 
-// Parks a pull. A peer has one parked pull at most: a new one replaces the old one.
+// Parks a pull, in place of the peer's earlier parked pull. If the new pull has `follows`, the blocks that were sent
+// speculatively for the earlier one are not sent again.
 void PullQueue::Park(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   Parked parked{pull, now, {}};
   if (const auto before = parked_.find(from); before != parked_.end()) {
@@ -134,8 +135,8 @@ void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t index, O
 
 // ---- answers -------------------------------------------------------------------------------------------------------
 
-// Sends only the blocks that were not sent speculatively. If the speculative blocks are not those of the version, the
-// worker learns this from Published and asks for them.
+// Sends only the blocks that were not sent speculatively. If another attempt than theirs became the version, Published
+// says so, and the worker pulls them again.
 void PullQueue::AnswerParked(PeerId peer, const Parked& parked, Outbox* out) {
   Answered answered{parked.pull.session, parked.sent};
   Pull rest = parked.pull;

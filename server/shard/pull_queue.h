@@ -1,14 +1,17 @@
-// PullQueue: answers the pulls of a shard's peers, parks those that wait for a version, and sends speculative blocks.
+// PullQueue: answers the pulls that a shard gets, parks pulls of versions that do not exist yet, and sends speculative
+// blocks.
 //
 // Kind:   owned by the Shard.
 // Limits: kWaitingMax parked pulls, one per peer. kSpeculativeInFlightMax speculative blocks in flight to each peer.
-// Fails:  kStale: that version is gone; kBusy: it is too many versions away, or too many pulls wait.
-// Why:    a worker that waits for the next version names blocks that it can buffer. The shard sends each block once per
-//         attempt, as soon as it is prepared, so the blocks travel while the coordinator decides.
+// Fails:  kStale: this shard does not have that version's blocks, or no longer; kBusy: the version is too far ahead, or
+//         too many pulls wait.
+// Why:    a worker that waits for the next version names blocks that it can buffer. The shard sends such a block once
+//         per attempt, before the version is published, so the block travels while the coordinator decides.
 //
-// The worker's next pull names the blocks that it still lacks. Published then names the attempt that became the
-// version; blocks of other attempts are discarded. A repeated pull that crosses Published gets Published again, but no
-// block twice. A worker asks for lost blocks with a pull that does not wait.
+// After each speculative block the worker pulls again, and names the blocks that it still lacks. The message Published
+// then names the attempt that became the version, and the worker discards blocks of other attempts. A pull that crosses
+// Published gets Published again, but no block twice. A worker that has Published pulls without `follows`, and so gets
+// lost blocks again.
 #pragma once
 
 #include <cstddef>
@@ -33,22 +36,23 @@ class PullQueue {
   PullQueue(const ShardContext& shard, const StepEngine& engine) : shard_(shard), engine_(engine) {}
 
   bool Waits(PeerId peer) const { return parked_.contains(peer); }
-  // Answers or parks a checked pull. `readable`: whether weights may be read now.
+  // Answers, parks or refuses a checked pull. `readable`: whether weights may be read now; if not, a pull that could be
+  // answered is parked.
   void Take(PeerId from, const Pull& pull, bool readable, Instant now, Outbox* out);
   // Answers the parked pulls that are ready.
   void AnswerReady(Instant now, Outbox* out);
 
-  // Sends a block of the next version, which was just prepared, to workers that named it as one they can buffer.
+  // Call when a block of the next version was prepared. Sends it to the waiting workers that can buffer it.
   void OnPrepared(std::size_t index, Outbox* out);
-  // Counts speculative blocks as not sent, because another attempt has prepared all blocks, and workers discard the old
-  // ones.
+  // Call when a new attempt has prepared all blocks. Speculative blocks of the old attempt count as not sent, because
+  // workers discard them.
   void OnRedone();
   void SendSpeculative(Outbox* out);
-  // Forgets the pull of a worker that asked for a step's coverage. It has gone back to that step, dropped its
-  // speculative blocks, and will pull again; or it pulls again at once.
+  // Forgets a peer's parked pull, and which blocks the peer was sent for the present version. Call when a worker asks
+  // for a step's coverage: the worker may have dropped such blocks, and pulls again if it still waits.
   void Forget(PeerId peer);
 
-  // Forgets which pulls were answered for the previous version. Call when the shard begins a step.
+  // Forgets which blocks were sent for the previous version. Call when the shard begins a step.
   void BeginStep() { answered_.clear(); }
   // Forgets everything; the peers will ask again.
   void Reset();
@@ -77,8 +81,8 @@ class PullQueue {
   const ShardContext& shard_;
   const StepEngine& engine_;
   std::map<PeerId, Parked> parked_;
-  std::vector<bool> named_;              // by index in the store: whether a pull since parked_ was empty names it
-  std::map<PeerId, Answered> answered_;  // by peer that a parked pull of this version was answered for: its blocks
+  std::vector<bool> named_;              // by index in the store: false: no parked pull names it as speculative
+  std::map<PeerId, Answered> answered_;  // peers whose parked pull of this version was answered: the blocks sent
 };
 
 }  // namespace capstan::server

@@ -16,7 +16,7 @@ PushJournal::PushJournal(const ShardContext& shard)
 
 LogTimeline PushJournal::OwnTimeline() const { return {shard_.timeline, shard_.options.shard_count}; }
 
-// ---- how a log begins, and is found again --------------------------------------------------------------------------
+// ---- beginning or replaying a log ----------------------------------------------------------------------------------
 
 void PushJournal::Reset(Instant now) {
   queue_.Forget();
@@ -49,8 +49,8 @@ bool PushJournal::Handle(const LogBegun& result, Outbox* out) {
   return true;
 }
 
-// Begins after the records that the snapshot contains. A snapshot of this timeline has their number in its header. The
-// snapshot that the timeline began with contains no record of this log.
+// Begins with the first record that the snapshot lacks. The header of a snapshot of this timeline has that record's
+// number. The snapshot that the timeline began with contains no record of this log, so record 1 is the first.
 Status PushJournal::BeginReplay(SnapshotId snapshot, const std::vector<SnapshotHeader>& headers) {
   if (shard_.timeline == TimelineFrom(shard_.generation)) return {};
   if (snapshot.generation >= FirstGeneration(shard_.timeline)) {
@@ -80,7 +80,7 @@ bool PushJournal::Replayed(const PushLog::Piece& piece, Outbox* out) {
   return true;
 }
 
-// ---- how a log grows -----------------------------------------------------------------------------------------------
+// ---- appending to the log ------------------------------------------------------------------------------------------
 
 bool PushJournal::Has(SequenceNumber sequence, BlockIndex block, SlotIndex slot) const {
   const std::optional<SequenceNumber> newest = NewestPush(block, slot);
@@ -130,7 +130,7 @@ void PushJournal::TakeFailedAppend(const Status& status, Outbox* out) {
   }
 }
 
-// ---- how a log stays short -----------------------------------------------------------------------------------------
+// ---- dropping records from the log ---------------------------------------------------------------------------------
 
 void PushJournal::Mark(SnapshotHeader* header) {
   log_begins_[header->id] = next_record_;

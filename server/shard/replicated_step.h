@@ -1,8 +1,8 @@
-// ReplicatedStep: a step of mode allreduce: workers compute the new version, and upload its blocks if shards are to
-// have it.
+// ReplicatedStep: the step engine of mode allreduce. Workers compute each new version, and upload its blocks if the
+// shards are to have that version.
 //
 // Kind:   owned by the Shard.
-// Fails:  kInvalid, kCorrupt: an upload that does not fit. kBusy: it is of a step that this shard has not reached.
+// Fails:  kInvalid: an upload that does not fit. kCorrupt: it does not match its hash. kBusy: it is of a later step.
 // Why:    all workers upload the same bits, so the first copy of each array counts. Reports and commits are those of
 //         SyncStep.
 #pragma once
@@ -22,9 +22,9 @@ class ReplicatedStep final : public SyncStep {
   bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
 
  private:
-  // Whether all blocks have arrived. Also true for versions that workers do not upload.
+  // Whether all blocks of the step's version have arrived; true if workers do not upload that version.
   bool AreBlocksComplete() const override;
-  // Publishes the uploaded blocks even if the step is skipped: workers have then uploaded the old version again.
+  // Publishes the uploaded blocks even if the step is skipped: workers then upload the values of the version before.
   void PublishBlocks(StepAction action) override;
   void AddSamples(std::vector<std::uint64_t>*) const override {}
   Status CheckUpload(const UploadBlock& upload, const Slice& payload) const;

@@ -1,8 +1,8 @@
-// PlanReset, MakeLoad: what a Reset asks of a shard.
+// PlanReset, MakeLoad: check whether a shard can carry out a Reset, and make the SnapshotLoad of the Reset's snapshot.
 //
 // Kind:   functions that change nothing of the shard.
-// Fails:  kInvalid: a Reset that does not fit this shard or this machine's memory.
-// Why:    a shard that cannot carry out a Reset goes on with what it has.
+// Fails:  kInvalid: a Reset that is not valid, or whose blocks do not fit into memory.
+// Why:    the check comes before any change, so a shard that cannot carry out a Reset goes on with what it has.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ struct ResetPlan {
 
 Result<ResetPlan> PlanReset(const ShardContext& shard, const Reset& reset, Outbox* out);
 
-// Makes the load of the snapshot that a Reset names, into the blocks of the context. `parts`: those on this shard's
-// disk.
+// Makes the SnapshotLoad that loads a Reset's snapshot into the blocks of the context. `parts`: the snapshot parts on
+// this shard's disk.
 std::unique_ptr<SnapshotLoad> MakeLoad(const ShardContext& shard, const Reset& reset,
                                        const std::vector<SnapshotPart>& parts);
 

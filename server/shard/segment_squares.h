@@ -16,7 +16,7 @@ namespace capstan::server {
 class SegmentSquares {
  public:
   SegmentSquares() = default;
-  // `with_trust`: whether there are also sums for trust ratios.
+  // `with_trust`: whether the optimizer needs sums for trust ratios too (lars, lamb).
   SegmentSquares(const BlockStore& store, bool with_trust) {
     start_.push_back(0);
     for (std::size_t index = 0; index < store.size(); ++index) {
@@ -27,9 +27,9 @@ class SegmentSquares {
     direction_.assign(with_trust ? start_.back() : 0, 0.0);
   }
 
-  // The gradient's sums of one block, in the order of its segments.
+  // The sums of the gradient's squares for one block, one per segment. `index`: the block's, in the store.
   std::span<double> GradientOf(std::size_t index) { return Part(&gradient_, index); }
-  // The sums for trust ratios of one block; empty if the optimizer has no trust ratio.
+  // One block's sums for trust ratios; empty if the optimizer has none.
   TrustSquares TrustOf(std::size_t index) {
     if (weights_.empty()) return {};
     return {Part(&weights_, index), Part(&direction_, index)};

@@ -104,7 +104,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
       });
   const auto* error = message.header.As<Error>();
   if (error == nullptr) return;
-  // A message to an earlier incarnation does not concern this one.
+  // A refusal of an earlier incarnation of this shard does not count. Incarnation 0: the refusal names none.
   const bool mine = error->incarnation.value == 0 || error->incarnation == context_.options.incarnation;
   if (error->code == Code::kRefused && mine) {
     refusal_ = Refused("the coordinator refuses this shard: " + error->message);
@@ -145,7 +145,7 @@ void Shard::On(const ClockUpdate& update, Instant, Outbox*) {
   if (serving() && update.generation == generation()) engine_->Handle(update);
 }
 
-// ---- the workers' messages, and other shards' ----------------------------------------------------------------------
+// ---- messages of workers and of other shards -----------------------------------------------------------------------
 
 void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out) {
   const Header& header = message.header;
@@ -200,14 +200,14 @@ void Shard::On(PeerId from, const CoverageQuery& query, const Slice&, Instant, O
     if (engine_->Handle(from, query, out)) pulls_.Forget(from);
     return;
   }
-  // Messages of one sender arrive in order: what it sent before its question has arrived, or is lost.
+  // Messages of one worker arrive in order: what was sent before this question has arrived by now, or is lost.
   Staged& ack = acknowledgements_.For(from, query.step);
   ack.answers = std::max(ack.answers, query.question);
   ack.pull_waits = pulls_.Waits(from);
   for (const StagedNode& entry : query.nodes) {
     const auto index = context_.index_of.find(entry.block);
     if (index == context_.index_of.end() || entry.node.begin >= context_.slot_count) continue;
-    // A push that waits for the log is acknowledged once it is logged.
+    // A push that waits for the log is not missing: it is acknowledged once it is logged.
     if (journal_ && journal_->Has(SequenceOf(query.step), entry.block, entry.node.begin)) continue;
     (engine_->Holds(index->second, query.step, entry.node) ? ack.nodes : ack.missing).push_back(entry);
   }
@@ -270,8 +270,8 @@ Status Shard::Install(const Reset& reset, Instant now, Outbox* out) {
   return {};
 }
 
-// Keeps what is served in another generation, because another shard was lost or the workers form another group. The
-// step under way starts again, and workers repeat their requests of the previous generation.
+// Goes on with the served weights in a new generation, because another shard was lost or the workers form another
+// group. The step under way starts again, and workers repeat their requests of the previous generation.
 void Shard::GoOn(const Reset& reset) {
   context_.generation = reset.generation;
   going_on_ = true;
@@ -331,7 +331,7 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   PinInitialWeights(now, out);
 }
 
-// Writes version 0 once it is complete and an earlier snapshot is no longer being written.
+// Has a requested snapshot of version 0 written, if all first weights are here and no other snapshot is being written.
 void Shard::PinInitialWeights(Instant now, Outbox* out) {
   if (snapshots_.is_writing() || !gate_.TakeSnapshotRequest()) return;
   PinSnapshot({generation(), version()}, now, out);

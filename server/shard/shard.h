@@ -2,15 +2,16 @@
 //
 // Kind:   owned by ShardLoop's thread; a pure core: it has no clock, socket or disk.
 // Limits: those of its components.
-// Fails:  answers Error: kStale (another generation or incarnation), kBusy (a newer step, or no room), kInvalid,
-//         kCorrupt. CHECKs only on our own bugs.
+// Fails:  answers a worker's message with Error: kStale (an older generation, another incarnation, or a version that is
+//         gone), kBusy (a newer generation or step, not ready yet, or no room), kInvalid, kCorrupt. CHECKs only on our
+//         own bugs.
 // Why:    one owner per block makes updates lock-free, and makes a shard's behaviour a function of its messages.
 //
-// Life:   It sends Hello until a coordinator answers. Reset gives the catalog and the version to begin with; the shard
-//         loads that version and then serves it. Its StepEngine makes new versions of it. The loop calls Flush() after
-//         a batch of messages. Other threads execute what TakeDiskWork() and TakeLogWork() return, each in order.
-// Parts:  the Shard checks to whom a message belongs, hands it to the component whose concern it is, and decides what
-//         follows from the result. No component knows the Shard.
+// Life:   the shard repeats Hello while the coordinator is silent. Reset gives the catalog and the version to begin
+//         with; the shard loads that version and then serves it. Its StepEngine makes the next versions. The loop calls
+//         Flush() after a batch of messages. Other threads execute what TakeDiskWork() and TakeLogWork() return.
+// Parts:  the Shard checks the generation and the incarnation that a message names, hands the message to a component,
+//         and decides what follows from the result. No component knows the Shard.
 #pragma once
 
 #include <memory>
@@ -47,33 +48,34 @@ class Shard {
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
-  // Sends the acknowledgements gathered since the last call: one message per peer and batch.
+  // Call after a batch of messages. Sends the gathered acknowledgements, requests an append to the log, and answers
+  // parked pulls that the batch has made ready.
   void Flush(Instant now, Outbox* out);
-  // Repeats messages that have not been answered. Call at least every 100 ms.
+  // Repeats messages to the coordinator and other shards that were not answered. Call every engine().tick_every().
   void Tick(Instant now, Outbox* out);
-  // TakeDiskWork returns new work for the disk thread, in order. Handle takes the result of one piece of it.
+  // TakeDiskWork returns new work for the disk thread, to be executed in order. Handle takes the result of one piece.
   std::vector<DiskWork> TakeDiskWork() { return std::exchange(disk_work_, {}); }
   void Handle(DiskResult result, Instant now, Outbox* out);
-  // TakeLogWork returns new work for the log thread, in order; there is none without durable acknowledgements. Handle
-  // takes the result of one piece of it, and Flush() must follow.
+  // TakeLogWork returns new work for the log thread, to be executed in order. There is none unless acknowledgements are
+  // durable. Handle takes the result of one piece, and Flush() must follow.
   std::vector<LogWork> TakeLogWork() { return journal_ ? journal_->TakeWork() : std::vector<LogWork>{}; }
   void Handle(LogResult result, Instant now, Outbox* out);
 
   bool serving() const { return context_.store != nullptr && load_ == nullptr; }
   bool loading() const { return load_ != nullptr; }
   bool shut_down() const { return shut_down_; }
-  // Why the coordinator refuses this shard; ok while it has not.
+  // Why the coordinator refused this shard; ok if it did not.
   const Status& refusal() const { return refusal_; }
   Generation generation() const { return context_.generation; }
-  // The generation in which the served timeline began; it contains all pushes acknowledged durably since then.
+  // The timeline that is served or being loaded. It has the number of the generation in which it began.
   TimelineId timeline() const { return context_.timeline; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
-  // The newest commit that the served version contains; null if it contains none.
+  // The Commit that made the served version. Null: the version was loaded, is version 0, or the mode has no commits.
   const Commit* last_commit() const { return context_.served.last_commit.get(); }
   // Requires serving().
   const BlockStore& store() const { return *context_.store; }
-  // Whether version 0 still lacks weights from a worker, or is not yet in a snapshot.
+  // Whether the first weights come from a worker, and are incomplete here or in no snapshot yet.
   bool awaits_first_weights() const { return !gate_.is_open(); }
   const StepEngine& engine() const { return *engine_; }
   // Null unless acknowledgements are durable.
@@ -91,7 +93,7 @@ class Shard {
   void On(const Shutdown& shutdown, Instant now, Outbox* out);
 
   void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
-  // Whether a worker's message belongs to this incarnation and generation; if not, answers it.
+  // Whether a worker's message is for this incarnation and generation, and the shard serves. If not, answers an Error.
   bool CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const;
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, const Slice& payload, Instant now, Outbox* out);
@@ -99,11 +101,12 @@ class Shard {
   void On(PeerId from, const Pull& pull, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out);
 
-  // Takes the catalog and requests the blocks of the named version; the shard does not serve until they have arrived.
+  // Begins with the catalog and the version that a Reset names, and requests its blocks; the shard does not serve until
+  // they have arrived. Fails without any change if the Reset cannot be carried out.
   Status Install(const Reset& reset, Instant now, Outbox* out);
-  // Begins another generation of the served timeline.
+  // Begins another generation of the served timeline, with the weights that are served.
   void GoOn(const Reset& reset);
-  // Serves what was loaded, once nothing is missing, or reports why it cannot be served.
+  // Confirms the Reset under way to the coordinator once nothing is missing, or reports why it cannot be carried out.
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);
   void Resume(Instant now, Outbox* out);

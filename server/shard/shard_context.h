@@ -1,8 +1,8 @@
 // ShardContext: what the components of a shard have in common: its options, its identity, its blocks, and what it
 // serves.
 //
-// Kind:   owned by the Shard; its components have a const reference. Only the Shard changes the identity and the
-//         blocks, and only its StepEngine changes `served`.
+// Kind:   owned by the Shard; its components have a const reference. Only the Shard sets the fields, except that its
+//         StepEngine updates `served`. Components write the blocks' contents through `store`.
 // Why:    components share facts through this struct, so they need not know each other or the Shard.
 #pragma once
 
@@ -27,7 +27,7 @@ struct Reset;
 
 namespace capstan::server {
 
-// The published version, and the step under way, which has the same number.
+// The published version, and the step under way, which has the same number as the version that it starts from.
 struct ServedStep {
   Version version;
   StepParameters parameters;  // for the step under way
@@ -35,10 +35,10 @@ struct ServedStep {
     Version version;
     std::uint64_t updates = 0;
   } blocks;
-  std::unique_ptr<const Commit> last_commit;  // null: the served version contains no commit
+  std::unique_ptr<const Commit> last_commit;  // the Commit that made the version; null: none since blocks were loaded
 
   Step step() const { return {version.value}; }
-  // Notes that a version is published. `next`: the parameters of the step that makes the next one.
+  // Notes that a version is published. `next`: the parameters of the step that makes the version after it.
   void Serve(Version published, const StepParameters& next) {
     version = published;
     parameters = next;
@@ -63,23 +63,24 @@ struct ShardContext {
   std::unordered_map<BlockIndex, std::size_t> index_of;  // a block's index in the store
   ServedStep served;
 
-  // Takes the timeline, the catalog and the blocks of a Reset. `given`: its catalog; `mine`: this shard's blocks of it.
+  // Replaces everything that was served by what a Reset names. `given`: the Reset's catalog. `mine`: this shard's
+  // blocks of the catalog.
   void Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine, BlockStore::Begin begin);
 
   Step step() const { return served.step(); }
   bool durable() const { return options.acknowledge == Acknowledge::kDurable; }
-  // Whether a slot's reports and its EndSlots belong to this shard.
+  // Whether workers send this slot's EndSlots, with its reports, to this shard.
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
   std::size_t home_slot_count() const;
-  // Whether the snapshot is one of the present timeline.
+  // Whether the snapshot was taken in the present timeline.
   bool IsOfTimeline(SnapshotId id) const {
     return id.generation >= FirstGeneration(timeline) && id.generation <= generation;
   }
   // The shard's name in messages, such as "shard 3".
   std::string name() const { return "shard " + std::to_string(options.shard); }
-  // Counts and answers a push or an upload that does not fit.
+  // Counts an invalid or damaged push or upload in the metrics, and answers it with an Error.
   void Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const;
-  // Answers a message with an Error.
+  // Answers a message with an Error. `last`: the newest sequence number that the shard has, if the message left a gap.
   void Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block = 0,
               SequenceNumber last = {}) const;
 };

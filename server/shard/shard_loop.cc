@@ -55,12 +55,12 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   return {};
 }
 
-// Begins a new incarnation, and writes it to disk before the shard sends anything.
+// Begins a new incarnation, and stores it in the shard's directory before the shard sends anything.
 Result<ShardIdentity> ShardLoop::BeginIncarnation() {
   ShardIdentity identity = options_.store->identity();
   identity.shard = options_.shard.shard;
-  // The new incarnation is above every one that this directory remembers. A new directory remembers none; its first
-  // one, from the wall clock, is above those of other directories.
+  // The new incarnation is above those that this directory has stored. The option comes from the wall clock. So the
+  // first incarnation of a new directory is above those of the shard's earlier directories, unless the clock went back.
   identity.incarnation = std::max(identity.incarnation.Next(), options_.shard.incarnation);
   CAPSTAN_RETURN_IF_ERROR(options_.store->PersistIdentity(identity));
   return identity;
@@ -174,7 +174,7 @@ void ShardLoop::TakeDiskResults(Instant now) {
   while (std::optional<DiskResult> result = threads_->TakeDiskResult()) {
     const auto* remembered = std::get_if<IdentityPersisted>(&*result);
     const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
-    // A shard that cannot store its identity must not go on. If its disk is full, it tries again.
+    // A shard that cannot store its identity must not go on. If its disk is full (kBusy), it tries again.
     if (code != Code::kOk && code != Code::kBusy && outcome_.ok()) outcome_ = remembered->status;
     core_->Handle(std::move(*result), now, &out_);
     SendOut();

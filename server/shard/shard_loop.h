@@ -1,9 +1,11 @@
-// ShardLoop: the thread that drives a Shard; it owns the socket, the clock and the core.
+// ShardLoop: the thread that drives a Shard; owns the socket, the clock and the core.
 //
-// Kind:   created and destroyed by one thread; any thread may call RequestStop. Its own thread owns everything else.
+// Kind:   created and destroyed by one thread; its own thread runs the core. Any thread may call RequestStop,
+//         StatusJson and ended.
 // Limits: those of TransportOptions and Outgoing.
-// Fails:  Start: an address that it cannot listen on or connect to. It ends with an error when the coordinator refuses
-//         the shard or is silent for longer than the limits below.
+// Fails:  Start: an address that it cannot listen on or connect to, or a directory that it cannot write. The thread
+//         ends with an error if the coordinator refuses the shard or is silent for longer than the limits below, or if
+//         the shard's identity cannot be stored.
 // Why:    the core has no sockets and no clock, so the simulated cluster runs the same core.
 #pragma once
 
@@ -28,7 +30,7 @@
 namespace capstan::server {
 
 struct ShardLoopOptions {
-  ShardOptions shard;                    // the loop fills in coordinator, endpoint, identity and parts
+  ShardOptions shard;                    // `incarnation`: at least this; the loop sets what depends on store and socket
   std::unique_ptr<SnapshotStore> store;  // the shard's directory; null: in memory
   std::unique_ptr<PushLog> log;          // with durable acknowledgements; null: in memory
   std::string listen;                    // host:port; port 0 takes a free one
@@ -49,14 +51,14 @@ class Shard;
 class ShardLoop {
  public:
   static Result<std::unique_ptr<ShardLoop>> Start(ShardLoopOptions options, monitoring::Registry* registry);
-  ~ShardLoop();  // stops and joins it
+  ~ShardLoop();  // stops and joins the thread
   ShardLoop(const ShardLoop&) = delete;
   ShardLoop& operator=(const ShardLoop&) = delete;
 
   // The address at which other processes reach this shard, as tcp://host:port.
   const std::string& endpoint() const { return socket_->endpoint(); }
   void RequestStop();
-  // Returns the state of the shard as a JSON object for the status page. Any thread may call it.
+  // Returns a summary of the shard as a JSON object, for the status page. Any thread may call it.
   std::string StatusJson() const;
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Why the loop ended; ok after RequestStop or the coordinator's Shutdown. Requires ended().
@@ -64,14 +66,14 @@ class ShardLoop {
 
  private:
   explicit ShardLoop(ShardLoopOptions options);
-  // Opens what can fail, and makes the core.
+  // Opens the socket, begins an incarnation, and makes the core and the threads for its disk.
   Status Open(monitoring::Registry* registry);
   void Run();
   void HandleOne(PeerId from, const Message& message);
   void Tick(Instant now);
   void SendOut();
   void TakeDiskResults(Instant now);
-  // Returns whether there were results.
+  // Hands results of the log thread to the core. Returns whether there were any.
   bool TakeLogResults(Instant now);
   Result<ShardIdentity> BeginIncarnation();
   bool Over() const;

@@ -1,9 +1,10 @@
-// ShardMemory: the most memory that a shard needs for a job: two versions of weights and state (and of encoded
-// weights), the retained sum, and a window of staged payloads.
+// ShardMemory: how much memory a shard needs for a job: two versions of weights and optimizer states (and of 16-bit
+// weights), the kept gradient sums, a window of staged pushes, and pushes that wait for the log.
 //
 // Kind:   a value.
-// Why:    docs/design/design.md has the account. A shard refuses a catalog that needs more. The launcher adds the
-//         accounts of all shards that it starts on one machine.
+// Limits: a snapshot that is being written, and messages that are being sent, need more; they are not counted.
+// Why:    a shard refuses a catalog for which the machine has too little memory, and the launcher adds up the shards
+//         that share a machine. docs/design/design.md explains the sum.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,10 @@ struct ShardMemory {
 };
 
 // Returns how many pushes of one worker may be unanswered, in modes without global steps. In the worst case every slot
-// has its own worker and the pushes of all are here at once, so more slots mean a smaller credit.
+// has its own worker and all their pushes are here at once, so more slots mean a smaller credit.
 std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots);
 
-// Computes the account of a shard that owns `elements` parameters, in a job with `slots` slots.
+// Computes the memory of a shard that owns `elements` parameters, in a job with `slots` slots.
 ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots);
 
 }  // namespace capstan::server

@@ -24,19 +24,20 @@ struct ShardOptions {
   Incarnation incarnation;
   std::string endpoint;  // address for workers
   std::string metrics;   // host:port of the process's metrics; empty: none
-  PeerId coordinator;    // coordinator messages from any other peer are ignored
+  PeerId coordinator;    // coordinator messages from any other peer are refused
   Mode mode = Mode::kSync;
   std::uint64_t staleness = 0;  // for mode bounded
   std::uint64_t seed = 1;
   std::uint64_t config_hash = 0;
   OptimizerRule optimizer;
   Encoding encoding = Encoding::kFp32;  // for pulled weights and pushed leaves
-  std::uint32_t window_blocks = 16;     // blocks staged beyond the lowest incomplete one; see AsyncCredit
+  std::uint32_t window_blocks = 16;     // blocks staged beyond the complete ones in push order; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
   Acknowledge acknowledge = Acknowledge::kReceived;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // pushes that wait for the log
   std::size_t log_records_max = std::size_t{1} << 16;
-  // Slot reports that wait until the coordinator counts their steps. The reports of one step always fit.
+  // Without global steps: how many slot reports wait until the coordinator counts their steps. Those of one step always
+  // fit.
   std::size_t reports_max = 2 * kSlotsMax;
   std::uint64_t memory_bytes_max = UINT64_MAX;  // a catalog that would need more is refused
   ShardIdentity identity;                       // as stored in the directory, but with the new incarnation

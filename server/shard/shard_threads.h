@@ -1,4 +1,4 @@
-// ShardThreads: the threads that read and write a shard's disk, and the work that they have not accepted yet.
+// ShardThreads: the threads that read and write a shard's snapshots and log, and work that they have not accepted yet.
 //
 // Kind:   part of ShardLoop; only the loop's thread calls it.
 // Why:    a core returns its work in any amount, and a thread accepts only as much as its limit allows. The rest waits
@@ -23,13 +23,13 @@ class ShardThreads {
     // The stores and the lane outlive this object.
     SnapshotStore* store = nullptr;
     PushLog* log = nullptr;                 // null: nothing is logged
-    std::function<void()> wake;             // called on a thread whenever there is a result to take
+    std::function<void()> wake;             // called on one of the threads when there is a result to take
     monitoring::TraceLane* lane = nullptr;  // of the disk's thread; null: no trace
   };
 
   explicit ShardThreads(const Options& options);
 
-  // Hands the work to the threads, after the work that waits.
+  // Submits the work to its thread, behind the work that still waits here.
   void SubmitDiskWork(std::vector<DiskWork> work);
   void SubmitLogWork(std::vector<LogWork> work);
   std::optional<DiskResult> TakeDiskResult() { return disk_.TakeResult(); }

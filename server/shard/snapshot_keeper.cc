@@ -113,8 +113,8 @@ void SnapshotKeeper::Tick(Instant now, Outbox* out) {
   if (done_ && !settled_ && backoff_.Due(now)) SendDone(now, out);
 }
 
-// Returns the newest snapshot that this shard can go back to. It stays even if a coordinator with an older log does not
-// list it.
+// Returns the newest snapshot that has a part here and is not newer than all that a coordinator has retained. That part
+// is kept even if a coordinator that lost the end of its log does not list the snapshot.
 SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_retained) const {
   SnapshotId newest;
   for (const SnapshotPart& part : parts_) {

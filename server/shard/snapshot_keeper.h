@@ -1,7 +1,7 @@
 // SnapshotKeeper: has a shard's parts of snapshots written and deleted, and sends their blocks to other shards.
 //
 // Kind:   owned by the Shard.
-// Limits: one snapshot is written at a time. kPeerReadsMax reads for other shards are under way.
+// Limits: one snapshot is written at a time. At most kPeerReadsMax reads for other shards are under way.
 // Fails:  a version that cannot be written is reported to the coordinator with the reason.
 // Why:    a snapshot pins its version by reference, so training goes on while it is written.
 #pragma once
@@ -37,26 +37,27 @@ class SnapshotKeeper {
   // The parts on this shard's disk.
   const std::vector<SnapshotPart>& parts() const { return parts_; }
   bool is_writing() const { return writing_.has_value(); }
-  // Whether a snapshot with the content of `id` is being written, or was the last one written.
+  // Whether a snapshot with the content of `id` is being written, or is the one whose result was last reported.
   bool HasBegun(SnapshotId id) const;
 
-  // Answers the coordinator's request for this snapshot if it is written, being written or impossible. Returns true if
-  // it must be written now; then call Write().
+  // Takes the coordinator's request for this snapshot. Returns true if the snapshot must be written now: then call
+  // Write(). Otherwise it is being written, or its result (or why it is impossible) was reported.
   bool Pin(SnapshotId id, Instant now, Outbox* out);
-  // Makes the part from the served blocks. A step engine and a journal have yet to add to its header.
+  // Makes the part from the served blocks. The caller then has the step engine and the journal add to the header.
   SnapshotImage MakeImage(SnapshotId id, JobId job) const;
   void Write(SnapshotImage image, std::vector<DiskWork>* work);
-  // Gives up the snapshot that is being written, and forgets the result of the last one.
+  // Gives up the snapshot that is being written, and forgets the result that was last reported.
   void Abandon();
 
-  // Deletes old parts. Keeps those that the coordinator retains and the newest one that this shard may go back to.
+  // Deletes old parts. Keeps those that the coordinator retains or has not decided about, and the newest one that this
+  // shard can go back to.
   void Handle(const RetainedSnapshots& retained, SnapshotId newest_retained, std::vector<DiskWork>* work);
   void Handle(PeerId from, const Fetch& fetch, std::vector<DiskWork>* work, Outbox* out);
-  // Reports the result to the coordinator and returns true, unless the snapshot was given up meanwhile.
+  // Reports the result to the coordinator and returns true; returns false if the snapshot was given up meanwhile.
   bool Handle(SnapshotWritten result, Instant now, Outbox* out);
   void Handle(PeerRead result, Outbox* out);
   void Handle(const PartsRemoved& result, Outbox* out) const;
-  // Repeats the result that the coordinator does not know yet.
+  // Repeats the last result until a RetainedSnapshots says that the coordinator has decided about it.
   void Tick(Instant now, Outbox* out);
 
  private:
@@ -75,7 +76,7 @@ class SnapshotKeeper {
   const ShardContext& shard_;
   std::vector<SnapshotPart> parts_;
   std::optional<Writing> writing_;
-  std::optional<SnapshotDone> done_;  // the report on the newest snapshot of this timeline
+  std::optional<SnapshotDone> done_;  // the last result; empty: none in this timeline
   bool settled_ = false;              // the coordinator knows the result in done_
   Backoff backoff_;
   std::size_t peer_reads_ = 0;  // reads for other shards that are under way

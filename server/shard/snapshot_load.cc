@@ -197,7 +197,8 @@ std::uint64_t SnapshotLoad::BytesOf(const Fetching& fetching) const {
   return options_.targets[fetching.target].count * sizeof(float) * options_.array_count;
 }
 
-// Requests blocks of part `first` as its line allows, then of the other parts.
+// Requests headers and blocks, as many as the lines to the parts' holders allow: first of part `first`, then of other
+// parts.
 void SnapshotLoad::FetchMore(ShardIndex first, Instant now, Outbox* out) {
   for (std::size_t i = 0; i < parts_.size() && fetching_.size() < kFetchesMax; ++i) {
     const auto index = static_cast<ShardIndex>((first + i) % parts_.size());
@@ -217,7 +218,7 @@ void SnapshotLoad::Send(ShardIndex part, BlockIndex block, Fetching fetching, In
   out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, block});
 }
 
-// Requests again what was requested before request number `before` and has not arrived.
+// Requests again what was requested of a part before request number `before` and has not arrived: it is lost.
 void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now, Outbox* out) {
   std::vector<std::pair<BlockIndex, Fetching>> lost;
   for (const auto& [key, fetching] : fetching_) {
@@ -229,7 +230,8 @@ void SnapshotLoad::FetchAgain(ShardIndex part, std::uint64_t before, Instant now
   }
 }
 
-// If a holder is silent for longer than its answers usually take, asks it which requests were lost.
+// If the holder of a part is silent for longer than its answers usually take, sends it a Fetch of kFetchQuestion. What
+// was requested before that and has not arrived before its answer is lost.
 void SnapshotLoad::Tick(Instant now, Outbox* out) {
   if (!failure_.ok() || own_pending_) return;
   FetchMore(0, now, out);

@@ -1,10 +1,12 @@
 // SnapshotLoad: loads the snapshot that a Reset names into a shard, from its own disk and from other shards.
 //
-// Kind:   owned by the Shard, from Reset until the last block is there.
-// Limits: kFetchesMax requests in flight, or fewer if LinePace says so.
-// Fails:  status(): a part is damaged, or of another job or model. The shard then serves nothing of it.
+// Kind:   owned by the Shard, from Reset until the shard serves.
+// Limits: at most kFetchesMax requests to other shards in flight, and only what the windows of their lines (LinePace)
+//         allow.
+// Fails:  status(): no shard has a part, or a part is damaged or does not fit the job, its model or its optimizer. The
+//         shard then does not serve.
 // Why:    a different number of shards may have written the snapshot. Block boundaries do not depend on that number, so
-//         each shard fetches its present blocks from the shards that have them.
+//         each shard fetches the blocks that it is to serve from the shards that have them.
 #pragma once
 
 #include <deque>
@@ -41,21 +43,21 @@ class SnapshotLoad {
   };
   explicit SnapshotLoad(Options options);
 
-  // Returns the request to this shard's disk; nothing if the disk has no part of the snapshot.
+  // Returns the request to this shard's disk; nullopt if the disk has no part of the snapshot.
   std::optional<LoadSnapshot> TakeWork();
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Takes new addresses of the same parts; missing blocks are requested there.
+  // Takes new addresses of the shards that have the parts, and requests missing blocks there.
   void Redirect(const std::vector<Reset::Source>& sources);
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }
   bool done() const { return failure_.ok() && !own_pending_ && headers_left_ == 0 && !wants() && fetching_.empty(); }
-  // Returns a target block's entry in the headers; null in version 0. `target`: position in the targets. Requires
-  // done().
+  // Returns a block's entry in the headers; null if there is no snapshot (version 0). `target`: the block's position in
+  // the targets. Requires done().
   const SnapshotHeader::BlockEntry* entry(std::size_t target) const;
-  // Returns the entries of all targets; all are null in version 0.
+  // Returns the entries of all targets, as entry() does.
   std::vector<const SnapshotHeader::BlockEntry*> entries() const;
   // The headers of all parts, in the order of parts.
   const std::vector<SnapshotHeader>& headers() const { return headers_; }

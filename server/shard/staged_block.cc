@@ -59,7 +59,8 @@ void StagedBlock::Insert(Contribution contribution) {
   contributions_.insert(place, std::move(contribution));
 }
 
-// Adds siblings upwards from `node`. The fused update does the last addition, at the root.
+// Adds `node` and its sibling, if both are here, then their sum and its sibling, and so on. Stops below the root, whose
+// children the update adds.
 void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums) {
   const Node root{0, slot_count};
   while (node != root) {
@@ -82,7 +83,7 @@ StagedBlock::Contribution StagedBlock::Merge(const Contribution& left, const Con
   const Node parent{left.node.begin, right.node.end};
   const std::uint64_t samples = left.samples + right.samples;
   if (samples == 0) return {parent, 0, {}, Encoding::kFp32, false};
-  // A sum that this object made has no other reference, so it is added into in place.
+  // A sum that this object made (`pooled`) has no other reference, so its buffer takes the new sum.
   BufferRef out = left.pooled ? left.payload.owner : right.pooled ? right.payload.owner : sums->Take();
   AddNodes(left.Input(), right.Input(), count, out.As<float>());
   const std::byte* data = out->data();

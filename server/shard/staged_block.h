@@ -1,11 +1,11 @@
-// StagedBlock: the contributions to one block in the current step.
+// StagedBlock: the gradients for one block that have arrived in the current step: nodes of the reduction tree.
 //
 // Kind:   owned by the Shard.
-// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots. Siblings are added as soon as both are there; only the
-//         root's children are added by the update.
-// Fails:  kInvalid: a node came before with another sample count.
-// Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint nodes of
-//         the reduction tree, and their sum does not depend on the order of arrival.
+// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots. Siblings are added as soon as both are there, except the
+//         two children of the root, which the update adds.
+// Fails:  kInvalid: a node that came before with another sample count.
+// Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint, and the
+//         bits of their sum do not depend on the order of arrival.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class StagedBlock {
   enum class Outcome { kStaged, kAlreadyStaged, kMismatch };
 
   // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
-  // same node came before with another payload, which stays.
+  // same node came before with another payload; the first payload counts.
   Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,
                       SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
 

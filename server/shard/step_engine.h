@@ -1,10 +1,10 @@
-// StepEngine: how pushes become weights, and when these are published: the part of a shard that depends on the mode.
+// StepEngine: the part of a shard that depends on the mode: how pushes become weights, and when weights are published.
 //
 // Kind:   interface, owned by the Shard. SyncStep sums the pushes of a step and publishes when the coordinator decides;
 //         ReplicatedStep gets the blocks that workers computed; ClockedStep applies each push on arrival.
 // Fails:  a message that cannot be taken is answered with an Error. Messages of another mode are ignored.
-// Why:    the mode decides once, in CreateStepEngine, which object the Shard owns. Besides, only the rules of
-//         admission and the account of memory ask for the mode.
+// Why:    the mode decides once, in CreateStepEngine, which object the Shard owns. In the rest of server/shard only
+//         admission.h and shard_memory.cc depend on the mode.
 #pragma once
 
 #include <cstddef>
@@ -55,61 +55,63 @@ class StepEngine {
 
   virtual ~StepEngine() = default;
 
-  // ---- its beginning
+  // ---- beginnings and snapshots
   // Begins with the context's blocks; forgets everything else.
   virtual void Reset() = 0;
-  // Takes updates, sequence numbers and reports from a snapshot's headers. `blocks`: the entries of blocks, by index in
-  // the store; null where there is none.
+  // Takes update counts, sequence numbers and reports from a snapshot's headers. The first argument holds the entry of
+  // each block, by index in the store; null if there is no snapshot.
   virtual void Load(const std::vector<const SnapshotHeader::BlockEntry*>&, const std::vector<SnapshotHeader>&) {}
-  // Adds to a snapshot's header what Load() takes; the header has an entry for each block.
+  // Fills in what Load() takes. The snapshot's header already has an entry for each block.
   virtual void Describe(SnapshotHeader*) const {}
   virtual void Describe(Hello*) const {}
-  // Begins the step under way again, because another generation continues with what is served.
+  // Begins the step under way again, because a new generation goes on with the served weights.
   virtual void Restart() = 0;
-  // Whether another generation can go on with what is served, without a log of pushes.
+  // Whether a new generation can go on with the served weights although the shard has no log of pushes.
   virtual bool CanGoOn() const { return false; }
 
   // ---- workers' messages
   virtual Status Check(const Push& push, const Slice& payload) const = 0;
-  // Takes a checked push. Returns the block that is prepared with it, if any.
+  // Takes a checked push. If the push completes its block, so that the next version is prepared, returns the block's
+  // index in the store.
   virtual std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                             Outbox* out) = 0;
   // Takes the end of a home slot.
   virtual void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) = 0;
-  // Acknowledges all pushes and ends of slots that are here. Returns whether the pull of this worker is forgotten.
+  // Answers a CoverageQuery whose `question` is 0: which pushes and ends of slots are here. Returns whether the Shard
+  // must forget this worker's parked pull.
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
-  // Whether this push is staged or applied.
+  // Whether this push is staged or applied, or its step is over.
   virtual bool Holds(std::size_t index, Step step, Node node) const = 0;
-  // Takes a block of the version that workers compute. Returns false if workers compute none.
+  // Takes an array of a block of a version that workers computed (allreduce). Returns false in other modes.
   virtual bool Handle(PeerId, const UploadBlock&, const Slice&, Instant, Outbox*) { return false; }
-  // Sends the acknowledgements that were made since the last call.
+  // Sends the acknowledgements that were gathered since the last call.
   virtual void Acknowledge(Outbox* out) = 0;
 
   // ---- records that are in the log
   virtual void Apply(const LogQueue::Appended&) {}
-  // Applies a record, unless it is already applied.
+  // Applies a record that is replayed from the log, unless the record is already applied.
   virtual Status Replay(const PushLogRecord&) { return Invalid("a job with global steps has no log of pushes"); }
 
   // ---- the coordinator's decisions, for the present generation
   virtual CommitOutcome Handle(const Commit&) { return CommitOutcome::kIgnored; }
   virtual RedoOutcome Handle(const Redo&, Instant, Outbox*) { return RedoOutcome::kIgnored; }
   virtual void Handle(const ClockUpdate&) {}
-  // Reports the step under way once nothing of it is missing.
+  // Reports the step under way to the coordinator if nothing of it is missing and it was not reported yet.
   virtual void ReportWhenComplete(Instant, Outbox*) {}
-  // Reports progress, and repeats reports. Requires that the shard serves.
+  // Reports progress to the coordinator, and repeats reports. Requires that the shard serves.
   virtual void Tick(Instant now, Outbox* out) = 0;
   virtual Instant tick_every() const = 0;
 
   // ---- what pulls get
   virtual PullAdmission Admit(const Pull& pull) const = 0;
-  // Whether parked pulls may have become ready since the last report, without a publication.
+  // Whether parked pulls may have become ready without the publication of a version.
   virtual bool PullsMayBeReady() const { return false; }
   virtual BlockVersion VersionOf(std::size_t index) const = 0;
-  // Whether the blocks that a pull of this version asks for are on servers.
+  // Whether this shard has the blocks of this version; false only in allreduce, for versions that only workers have.
   virtual bool HasBlocksOf(Version) const { return true; }
-  // Whether a snapshot of this version can be requested now; false: its publication is in flight.
+  // Whether a request for a snapshot of this version can be answered now; false: the version is not published here yet.
   virtual bool CanPin(Version version) const = 0;
-  // Whether whole versions are published, so that a pull can follow them.
+  // Whether whole versions are published, with a Published for each pull that waits for one.
   virtual bool publishes() const = 0;
   virtual std::optional<Speculation> speculation() const { return std::nullopt; }
   virtual bool IsPrepared(std::size_t) const { return false; }
@@ -119,13 +121,14 @@ class StepEngine {
   virtual std::uint32_t attempt() const { return 0; }
   virtual std::uint64_t hash_mismatches() const { return 0; }
   virtual std::uint64_t staged_bytes() const { return 0; }
-  // For modes without global steps: how many pushes have changed a block, and the newest one of each slot that was
-  // applied to it.
+  // For modes without global steps: how many pushes have changed a block, and the newest sequence number of each slot
+  // that is applied to the block.
   virtual std::uint64_t updates(std::size_t) const { return 0; }
   virtual std::span<const SequenceNumber> sequence_numbers(std::size_t) const { return {}; }
 };
 
-// Makes the engine for the options' mode. `served`: the context's. `journal`: null unless acknowledgements are durable.
+// Makes the engine for the options' mode. `served`: the context's, to be changed. `journal`: null unless
+// acknowledgements are durable.
 std::unique_ptr<StepEngine> CreateStepEngine(const ShardContext& shard, ServedStep* served,
                                              Acknowledgements* acknowledgements, PushJournal* journal);
 

@@ -1,10 +1,10 @@
-// StepHyperParameters: the current step's hyper-parameters, when pushes bring them.
+// StepHyperParameters: the current step's hyper-parameters, in a job whose pushes carry them.
 //
 // Kind:   owned by the Shard.
-// Fails:  kInvalid: a set differs from the step's first one; the message names both slots, the group, the field and
-//         both values.
-// Why:    one step is one update. The shard uses the first set, also for Redo. Different sets in one step mean that
-//         workers disagree. Each shard could have seen another set first, so the coordinator compares hash().
+// Fails:  kInvalid: a push's set differs from the step's first one; the message names the slots of both pushes, the
+//         group, the field and both values.
+// Why:    one step is one update with one set: the first that arrives, also for a Redo. Different sets in one step mean
+//         that workers disagree. Shards could receive different sets first, so the coordinator compares their hash().
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace capstan::server {
 
 class StepHyperParameters {
  public:
-  // Takes the set of a checked push of `node`. `groups` is empty if the job file sets the hyper-parameters.
+  // Takes the set that a checked push of `node` carries; empty if the job file sets the hyper-parameters.
   Status Take(Step step, Node node, const std::vector<HyperParameters>& groups);
   // The step's set; empty if no push brought one.
   const std::vector<HyperParameters>& groups() const { return groups_; }

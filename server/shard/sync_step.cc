@@ -75,7 +75,7 @@ std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const
   return index;
 }
 
-// Returns whether the push is staged, or was before.
+// Returns whether the push is staged now or was before; if not, it is refused or beyond the credit.
 bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out) {
   const auto refuse = [&](std::string why) {
     shard_.metrics->pushes_invalid.Add(1);
@@ -115,7 +115,8 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
 
 void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) {
   if (end.step > shard_.step().Next()) return shard_.Refuse(from, Code::kBusy, "ahead of this shard", out);
-  // A report for the next step: all shards with blocks have published this step already; our Commit is in flight.
+  // The worker may have seen the next version on other shards before this shard's Commit has arrived. An EndSlot of the
+  // next step is kept until then.
   const bool is_next = end.step == shard_.step().Next();
   if (is_next || end.step == shard_.step()) {
     const SlotIndex slot = end.report.slot;
@@ -129,7 +130,7 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
   if (end.step == shard_.step()) ReportWhenComplete(now, out);
 }
 
-// Returns true for every push of a step that has passed: the acknowledgement says that the whole step has passed.
+// Returns true for every push of a step that is over, because the acknowledgement says that nothing of it is missing.
 bool SyncStep::Holds(std::size_t index, Step step, Node node) const {
   if (step != shard_.step()) return step < shard_.step();
   const std::vector<Node> staged = blocks_[index].staged.nodes();
@@ -155,7 +156,7 @@ bool SyncStep::Handle(PeerId from, const CoverageQuery& query, Outbox* out) {
 
 void SyncStep::Acknowledge(Outbox* out) { acknowledgements_->Send(shard_, credit(), true, out); }
 
-// ---- the window and the blocks -------------------------------------------------------------------------------------
+// ---- credit, and preparing blocks ----------------------------------------------------------------------------------
 
 std::uint32_t SyncStep::credit() const {
   return static_cast<std::uint32_t>(std::min(complete_blocks_ + shard_.options.window_blocks, blocks_.size()));
@@ -203,7 +204,7 @@ bool SyncStep::IsPrepared(std::size_t index) const {
   return blocks_[index].prepared && shard_.store->is_prepared(index);
 }
 
-// ---- reports and decisions -----------------------------------------------------------------------------------------
+// ---- reports to the coordinator, and its decisions -----------------------------------------------------------------
 
 void SyncStep::ReportWhenComplete(Instant now, Outbox* out) {
   if (prepared_ || served_->parameters.stop || !AreBlocksComplete()) return;
@@ -252,8 +253,8 @@ StepEngine::CommitOutcome SyncStep::Handle(const Commit& commit) {
     return CommitOutcome::kIgnored;  // impossible: a Commit needs all shards to have prepared the step
   }
   if (commit.step < shard_.step()) return CommitOutcome::kRepeated;
-  // If the Commit is for another attempt than the prepared one, it is ignored: Prepared is repeated, and so is the
-  // Commit.
+  // A Commit for another attempt than the prepared one is ignored. The coordinator repeats it until the shard has
+  // answered.
   if (!prepared_ || commit.attempt != attempt_.number) return CommitOutcome::kIgnored;
   Publish(commit);
   return CommitOutcome::kPublished;
@@ -307,8 +308,8 @@ StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
   return {served_->blocks.version, served_->blocks.updates};
 }
 
-// Returns nothing where a Redo is certain or likely: a job that clipped the last step's gradient probably clips this
-// step's too.
+// Returns nothing if a Redo is certain (trust ratios) or likely: a job that clipped the last step's gradient probably
+// clips this one's too.
 std::optional<StepEngine::Speculation> SyncStep::speculation() const {
   const bool likely = TakesTrustRatio(shard_.options.optimizer.kind)
                           ? !attempt_.trust_ratios.empty()

@@ -1,12 +1,13 @@
-// SyncStep: a step of mode sync: sums the pushes of all slots, prepares the next version, and publishes it when the
-// coordinator commits it.
+// SyncStep: the step engine of mode sync. It sums the pushes of all slots, prepares the next version, and publishes it
+// when the coordinator commits the step.
 //
 // Kind:   owned by the Shard.
-// Limits: pushes beyond the credit window are not staged.
-// Why:    an attempt that is repeated makes the same bits again, so step and attempt tell a Commit what to publish.
+// Limits: pushes of blocks beyond the credit, in push order, are not staged.
+// Why:    an attempt computes the same bits whenever it is repeated, so a Commit names what to publish by step and
+//         attempt.
 //
-// Life:   pushes and EndSlots come in, in any order. Once every block and every home slot is there, Prepared goes out.
-//         A Redo prepares the blocks again with other factors. A Commit publishes the prepared blocks, or drops them.
+// Life:   pushes and EndSlots come in, in any order. When all blocks are prepared and all home slots have ended,
+//         Prepared goes out. A Redo prepares the blocks again with other factors. A Commit publishes or drops them.
 #pragma once
 
 #include <map>
@@ -61,7 +62,7 @@ class SyncStep : public StepEngine {
   std::uint64_t staged_bytes() const override;
 
  protected:
-  // A ReplicatedStep overrides these three functions.
+  // ReplicatedStep (mode allreduce) overrides these three functions.
   virtual bool AreBlocksComplete() const { return complete_blocks_ == blocks_.size(); }
   virtual void PublishBlocks(StepAction action);
   virtual void AddSamples(std::vector<std::uint64_t>* samples) const;
@@ -69,7 +70,7 @@ class SyncStep : public StepEngine {
   const ShardContext& shard() const { return shard_; }
   Acknowledgements* acknowledgements() { return acknowledgements_; }
   bool is_prepared(std::size_t index) const { return blocks_[index].prepared; }
-  // Notes that the block's next version is prepared.
+  // Notes that the block's next version is prepared, and offers workers the credit that follows.
   void MarkPrepared(std::size_t index);
 
  private:

@@ -9,7 +9,7 @@
 
 namespace capstan::server {
 
-// `updates`: updates before this one; `samples`: samples in its gradient, which was computed with `loss_scale`.
+// `updates`: how many updates came before; `samples`: samples in the gradient, which was computed with `loss_scale`.
 inline UpdateScalars MakeUpdateScalars(std::uint64_t updates, std::uint64_t samples, float loss_scale) {
   UpdateScalars scalars;
   scalars.step = updates + 1;

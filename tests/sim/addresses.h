@@ -5,7 +5,8 @@
 
 namespace capstan::sim {
 
-// The coordinator; the reader that follows the job. Shard i is kShards + i; the n-th started worker is kWorkers + n.
+// Addresses: kCoordinator; kReader of the reader that follows the job; kShards + i of shard i; kWorkers + n of the n-th
+// worker that was started, counted from 1.
 inline constexpr std::uint64_t kCoordinator = 1, kReader = 2, kShards = 100, kWorkers = 1000;
 inline constexpr std::uint32_t kShardsMax = 4;
 

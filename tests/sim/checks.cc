@@ -94,7 +94,7 @@ void Checks::SeeWeights(const Shard& shard) {
   }
 }
 
-// A worker must compute with the published version, bit for bit.
+// With global steps a worker must compute with the published version, bit for bit.
 void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights) {
   if (!HasGlobalSteps(options_.mode)) return;
   const auto known = published_.find({version, index});
@@ -128,8 +128,8 @@ void Checks::SeePassed(std::uint64_t node, const session::RoundWork& work, const
   if (steps.size() > kWalkedMax) Fail("a worker walks to the present step through all that are over");
 }
 
-// A slot may only push gradients of weights that contain, for every slot, all but `staleness` of as many pushes
-// as its own clock.
+// A slot that has made n pushes computes the next one with weights that contain at least n - staleness pushes of every
+// slot. So the newest sequence numbers that a block has of two slots differ by at most staleness + 1.
 void Checks::SeeStaleness(const Shard& shard) {
   for (std::size_t index = 0; index < shard.store().size(); ++index) {
     const auto last = shard.engine().sequence_numbers(index);
@@ -140,7 +140,8 @@ void Checks::SeeStaleness(const Shard& shard) {
   }
 }
 
-// All given first weights come from one worker, on all shards, whatever was lost before the snapshot.
+// The first weights in version 0 must come from workers of one kind (see FirstWeight) on all shards, whatever was lost
+// before the snapshot of version 0 was complete.
 void Checks::SeeFirstWeights(const Shard& shard) {
   for (std::size_t index = 0; index < shard.store().size(); ++index) {
     const Block& block = catalog_.blocks()[shard.store().blocks()[index]];
@@ -180,7 +181,7 @@ void Checks::Acknowledged(std::size_t index, TimelineId timeline, const Header& 
   }
 }
 
-// Acknowledged pushes are there, and the state after a given log record is the same after every restart.
+// A shard must have all pushes that it acknowledged, and the same state after the same log record in every incarnation.
 void Checks::SeeLogged(std::size_t index, const Shard& shard) {
   Promises& promises = promises_[index];
   if (promises.timeline != shard.timeline()) return;
@@ -216,7 +217,7 @@ void Checks::SeeTimeline(const Coordinator& coordinator) {
   if (!may_go_back_) Fail("acknowledged pushes were lost without a cause");
 }
 
-// A shard publishes only an attempt that all shards of the generation prepared.
+// When a shard publishes, every shard of its generation must have published too, or have prepared the same attempt.
 void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& shards) {
   for (const Shard* other : shards) {
     if (other == nullptr || !other->serving() || other->generation() != shard.generation()) continue;
@@ -242,7 +243,7 @@ void Checks::PushCounted(const Shard& shard, Incarnation incarnation, std::size_
   newest->second = push.step;
 }
 
-// All Commits of one (generation, step) are equal except for the term.
+// All Commits of one generation and step must be equal except for the term.
 void Checks::SeeCommit(Commit commit) {
   commit.term = {};
   std::unique_ptr<const Commit>& known = commits_[{commit.generation, commit.step}];

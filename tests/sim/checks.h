@@ -1,7 +1,8 @@
 // Checks: invariants that must hold after every event of a simulated cluster.
 //
 // Kind:   owned by the cluster.
-// Why:    a violation is named where it happens, not where it is noticed. The names I1 to I7 are the protocol's.
+// Why:    a violation is reported at the event that causes it, not when the weights turn out wrong. I1 to I7 are the
+//         invariants in docs/design/protocol.md.
 #pragma once
 
 #include <map>
@@ -39,44 +40,47 @@ class Checks {
   Checks(const ClusterOptions& options, Outcome* outcome);
   ~Checks();
 
-  // `shards`: null for a dead shard.
+  // Checks the state after an event. An entry of `shards` is null while that shard is dead.
   void See(const server::Coordinator* coordinator, const std::vector<const server::Shard*>& shards,
            const std::vector<SimDisk>& disks);
   void Take(std::vector<StepRecord> records);
-  // Sync: the version that `step` begins with has had this many updates, as a Commit or a worker reports.
+  // `updates`: how many updates the version with which `step` begins has had. All Commits and workers must report the
+  // same number.
   void SeeUpdates(Step step, std::uint64_t updates);
-  // Call it when the number of shards changes.
+  // Forgets what was seen of each shard. Call when the number of shards changes.
   void ForgetShards() {
     digests_.clear();
     seen_.clear();
   }
   void EveryPushCountedOnce(const std::vector<const server::Shard*>& shards);
-  // Takes the final metrics of a process that has ended.
+  // Adds a process's metrics to the counts of the outcome. Call when the process or the job ends.
   void Add(const monitoring::CoordinatorMetrics& metrics);
   void Add(const monitoring::ShardMetrics& metrics);
 
-  // A shard of this incarnation has counted this push, as it was sent. `before`: the shard's version then.
+  // Call when a shard of this incarnation has staged or applied this push. `before`: the shard's version until then.
   void PushCounted(const server::Shard& shard, Incarnation incarnation, std::size_t index, Version before,
                    const Push& push);
 
-  // A worker received this block and computes with it.
+  // Call when a worker's application has received this block, to compute with it. `weights`: the job's encoding.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
-  // A follower has read this version; `weights` are in catalog order.
+  // Call when the follower has read this version. `weights`: in catalog order.
   void Followed(Version version, const float* weights);
-  // Checks that a worker that is behind takes up the present step, instead of going through the steps that are over.
+  // Checks that a worker that is behind goes on with the present step, and does not go through all steps that are over.
   void SeePassed(std::uint64_t node, const session::RoundWork& work, const Header& to_worker);
 
   // Null except in mode allreduce.
   ReplicaChecks* replicas() { return replicas_.get(); }
 
-  // With durable acknowledgements: what a shard acknowledges, it has for as long as the timeline lasts.
+  // With durable acknowledgements: notes what this message of shard `index` acknowledges. The shard must have it for as
+  // long as the timeline lasts.
   void Acknowledged(std::size_t index, TimelineId timeline, const Header& header);
-  // A timeline may only end after an event that it cannot survive, and a log line must report it.
+  // With durable acknowledgements a timeline may end only after MayGoBack(), which notes an event that can destroy logs
+  // or snapshots, and after SaidLost(), which notes that a log line reports the loss.
   void MayGoBack() { may_go_back_ = true; }
   void SaidLost() { ++said_lost_; }
 
-  // A trace line for this message.
+  // Returns the message's type and main numbers, for a trace.
   static std::string Describe(const Header& header);
 
  private:

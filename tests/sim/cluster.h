@@ -3,8 +3,8 @@
 // nothing here waits.
 //
 // Kind:   owned by one thread.
-// Why:    the final weights must be those of the undisturbed run, bit for bit. That one check notices any contribution
-//         that is missing, counted twice, stale, torn or added in another order.
+// Why:    in mode sync the final weights must be those of an undisturbed run, bit for bit. That one check notices any
+//         gradient that is missing, counted twice, stale, torn or added in another order. Checks covers other modes.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct ClusterOptions {
   bool groups = false;       // two parameter groups, whose hyper-parameters come with each push; since edition 4
   std::uint64_t snapshot_every_steps = 2;
   double snapshot_every_seconds = 0.0;
-  // Faults, until `calm_after`; then the job must finish. Rates are expected numbers per simulated second.
+  // Faults. They end at `calm_after`; then the job must finish. Rates are expected numbers per simulated second.
   double loss = 0.0, duplication = 0.0, late = 0.0;
   double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;
   double crashes_of_all = 0.0;  // every process at once, perhaps restarted with another number of shards
@@ -52,7 +52,7 @@ struct ClusterOptions {
   double slow_disk = 0.0;      // probability that a piece of disk work takes up to two seconds
   double full_disks = 0.0;     // a disk is full for a while
   double damage = 0.0;         // a bit of the newest snapshot flips, at most once a run, if there is an older one
-  // Since edition 2 of RandomOptions.
+  // RandomOptions sets the following options since its edition 2.
   double damaged_payloads = 0.0;                  // probability that a bit of a payload flips in flight
   double repeated_late = 0.0;                     // probability that a message comes again, up to ten seconds later
   double replays = 0.0;                           // probability that a delivery also repeats an older message
@@ -67,9 +67,9 @@ struct ClusterOptions {
   double slow_log = 0.0;                          // probability that an append takes up to two seconds
   double failed_appends = 0.0;                    // probability that an append fails
   // Since edition 4.
-  bool given = false;             // some tensors get first weights from a worker;
-  std::uint32_t given_kinds = 1;  // workers bring this many different kinds of them:
-  std::uint32_t given_from = 0;   // this kind and the following ones
+  bool given = false;             // some tensors get first weights from a worker
+  std::uint32_t given_kinds = 1;  // how many kinds of first weights the workers bring
+  std::uint32_t given_from = 0;   // the first of these kinds
   Instant calm_after = std::chrono::seconds(20);
   Instant give_up_after = std::chrono::seconds(400);
   std::function<void(const std::string& line)> trace;  // one line for each event
@@ -80,8 +80,8 @@ struct ClusterOptions {
   // Since edition 6.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   // Since edition 7.
-  // The program's state is a chain of hashes over the steps; workers send it with every slot, or with the last
-  // slot of a round.
+  // Whether there is a program state: a chain of hashes over the steps. Workers send it with every slot, or with the
+  // last slot of a round.
   enum class ProgramState { kNone, kEverySlot, kLastSlot } program_state = ProgramState::kNone;
   // Since edition 8.
   double stops = 0.0;       // the job is stopped by request, and resumed
@@ -90,7 +90,7 @@ struct ClusterOptions {
 
   bool unconnected = false;  // workers of a group never connect to each other
 
-  // For old jobs and slow lines.
+  // Only OldJob and SlowLines set this option.
   bool in_order = false;  // messages from one process to another arrive in the order sent
 
   // For old jobs.
@@ -116,7 +116,7 @@ struct Outcome {
   std::uint64_t events_hash = 0;  // over every message sent: time, sender, receiver, header, payload
 };
 
-// `mutant`: the broken rule; null: none.
+// Runs the job until it ends or breaks a check. `mutant`: the rule to break; null: none.
 Outcome RunCluster(const ClusterOptions& options, const Mutant* mutant = nullptr);
 
 }  // namespace capstan::sim

@@ -1,4 +1,4 @@
-// The faults that hit a simulated cluster: one function for each kind.
+// The faults that hit a simulated cluster: crashes, pauses, partitions, full and damaged disks, and others.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
@@ -31,7 +31,7 @@ void Cluster::InjectFaults() {
 }
 
 void Cluster::InjectDiskFaults() {
-  // A job fails if its first weights cannot be written: until they are, the disk has room.
+  // A job fails if its first weights cannot be written, so no disk fills up before they are.
   const bool may_fill = !options_.given || (coordinator_.core && !coordinator_.core->manifests().empty());
   if (Strikes(options_.full_disks) && may_fill) {
     ++troubles_;
@@ -97,7 +97,8 @@ void Cluster::KillCoordinator() {
   Count("coordinator crashes");
   markers_->CoordinatorDies(Look());
   if (!Chance(options_.zombies)) return StopCoordinator();
-  // The coordinator only seems dead: another one takes over its index and log, and it continues for a while.
+  // The coordinator only seems dead: another one takes over its address and its log, and the old one runs on for a
+  // while.
   log_->Fence();
   records_.Crash();
   stop_.reset();
@@ -134,7 +135,8 @@ void Cluster::RequestStop() {
   stop_ = Stop{now_, troubles_, CanStop()};
 }
 
-// If nothing hit its servers meanwhile, a stopped job continues from where it was.
+// Ends the servers of a stopped job. If nothing has hit them since the stop was requested, the last snapshot must have
+// the job's newest version.
 void Cluster::EndStopped() {
   Trace("the job has stopped");
   Count("jobs stopped, and resumed");
@@ -142,7 +144,7 @@ void Cluster::EndStopped() {
   const bool late = now_ - stop_->since >= std::chrono::seconds(55);
   const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
   const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
-  // If the workers have the version and none is left, no process can upload it to the servers.
+  // In allreduce the workers have the version. If none is left, no process can upload it to the servers.
   const bool lost = WorkersUpdate(options_.mode) && coordinator.worker_count() == 0;
   if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed && !lost) {
     Count("jobs stopped, and nothing befell their servers");

@@ -75,7 +75,8 @@ bool Cluster::Travels(std::uint64_t from, Message* message) {
   return status.ok();
 }
 
-// A worker drops messages that its line has no room for, and its session repeats them. Servers may queue as much again.
+// A message for which the line has no room is dropped; a worker's session repeats it. Servers have a queue for as many
+// messages again in front of each line.
 bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
   const bool queues = from < kWorkers && from != kReader;
   if (lines_.Full(from, envelope.to.value, queues ? 1 : 0)) {

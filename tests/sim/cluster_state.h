@@ -1,7 +1,7 @@
 // Cluster: the processes of a simulated job, their network, disks and clocks, and the faults that hit them.
 //
-// Kind:   owned by RunCluster. Its parts: cluster.cc (processes, time, the end), cluster_network.cc (messages) and
-//         cluster_faults.cc (one function for each kind of fault).
+// Kind:   owned by RunCluster. Its functions are in cluster.cc (processes, time, the end), cluster_network.cc
+//         (messages) and cluster_faults.cc (faults).
 #pragma once
 
 #include <array>
@@ -95,9 +95,9 @@ class Cluster {
   void StartCoordinator();
   void StopCoordinator();
   void StartShard(std::uint32_t index);
-  // Leaves part of the interrupted append on disk, nothing, or all of it; no process learned which.
+  // Call when the shard dies. Leaves all, some or none of an interrupted append's records on disk.
   void TearLog(std::size_t index);
-  // Kills the shard. The first piece of its disk work may have been done, without any process learning it.
+  // Kills the shard. The first piece of its disk work may be done nevertheless, without any process learning it.
   void KillShard(std::size_t index);
   void StartWorker(const std::string& name);
   ReplicaWorker::Settings ReplicaSettings(std::uint64_t node);
@@ -105,26 +105,27 @@ class Cluster {
 
   // ---- network
   bool Parted(std::uint64_t from, std::uint64_t to) const;
-  // The state that is visible from outside.
+  // Returns the present state, as checks, markers and mutants see it.
   const World& Look();
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
-  // Whether the message can be encoded; if not, the job has failed.
+  // Replaces the message by what its receiver decodes. Returns false, and fails the job, if it cannot be encoded.
   bool Travels(std::uint64_t from, Message* message);
   void NoteEvent(std::uint64_t from, const Envelope& envelope);
-  // False: the line is full, and the sender does not keep the message.
+  // Whether the line has room for the message; if not, the message is dropped.
   bool HasRoom(std::uint64_t from, const Envelope& envelope);
   void Lost(const Message& message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
-  // Messages that decide something are remembered separately, because there are few of them.
+  // Remembers the message, and perhaps delivers an older one again. Messages that decide something are remembered
+  // separately, because there are few of them.
   void Replay(const Delivery& delivery);
-  // Flips a bit of a gradient or of weights.
+  // Flips a bit of the payload, if it is a gradient or weights.
   void Damage(Message* message);
   Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
   void SendForged(const Tampering& tampering);
   bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope);
-  // Hands the receiver the message as it was sent, unless a rule is broken.
+  // Calls handle(message) for the delivered message; if a mutant breaks a rule, for what the mutant makes of it.
   void Arrive(const Delivery& delivery, const Coordinator* receiver, const std::function<void(const Message&)>& handle);
-  // A message to a paused process waits in its socket.
+  // If the receiver is paused, delivers the message at the end of the pause instead, and returns true.
   bool Postponed(const Delivery& delivery, Instant paused_until);
   void Deliver();
   void See();
@@ -142,18 +143,20 @@ class Cluster {
   // ---- faults
   void InjectFaults();
   void InjectDiskFaults();
-  // Something has just reached one shard, and perhaps not the others: a critical moment.
+  // Call when a message has just changed one shard, and perhaps no other one yet. At such a critical moment this may
+  // kill the shard or the coordinator.
   void Aim(std::size_t index);
-  // By up to twice a worker's lease, at once.
+  // Moves the clock of one process ahead, by up to twice a worker's lease.
   void JumpClock();
-  // One after the other, some processes' networks stall; each has its own end time.
+  // Some processes get no messages for a while, each until its own time; then the messages arrive at once.
   void Clog();
   void KillCoordinator();
   void KillAll();
   void RequestStop();
-  // The coordinator has stopped the job as requested: all its servers end, and come back.
+  // Call when the coordinator has stopped the job as requested. All servers end, sometimes the workers too, and they
+  // come back later.
   void EndStopped();
-  // Whether all shards are there, and nothing prevents a last snapshot.
+  // Whether all shards serve the coordinator's generation and no disk is full, so that a last snapshot can be taken.
   bool CanStop() const;
   void ChangeShardCount(std::uint32_t count);
   void PauseServer();
@@ -194,7 +197,7 @@ class Cluster {
   std::unique_ptr<Follower> follower_;  // null: none
   std::vector<std::pair<std::string, Instant>> dead_workers_;
   std::vector<Partition> partitions_;
-  // Unset: no stop was requested.
+  // A stop of the job that was requested; `stop_` is empty if none was.
   struct Stop {
     Instant since{};
     std::uint64_t troubles = 0;  // before the stop

@@ -66,7 +66,7 @@ Result<server::SnapshotStore::Written> SimDisk::Write(SnapshotImage image, const
   return written;
 }
 
-// Writes without any check: errors that the reader refuses are noticed here.
+// Stores the header. If it cannot be encoded, or its reader would refuse it, notes this in unreadable_.
 void SimDisk::WriteHeader(const SnapshotHeader& header, StoredPart* part) {
   Result<std::string> encoded = server::EncodeSnapshotHeader(header);
   if (!encoded.ok()) {
@@ -86,7 +86,7 @@ void SimDisk::WriteHeader(const SnapshotHeader& header, StoredPart* part) {
   }
 }
 
-// Changes the bytes as a flawed disk would.
+// Changes the bytes of an array as this disk's flaw demands; without a flaw they stay.
 void SimDisk::Spoil(BlockIndex block, std::uint32_t array, std::vector<std::byte>* bytes) const {
   if (flaw_ == Flaw::kNoOptimizerState && array > 0) std::fill(bytes->begin(), bytes->end(), std::byte{0});
   if (flaw_ == Flaw::kDamageHashed && !bytes->empty()) bytes->front() ^= std::byte{1};

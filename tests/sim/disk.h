@@ -30,34 +30,34 @@ class SimDisk : public server::SnapshotStore {
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
 
-  // The number of shards changes: this disk also serves the parts that `orphan` holds.
+  // Call when there are fewer shards than disks: this disk also serves the parts that `orphan` holds.
   void Adopt(SimDisk* orphan) { orphans_.push_back(orphan); }
   void ForgetOrphans() { orphans_.clear(); }
   void set_full(bool full) {
     full_ = full;
     push_log_.FailWrites(full ? Unreachable("the disk is full") : Status());
   }
-  // Flips a bit of one array of this part; false if it is not here.
+  // Flips a bit of an array in a part of this snapshot. Returns false if this disk has no such array.
   bool Damage(SnapshotId id, std::uint64_t random);
   void set_flaw(Flaw flaw) {
     flaw_ = flaw;
     push_log_.set_flaw(flaw);
   }
-  // Limit of reports in a header; a header with more cannot be read, as if real disks had a lower limit.
+  // Sets how many reports a snapshot's header may have; a header with more cannot be read.
   void set_reports_max(std::size_t most) { reports_max_ = most; }
   SimPushLog* push_log() { return &push_log_; }
   void set_kills_when_full(bool kills) { kills_when_full_ = kills; }
   // Call it when the shard dies.
   void Crash();
-  // The first thing written that cannot be read or encoded; ok: there is none.
+  // Why something that was written could not be encoded or cannot be read; ok: there is no such thing.
   const Status& unreadable() const { return unreadable_.ok() ? push_log_.unreadable() : unreadable_; }
   bool Holds(SnapshotId id, ShardIndex part) const { return parts_.contains({id, part}); }
 
  private:
   struct StoredPart {
-    std::string header;  // as on disk,
+    std::string header;  // encoded
     std::uint64_t digest = 0;
-    bool readable = false;  // and whether it can be decoded
+    bool readable = false;  // the header can be decoded
     std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;
   };
   void WriteHeader(const server::SnapshotHeader& header, StoredPart* part);

@@ -1,5 +1,5 @@
-// Follower: a program of a simulated cluster that reads a job: the real ReaderCore, asked for one version after the
-// other until the last one.
+// Follower: a program in a simulated cluster that reads the job's weights: the real ReaderCore, which is asked for one
+// newer version after the other until the last one.
 //
 // Kind:   owned by the cluster.
 #pragma once
@@ -13,16 +13,16 @@ namespace capstan::sim {
 
 class Follower {
  public:
-  // A complete version, with flat weights.
+  // Takes a version that was read whole; `weights` are in catalog order.
   using OnReading = std::function<void(const client::ReaderCore::Reading&, const float* weights)>;
 
   Follower(std::uint32_t block_elements, OnReading on_reading);
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Whether it has the job's last version.
+  // Whether it has the job's last version, or there is no newer one.
   bool done() const { return done_; }
-  // An event that must never happen; empty: none.
+  // What happened that must never happen; empty: nothing.
   const std::string& violation() const { return violation_; }
   std::string WaitingFor() const { return core_.WaitingFor(); }
 

@@ -31,7 +31,7 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.local = name.local;
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // needs user programs
   if (name.durable) AddLogTroubles(&options);
-  // Loss scales and trust ratios need a coordinator's decision per step.
+  // fp16 needs a loss scale, and is simulated only in sync. Trust ratios need a decision of the coordinator per step.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
   if (!HasGlobalSteps(name.mode)) options.optimizer = OptimizerKind::kAdamW;
   if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;

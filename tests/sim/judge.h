@@ -1,6 +1,6 @@
-// Judge: runs one seed's job and reports errors in its outcome.
+// Judge: runs the job of a seed, and reports what is wrong with its outcome.
 //
-// Kind:   owned by one thread; it caches the undisturbed run of every kind of job.
+// Kind:   owned by one thread; caches the final weights of undisturbed runs.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 
 namespace capstan::sim {
 
-// Steps of an old job without --steps: enough for every low limit of the simulator to be reached many times.
+// How many steps a job of `sim --old` has without `--steps`: enough to reach the low limits of OldJob many times.
 inline constexpr std::uint64_t kOldSteps = 400;
 
-// A run by its name: `sim --seed N [--async | --bounded | --allreduce] [--durable] [--local] [--edition E]`, or `sim
-// --seed N --old | --slow-lines`.
+// Names a run, as the options of the program `sim` do: `sim --seed N [--async | --bounded | --allreduce] [--durable]
+// [--local] [--edition E]`, or `sim --seed N --old | --slow-lines`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
@@ -32,20 +32,21 @@ struct RunName {
   std::uint64_t old_steps = kOldSteps;
 };
 
-// How often a case occurred.
+// How often a case occurred, and in how many jobs.
 struct Tally {
   std::uint64_t times = 0, jobs = 0;
 };
 
 class Judge {
  public:
-  // Empty: no error. `mutant`: null for none; `trace`: null for none.
+  // Runs the job. Returns what is wrong; empty: nothing. `mutant`: the rule to break, or null. `trace`: takes a line
+  // for each event, or null.
   std::string Try(const RunName& name, const Mutant* mutant = nullptr,
                   std::function<void(const std::string&)> trace = nullptr);
-  // Over all runs so far.
+  // Returns the tally of each case over all runs so far.
   const std::map<std::string, Tally>& counts() const { return counts_; }
-  // Over all runs so far, in order. Two builds with the same hash sent the same messages at the same times, and their
-  // jobs ended with the same weights.
+  // Returns a hash over all runs so far, in order. If two builds have the same hash, their jobs sent the same messages
+  // at the same times, and ended with the same weights.
   std::uint64_t events_hash() const { return events_.Digest(); }
 
  private:
@@ -56,7 +57,7 @@ class Judge {
   Hasher events_;
 };
 
-// One line each: how often a case occurred, in how many jobs, and which case.
+// Prints a line for each case: how often it occurred, in how many jobs, and its name.
 void PrintCounts(const Judge& judge);
 
 ClusterOptions OptionsOf(const RunName& name);

@@ -1,4 +1,5 @@
-// Lines: how long messages take on the lines of a simulated cluster, and how many of them a line holds.
+// Lines: how long messages take in a simulated cluster on each line (from one process to another), and how many
+// messages a line holds.
 //
 // Kind:   owned by the cluster.
 // Why:    a line carries one message after the other, so a message that is sent again before it has arrived delays all
@@ -17,16 +18,17 @@ namespace capstan::sim {
 
 class Lines {
  public:
-  // `bytes_per_second`: of each line from one process to another; 0: messages arrive at once.
+  // `bytes_per_second`: of each line from one process to another; 0: messages arrive at once. `messages_max`: how many
+  // messages each line holds.
   Lines(double bytes_per_second, std::size_t messages_max)
       : bytes_per_second_(bytes_per_second), messages_max_(messages_max) {}
 
-  // Whether the line, and behind it a queue of `queues` times its size, holds no further message.
+  // Whether the line is full, with `queues` queues in front of it that hold as many messages each.
   bool Full(std::uint64_t from, std::uint64_t to, std::size_t queues) const {
     const auto line = lines_.find({from, to});
     return line != lines_.end() && line->second.messages / (1 + queues) >= messages_max_;
   }
-  // When the last byte of this message arrives, after all messages sent before it.
+  // Puts a message on the line. Returns when its last byte arrives, after all messages sent before it.
   Instant Send(std::uint64_t from, std::uint64_t to, std::size_t bytes, Instant now) {
     Line& line = lines_[{from, to}];
     ++line.messages;
@@ -35,17 +37,17 @@ class Lines {
     line.free_at = std::max(line.free_at, now) + Instant(takes);
     return line.free_at;
   }
-  // `at`, or the arrival of the line's newest message if that is later, as connections deliver in order.
+  // Returns `at` or, if later, the time returned before for the line, so that its messages arrive in order.
   Instant Behind(std::uint64_t from, std::uint64_t to, Instant at) {
     Line& line = lines_[{from, to}];
     return line.newest_at = std::max(line.newest_at, at);
   }
-  // The receiver has taken a message, or it was lost.
+  // Call when a message has left the line.
   void Arrived(std::uint64_t from, std::uint64_t to) {
     const auto line = lines_.find({from, to});
     if (line != lines_.end() && line->second.messages > 0) --line->second.messages;
   }
-  // A process died: its lines become empty.
+  // Call when a process dies: its lines become empty.
   void Forget(std::uint64_t node) {
     std::erase_if(lines_, [node](const auto& line) { return line.first.first == node || line.first.second == node; });
   }

@@ -1,7 +1,7 @@
 // SimLog, FencedLog: the coordinator's log in a simulated cluster. It outlives the coordinator.
 //
-// Kind:   owned by the cluster; a FencedLog belongs to one life of a coordinator.
-// Why:    a replaced coordinator must have no log; a flawed log loses what it had reported as durable.
+// Kind:   owned by the cluster; a FencedLog belongs to one start of a coordinator.
+// Why:    a coordinator that was replaced must have no log; a flawed log loses what it had reported as durable.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace capstan::sim {
 
 class SimLog : public server::CoordinatorLog {
  public:
-  // `keep`: snapshots that remain when the log is compacted.
+  // `keep`: how many snapshots remain when the log is compacted.
   SimLog(Flaw flaw, std::uint32_t keep) : flaw_(flaw), keep_(keep) {}
 
-  // Keeps what the next coordinator would read.
+  // Keeps the record as the next coordinator would read it: encoded and decoded.
   Status Append(server::LogRecord record) override {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string line, server::EncodeLogRecord(record));
     CAPSTAN_ASSIGN_OR_RETURN(server::LogRecord read, server::DecodeLogRecord(line));
@@ -30,8 +30,8 @@ class SimLog : public server::CoordinatorLog {
   }
   const std::vector<server::LogRecord>& records() const override { return records_; }
 
-  // The coordinator dies. One of the two newest records is lost if it was not durable; records that a flaw forgets are
-  // always lost. Every other time the next coordinator finds the log compacted.
+  // Call when the coordinator dies. A log with a flaw then loses all records of one kind, or the newest record of one
+  // kind if it is among the last two. Every other time the next coordinator finds the log compacted.
   void Crash() {
     if (flaw_ == Flaw::kTermForgotten) Forget<server::TermRecord>();
     if (flaw_ == Flaw::kSessionForgotten) Forget<server::SessionRecord>();
@@ -69,7 +69,8 @@ class SimLog : public server::CoordinatorLog {
   std::vector<server::LogRecord> records_;
 };
 
-// The living coordinator's log; a zombie's appends have no effect.
+// The log as one coordinator sees it. After Fence(), when another coordinator has replaced that one, appends fail and
+// no record is visible.
 class FencedLog : public server::CoordinatorLog {
  public:
   explicit FencedLog(server::CoordinatorLog* log) : log_(log) {}

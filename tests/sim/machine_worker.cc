@@ -70,7 +70,7 @@ PushWay MachineWorker::BeginRound(const session::RoundWork& work, float loss_sca
   return way;
 }
 
-// A slow worker finishes one block after the other.
+// Tells the core which blocks are final: all that are left, or a random number of them if the worker is slow.
 void MachineWorker::FinishBlocks(Instant now) {
   is_slow_ = is_slow_ && now < settings_.options->calm_after;
   while (blocks_left_ > 0 && (!is_slow_ || settings_.random->Unit() < 0.2)) {
@@ -106,7 +106,7 @@ void MachineWorker::Run(Instant now, Outbox* out) {
 }
 
 MachineWorker::Outcome MachineWorker::Look(bool is_whole, Instant now) {
-  // A member may notice the end of its group in the very moment in which its call succeeds.
+  // A member may notice that its group is over in the same moment in which its call succeeds, or not.
   if (links_->is_aborted && (!is_whole || settings_.random->Unit() < 0.5)) return Outcome::kFailed;
   if (is_whole) return Outcome::kDone;
   if (links_->is_lost && !links_->fails_at) links_->fails_at = now + Up_to(kSilence);
@@ -223,7 +223,7 @@ bool MachineWorker::On(const train::FinishBucketCommand&, Instant now, Outbox* o
   return true;
 }
 
-// Adds up the oldest bucket and pushes the sums. Returns whether it did not stop halfway.
+// Adds up the oldest bucket that was begun, and pushes the sums. Returns false if a fault ended this halfway.
 bool MachineWorker::PushBucket(Instant now, Outbox* out) {
   const train::BeginStepCommand& step = step_->begin;
   const train::Bucket& bucket = buckets_[step_->finished];

@@ -1,10 +1,10 @@
-// MachineWorker: a simulated worker's part in a job with allreduce.local_reduce: it carries out the commands of the real
+// MachineWorker: a simulated worker in a job with allreduce.local_reduce. It executes the commands of the real
 // MachineReduceCore around a Session, as MachineReducer does. MachineBoard: the connections of a machine's workers.
 //
 // Kind:   the board is owned by the cluster and shared by its workers, each of which owns a MachineWorker.
 // Why:    a group comes and goes independently of steps and generations, and the worker that pushes for the others may
-//         be gone, or may have pushed only a part. The weights must still be those of every worker pushing by itself.
-//         All rules are the core's; this class has only a network's faults.
+//         be lost, or may have pushed only a part. The weights must still be those of every worker pushing by itself.
+//         All rules are the core's; this class adds only delays and faults.
 #pragma once
 
 #include <deque>
@@ -24,16 +24,16 @@
 
 namespace capstan::sim {
 
-// The connections of one group. The n-th call of one member matches the n-th of the others.
+// The connections of one group. Each member makes calls to all members; their n-th calls belong together.
 struct MachineLinks {
   struct Brought {
     train::MachineHead head;
     std::vector<client::SlotSums::PartialSum> parts;
   };
   std::set<int> connected;                    // ranks
-  std::vector<std::map<int, Brought>> calls;  // by rank
+  std::vector<std::map<int, Brought>> calls;  // by number of the call, then by rank
   bool is_aborted = false;
-  bool is_lost = false;             // a member is gone, and nobody has noticed yet
+  bool is_lost = false;             // a member is gone; the others may not have noticed it yet
   std::optional<Instant> fails_at;  // when the members notice that one is lost or silent
 };
 
@@ -65,11 +65,12 @@ class MachineWorker {
 
   void TakeGroup(const session::Session::MachineGrouping& group);
   void TakeStepDone(const session::Session::StepDone& left);
-  // Takes a round whose gradients are computed. Returns how to push its parts; they are encoded before the next Run.
+  // Takes a round whose gradients are computed. Returns how to push its parts, which the caller must have encoded in
+  // place before the next Run().
   session::PushWay BeginRound(const session::RoundWork& work, float loss_scale,
                               const std::vector<client::SlotSums::PartialSum>& parts, Instant now);
   void Run(Instant now, Outbox* out);
-  // Whether the round must not end yet: it is not finished, or this worker has to push for others.
+  // Whether the round must not end yet: some blocks are not final, or this worker has to push sums for its machine.
   bool is_busy() const {
     const bool waits = settings_.flaw != Flaw::kRoundNotAwaited && !core_.may_end_round();
     return blocks_left_ > 0 || waits;
@@ -81,21 +82,21 @@ class MachineWorker {
     train::BeginStepCommand begin;
     std::vector<BufferRef> sums;     // flat arrays; only at the first member
     std::vector<std::size_t> calls;  // call number of each begun bucket
-    std::size_t finished = 0;        // buckets
+    std::size_t finished = 0;        // how many buckets are finished
     train::HostAddition addition;
   };
   enum class Outcome { kWaits, kDone, kFailed };
 
   bool Strikes(double probability, Instant now);
   Instant Up_to(Instant most) { return Instant(static_cast<std::int64_t>(settings_.random->Below(most.count()))); }
-  // Of the members' adders: hosts, which gather a bucket at once, or devices, which do it while another one is added.
+  // How many more buckets a member may begin before it finishes the oldest one: 0 as on CPUs, or more as on devices.
   std::size_t ahead_max() const { return group_.epoch % 3; }
   template <class Event>
   void Tell(const Event& event);
   void FinishBlocks(Instant now);
   train::MachineCommand TakeCommand();
 
-  // Each returns whether the command is done; else it is called again later.
+  // Each executes a command, and returns whether it is done; if not, Run() calls it again later.
   bool On(const train::FormGroupCommand& form, Instant now, Outbox* out);
   bool On(const train::MeetCommand& meet, Instant now, Outbox* out);
   bool On(train::BeginStepCommand& begin, Instant now, Outbox* out);
@@ -109,9 +110,10 @@ class MachineWorker {
   bool On(const train::NoticeCommand&, Instant, Outbox*) { return true; }
   bool On(const train::AbortGroupCommand&, Instant, Outbox*) { return true; }  // Tell has carried it out
 
-  // How a call goes on that needs no more if `is_whole`.
+  // Returns whether this worker's present call has succeeded, fails or still waits. `is_whole`: whether everything that
+  // it waits for is here.
   Outcome Look(bool is_whole, Instant now);
-  // Adds what this worker brings to its next call. Returns the call's number.
+  // Makes this worker's next call, with what it brings. Returns the call's number.
   std::size_t Bring(MachineLinks::Brought brought);
   bool IsWhole(std::size_t call) const { return links_->calls[call].size() == group_.members.size(); }
   bool Fail(const char* why);
@@ -128,7 +130,7 @@ class MachineWorker {
   std::optional<train::MachineCommand> present_;  // the command under way
   bool is_begun_ = false;                         // it was tried before
 
-  // The group that was last formed.
+  // The group that is being formed or was formed last.
   session::Session::MachineGrouping group_;
   MachineLinks* links_ = nullptr;  // null: not connected
   std::size_t calls_ = 0;          // calls begun in the group

@@ -1,5 +1,5 @@
-// Markers: counts which cases of CORNER_CASES.md a simulated job met, from outside: by messages sent and delivered, the
-// cores' accessors, and who dies when.
+// Markers: counts which cases of CORNER_CASES.md a simulated job meets. It sees them from outside: by messages sent and
+// delivered, by the cores' accessors, and by which process dies when.
 //
 // Kind:   owned by the cluster.
 // Why:    runs that never met a case prove nothing about it; `marker_table.h` lists the cases that they must meet.
@@ -33,9 +33,9 @@ class Markers {
   void SentByCoordinator(const Envelope& envelope, bool zombie);
   void ToCoordinator(const World& world, const server::Coordinator& receiver, const Message& message);
   void ToShard(const World& world, std::uint64_t from, std::size_t index, const Message& message, bool from_zombie);
-  // The shard has counted the push of this message.
+  // Call when a shard has staged or applied this push.
   void Staged(std::uint64_t from, std::size_t index, const Push& push);
-  // The shard had counted it before, by this push or another.
+  // Call when a shard got this push although it had that gradient already, from the same push or another.
   void Repeated(std::uint64_t from, const Push& push);
   void ToWorker(const World& world, std::uint64_t to, Generation generation, const Message& message);
   void WorkerDies(const World& world, std::uint64_t node, bool had_work);
@@ -70,7 +70,7 @@ class Markers {
   std::map<std::uint64_t, Pushes> pushes_;  // by worker
   std::map<StepName, Term> commit_terms_;   // first term that sent the Commit
   std::map<std::pair<StepName, std::uint32_t>, Term> redo_terms_;
-  std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // accepted nodes, by worker
+  std::map<std::pair<StepName, BlockIndex>, std::map<Node, std::uint64_t>> nodes_;  // who pushed each node first
   std::map<std::uint64_t, Term> view_terms_;                                        // newest view's term, by worker
   std::uint64_t founder_ = 0;                                                       // newest founder and its generation
   Generation founder_generation_;

@@ -1,4 +1,4 @@
-// The model of a simulated job: small, with gradients that depend on everything that they may depend on.
+// The model of a simulated job: a few small tensors, and gradients that depend on everything that they may depend on.
 //
 // Kind:   pure functions of the options.
 #pragma once
@@ -16,18 +16,18 @@ namespace capstan::sim {
 
 EditableJobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
-// Numbers for every group, different at every step; empty: the job file has them.
+// Returns every group's hyper-parameters, which differ from step to step; empty: the job file sets them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
-// First weights from workers of this kind.
+// Returns an element of the first weights that workers of this kind bring.
 float FirstWeight(std::uint32_t kind, std::uint64_t element);
-// The state that a program makes at the end of a step from the state it was given; its length depends on the step.
+// Returns the state that a program makes at the end of a step from the state it was given. Its length varies.
 std::string NextProgramState(const std::string& state, Step step);
-// The state of the version that this step begins with, computed step by step from the start.
+// Returns the program state of the version with which this step begins, computed step by step from the start.
 std::string ProgramStateAt(Step step);
-// Samples of a slot: 0 to 3, the same for every caller. Without global steps a slot with an infinite gradient has none,
-// because real clients skip it.
+// Returns how many samples a slot has at a step: 0 to 3. Without global steps a slot with an infinite gradient has
+// none, because real clients push such a slot without samples.
 std::uint64_t SamplesOf(const ClusterOptions& options, Step step, SlotIndex slot);
-// Depends on the weight in a way that amplifies any difference.
+// Returns an element of a slot's mean gradient. It depends on the weight, so that a wrong weight changes later ones.
 float GradientOf(const ClusterOptions& options, float weight, Step step, SlotIndex slot, std::uint64_t element);
 
 }  // namespace capstan::sim

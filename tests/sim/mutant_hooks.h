@@ -1,4 +1,4 @@
-// On, AtShard, AtCoordinator: change messages of some kinds for a mutant.
+// On, AtShard, AtCoordinator: make hooks that change messages of some types for a mutant.
 //
 // Kind:   functions that make a hook.
 #pragma once
@@ -12,13 +12,13 @@ namespace capstan::sim {
 
 using Hook = std::function<void(Tampering*)>;
 
-// Calls edit(tampering, body) for bodies of these types.
+// Makes a hook that calls edit(tampering, body) for messages of these types.
 template <class... Bodies, class Edit>
 Hook On(Edit edit) {
   return [edit](Tampering* t) { t->message.header.VisitAs<Bodies...>([&](auto& body) { edit(t, body); }); };
 }
 
-// The same for messages to a shard that serves.
+// Makes a hook that calls edit(tampering, body, shard) for messages of these types to a shard that serves.
 template <class... Bodies, class Edit>
 Hook AtShard(Edit edit) {
   return On<Bodies...>([edit](Tampering* t, auto& body) {

@@ -12,13 +12,13 @@ namespace capstan::sim {
 
 namespace {
 
-// The child process writes its result here, also before it dies of an assertion.
+// Memory that the child process shares with this one: the seed of its present run, and which check has failed.
 struct Shared {
   std::uint64_t seed;
   char how[160];
 };
 
-// Exit codes of the child process. Sanitizers end a process with 1.
+// Exit codes of the child process: no run has failed, or one has. A sanitizer ends a process with 1.
 constexpr int kNothing = 0, kFound = 3;
 
 [[noreturn]] void Search(const Mutant& mutant, RunName name, std::uint64_t runs, Shared* shared) {

@@ -1,6 +1,6 @@
-// TryMutant: looks for a seed that shows a broken rule.
+// SearchMutant, TryMutant: look for a run in which a check notices a mutant, that is a rule broken on purpose.
 //
-// Kind:   a function; the jobs run in a child process, because a broken rule may end it by an assertion of the product.
+// Kind:   functions; the jobs run in a child process, because an assertion of the product may abort that process.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct Catch {
   std::string how;  // the check that failed
 };
 
-// The first failing run of this mutant, among `runs` runs in its mode, with seeds from that of `first` on.
+// Tries the mutant in `runs` runs of its mode, with seeds from that of `first` on. Returns the first run that fails.
 std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs);
-// The same for one run.
+// Tries the mutant in this run. Returns the run if it fails.
 std::optional<Catch> TryMutant(const Mutant& mutant, const RunName& name);
-// The run listed for this mutant among the caught ones; null: none.
+// Returns the run that is listed for this mutant; null: none.
 const RunName* FindCaught(const std::vector<ListedRun>& caught, const Mutant& mutant);
 
 }  // namespace capstan::sim

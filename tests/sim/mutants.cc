@@ -19,7 +19,7 @@ Incarnation IncarnationOf(const Tampering& t, std::size_t shard) {
 
 bool ToWorker(const Tampering& t) { return t.to >= kWorkers; }
 
-// Makes a shard's message look current, as if a worker did not check its generation and incarnation.
+// Makes a shard's message to a worker look current, as if the worker did not check its generation and incarnation.
 template <class Body>
 void Refresh(Tampering* t, Body* body) {
   if (!ToWorker(*t) || t->world->coordinator == nullptr || !IsShardAddress(t->from)) return;
@@ -27,7 +27,7 @@ void Refresh(Tampering* t, Body* body) {
   body->incarnation = IncarnationOf(*t, static_cast<std::size_t>(t->from - kShards));
 }
 
-// Whether it was seen before in this run.
+// Notes these numbers, which name a message. Returns whether they were noted before in this run.
 bool Repeated(Tampering* t, std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t e) {
   return !t->seen->insert({a, b, c, d, e}).second;
 }

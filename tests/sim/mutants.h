@@ -1,9 +1,10 @@
 // Mutants: rules of the protocol, each broken on purpose from outside the product's code. Incoming messages are
 // rewritten as if the receiver did not check them, outgoing ones as if the sender did not care. Disks and the log lose
-// what they promised to keep, and workers compute what they must not.
+// what they should keep, and workers compute what they must not.
 //
-// Kind:   a table; one Tampering for each mutated run.
-// Why:    a check that has never failed is unproven. MUTANTS.md records the seed that each mutant takes.
+// Kind:   a table of Mutants; a Tampering for each message that a mutant may change.
+// Why:    a check that has never failed is unproven. MUTANTS.md lists for each mutant a seed whose run notices it, or
+//         why there is none.
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ class Shard;
 
 namespace capstan::sim {
 
-// Faults of disks, the coordinator's log and workers.
+// Flaws of disks, logs, workers and the simulator itself, for mutants that do not change messages.
 enum class Flaw {
   kNone,
   kWriteNotDurable,       // the newest part is gone when its shard dies
@@ -59,7 +60,7 @@ enum class Flaw {
   kStopAtOnce,              // a stopping job does not wait for its last snapshot
 };
 
-// The state that a mutant may read.
+// The state of the cluster that mutants and markers may read.
 struct World {
   const server::Coordinator* coordinator = nullptr;  // the living one
   std::vector<const server::Shard*> shards;          // null: dead
@@ -81,7 +82,7 @@ struct Tampering {
     Message message;
   };
   std::vector<Forged> also;  // forged messages to send as well
-  // The mutant's memory within a run.
+  // What the mutant has noted during this run; its hooks define the meaning.
   std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>>* seen = nullptr;
   std::map<std::uint64_t, std::uint64_t>* numbers = nullptr;
 
@@ -105,15 +106,15 @@ struct Mutant {
 const std::vector<Mutant>& Mutants();
 // Adds the mutants of speculative weights.
 void AddSpeculative(std::vector<Mutant>* all);
-// Adds those of the end of a job.
+// Adds the mutants of the end of a job.
 void AddEnding(std::vector<Mutant>* all);
-// Adds those of limits, stops and readers.
+// Adds the mutants of limits, stops, readers and wasted messages.
 void AddLimits(std::vector<Mutant>* all);
-// Adds those of machine reduction.
+// Adds the mutants of machine reduction.
 void AddMachine(std::vector<Mutant>* all);
-// Adds those of mode allreduce.
+// Adds the mutants of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
-// Null: no mutant has this name.
+// Returns the mutant of this name; null: there is none.
 const Mutant* FindMutant(const std::string& name);
 
 }  // namespace capstan::sim

@@ -1,4 +1,4 @@
-// Broken rules of the end of a job.
+// Mutants: broken rules of the end of a job.
 #include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
 #include "tests/sim/mutant_hooks.h"

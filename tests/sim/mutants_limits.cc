@@ -1,4 +1,4 @@
-// Broken rules of limits, stops and readers, and of what a job may send again.
+// Mutants: broken rules of limits, stops and readers, forgotten facts, and wasted work or messages.
 #include <cmath>
 
 #include "common/wire/messages/hello.h"
@@ -28,7 +28,7 @@ void AddLimitFlaws(std::vector<Mutant>* all) {
       {"stopped-at-once", "a stop does not wait for the last snapshot", Mode::kSync, Flaw::kStopAtOnce, {}, {}});
 }
 
-// The key in Tampering::numbers for the version that the follower requested from a shard.
+// Returns the key in Tampering::numbers of the version that the follower requested from this shard.
 std::uint64_t AskedOf(std::uint64_t shard) { return (std::uint64_t{1} << 40) + shard; }
 
 void AddReading(std::vector<Mutant>* all) {
@@ -65,7 +65,7 @@ void AddForgetting(std::vector<Mutant>* all) {
                   {}});
 }
 
-// Mutants that waste work or messages, to be tried on old jobs (of many steps) or slow lines, where waste shows.
+// Mutants that waste work or messages. They run in old jobs (of many steps) or over slow lines, where waste is noticed.
 void AddWaste(std::vector<Mutant>* all) {
   Mutant walks{"spare-walks",
                "a worker does not hear which step is under way",

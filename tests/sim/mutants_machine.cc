@@ -1,4 +1,4 @@
-// Broken rules of machine reduction, around the core that has them.
+// Mutants: broken rules of machine reduction. MachineWorker breaks them, around the unchanged core.
 #include "tests/sim/mutants.h"
 
 namespace capstan::sim {

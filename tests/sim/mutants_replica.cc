@@ -1,4 +1,4 @@
-// Broken rules of mode allreduce.
+// Mutants: broken rules of mode allreduce.
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/membership.h"
@@ -22,7 +22,7 @@ Incarnation IncarnationAt(const Tampering& t, std::uint64_t address) {
   return is ? t.world->incarnations[index] : Incarnation{};
 }
 
-// Makes the first array of a block count as the whole block: the second array is taken from it.
+// Delivers the first array of a block also as the second one, so that the shard ignores the real second array.
 void FirstArrayIsAll(Tampering* t, UploadBlock& upload) {
   if (upload.array != 0) return;
   UploadBlock forged = upload;

@@ -1,4 +1,4 @@
-// Broken rules of speculative weights.
+// Mutants: broken rules of speculative weights.
 #include "common/wire/messages/weights.h"
 #include "tests/sim/mutant_hooks.h"
 #include "tests/sim/mutants.h"

@@ -17,7 +17,7 @@ constexpr std::size_t kOldLimit = 8;
 ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   RandomStream random(seed, 2);
   const auto pick = [&](std::uint64_t bound) { return static_cast<std::uint32_t>(random.Below(bound)); };
-  // Each kind of fault is absent from many runs, so that faults hidden behind another one are met too.
+  // Each kind of fault is absent from many runs, because one kind can hide the effects of another.
   const auto rate = [&](std::uint64_t one_in, double most) {
     const bool present = random.Below(one_in) == 0;
     return present ? most * random.Unit() : 0.0;
@@ -61,7 +61,7 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.slow_computing = rate(4, 0.1);
   options.slow_after = std::chrono::milliseconds(500 + pick(2000));
   options.aimed_crashes = rate(4, 0.2);
-  if (pick(6) == 0) options.tensor_sizes = {3, 2};  // fewer blocks than shards
+  if (pick(6) == 0) options.tensor_sizes = {3, 2};  // few blocks, perhaps fewer than shards
   options.workers_stay_away = pick(2) == 0;
   options.full_disks_kill = pick(2) == 0;
   if (edition < 3) return options;
@@ -142,7 +142,7 @@ ClusterOptions SlowLines(std::uint64_t seed, Mode mode) {
   options.slots = 2 + pick(2);
   options.workers = 1 + pick(3);
   options.follower = pick(2) == 0;
-  // A block takes so many seconds.
+  // How many seconds a block takes on a line.
   const double takes = 0.02 + 0.98 * random.Unit() * random.Unit();
   options.line_bytes_per_second = static_cast<double>(options.block_elements * sizeof(float)) / takes;
   if (pick(2) == 0) options.line_messages_max = 4 + pick(30);

@@ -10,21 +10,21 @@
 namespace capstan::sim {
 
 inline constexpr int kNewestEdition = 8;
-// `edition`: the set of faults that existed when a seed was recorded; an older edition is replayed
-// without later faults.
+// Returns a random job. `edition`: which options are random; each edition added some. A seed that was recorded with an
+// older edition makes the same job again with that edition.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);
-// Adds faults of the logs, for a job with durable acknowledgements.
+// Adds slow and failing appends to the shards' logs, for a job with durable acknowledgements.
 void AddLogTroubles(ClusterOptions* options);
-// A job of many steps with few numbers: a snapshot every other step, more workers than slots, limits so low that they
-// are reached, and processes that die from the first step to the last.
+// Returns a job of many steps and a tiny model: a snapshot every other step, more workers than slots, limits so low
+// that they are reached, and processes that die again and again.
 ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps);
-// A job over slow lines with few faults, which must send little more than it needs.
+// Returns a job over slow lines with few faults, which may send little more payload than it needs.
 ClusterOptions SlowLines(std::uint64_t seed, Mode mode);
-// The undisturbed run of the same job, with one worker and one shard.
+// Returns the same job without faults, with one worker and one shard.
 ClusterOptions Undisturbed(ClusterOptions options);
-// Everything that the final bits may depend on.
+// Returns a key of all random options on which the final weights of an undisturbed run depend.
 std::string ReferenceKey(const ClusterOptions& options);
-// A one-line description.
+// Returns a description of the job in one line.
 std::string Describe(const ClusterOptions& options);
 
 }  // namespace capstan::sim

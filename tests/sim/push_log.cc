@@ -28,7 +28,7 @@ Status SimPushLog::Append(TimelineId timeline, std::uint64_t first, const std::v
   return MemoryPushLog::Append(timeline, first, *read);
 }
 
-// The records that the shard would read after a restart.
+// Returns the records as the shard would read them after a restart: encoded and decoded.
 Result<std::vector<PushLogRecord>> SimPushLog::AsRead(std::uint64_t first, const std::vector<PushLogRecord>& records) {
   std::vector<PushLogRecord> read;
   for (const PushLogRecord& record : records) {
@@ -47,7 +47,8 @@ void SimPushLog::Crash() {
   for (std::uint64_t number = newest(); number >= newest_append_; --number) Lose(number);
 }
 
-// Makes a replay ignore sequence numbers: a push counts again, in place of the next one.
+// With Flaw::kReplayedTwice, adds a copy of a piece's first record if it is a push, with the next sequence number. So a
+// replay applies that push twice.
 Result<server::PushLog::Piece> SimPushLog::Read(server::LogTimeline timeline, std::uint64_t from,
                                                 std::uint64_t bytes_max) {
   Result<Piece> piece = MemoryPushLog::Read(timeline, from, bytes_max);

@@ -1,8 +1,8 @@
 // SimPushLog: a shard's log in a simulated cluster. It outlives the shard, and fails on request.
 //
-// Kind:   owned by the disk that holds it.
-// Why:    an append that was unfinished when its shard died is on disk in part or not at all; a failed append may have
-//         left something; a flawed log loses or repeats records.
+// Kind:   owned by a SimDisk.
+// Why:    an append that was unfinished when its shard died is on disk wholly, in part or not at all; a failed append
+//         may have left something; a flawed log loses or repeats records.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,11 @@ class SimPushLog : public server::MemoryPushLog {
   Result<Piece> Read(server::LogTimeline timeline, std::uint64_t from, std::uint64_t bytes_max) override;
 
   void set_flaw(Flaw flaw) { flaw_ = flaw; }
-  // The next append fails, and leaves this many of its records on disk.
+  // Makes the next append fail and leave its first `leave` records on disk.
   void FailNext(std::size_t leave) { fail_next_ = leave; }
   // Call it when the shard dies.
   void Crash();
-  // Why an appended record cannot be read; ok: all can be read.
+  // Why an appended record could not be read again; ok if all records could.
   const Status& unreadable() const { return unreadable_; }
 
  private:

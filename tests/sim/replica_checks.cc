@@ -55,7 +55,7 @@ void ReplicaChecks::See(const std::vector<const Shard*>& shards, const RingBoard
   }
 }
 
-// A timeline begins with version 0, or with a version that was committed earlier.
+// Call when all shards serve this timeline. It must begin with version 0, or with a version that was committed earlier.
 void ReplicaChecks::BeginTimeline(TimelineId timeline, const std::vector<const Shard*>& shards) {
   const Version version = shards.front()->version();
   const bool begun = std::any_of(truths_.begin(), truths_.end(),
@@ -82,7 +82,8 @@ Arrays ReplicaChecks::Stored(const std::vector<const Shard*>& shards) const {
   return arrays;
 }
 
-// The first shard that publishes a version shows that it is committed.
+// Takes the Commit that made the shard's version. If the shard is the first that published the version, computes the
+// version again, and compares it with what the workers made.
 void ReplicaChecks::SeeCommit(const Shard& shard, const RingBoard& board) {
   const Commit* commit = shard.last_commit();
   if (!commit || truths_.contains({shard.timeline(), shard.version()})) return;
@@ -167,7 +168,8 @@ void ReplicaChecks::ComputesWith(Generation generation, Version version, const A
   }
 }
 
-// Its generation may have ended before all shards were seen here; a version is the same on all timelines that have it.
+// The weights must be those of the version on some timeline. The reader's own timeline may be unknown here, because a
+// timeline becomes known only when all shards serve it at the same time.
 void ReplicaChecks::Followed(Version version, const float* weights) {
   bool seen = false;
   for (const auto& [name, truth] : truths_) {

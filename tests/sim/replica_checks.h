@@ -1,10 +1,10 @@
-// ReplicaChecks: invariants of mode allreduce, where the workers hold the weights. Each committed version is computed
-// again here, from the version before it and the sum of all slots' gradients, added in the order of the group that
-// made it.
+// ReplicaChecks: invariants of mode allreduce, where the workers have the weights. Each committed version is computed
+// again here, from the version before it and the sum of all slots' gradients, added in the order of the group that made
+// the version.
 //
 // Kind:   owned by the cluster's checks.
 // Why:    the bits of a version depend on the group that made it. So a version is identified together with its
-//         timeline, and every process that claims to have it is compared with the committed one.
+//         timeline, and what a process uses as that version is compared with the committed one.
 #pragma once
 
 #include <functional>
@@ -28,13 +28,13 @@ class ReplicaChecks {
   ReplicaChecks(const ClusterOptions& options, const Catalog& catalog, std::function<void(std::string)> fail);
 
   void See(const std::vector<const server::Shard*>& shards, const RingBoard& board);
-  // A follower has read these weights.
+  // Call when the follower has read these weights, in catalog order.
   void Followed(Version version, const float* weights);
-  // A worker computes with these arrays and takes them for this version.
+  // Call when a worker begins to compute with these arrays as this version.
   void ComputesWith(Generation generation, Version version, const Arrays& arrays);
-  // A worker has computed a next version.
+  // Call when a worker has computed this version; a Commit has yet to confirm it.
   void Made(Generation generation, Version version, const Arrays& arrays);
-  // The shards' arrays, all of this generation; a worker takes them for this version.
+  // Returns the arrays that a worker reads from the shards as this version. All shards serve this generation.
   Arrays Read(const std::vector<const server::Shard*>& shards, Generation generation, Version version);
 
  private:

@@ -119,7 +119,8 @@ void ReplicaWorker::CountTaking() {
   if (taking == Taking::kSkipped) settings_.count("version of a skipped step taken");
 }
 
-// The forward pass waits for weights, and so learns that the round is over.
+// Computes slots of the round. If the round is over, gives it up instead; a real worker notices this when it waits for
+// weights.
 void ReplicaWorker::Compute() {
   if (round_.over) {
     Carry(core_.GiveUpRound());
@@ -135,7 +136,7 @@ void ReplicaWorker::Compute() {
   while (core_.is_computing() && now_ >= until_) ComputeSlot();
 }
 
-// Begins a slot or ends it.
+// Begins the present slot; if it was begun before, computes and ends it.
 void ReplicaWorker::ComputeSlot() {
   const session::RoundWork& work = core_.work();
   const SlotIndex slot = work.slots[round_.slot];
@@ -258,7 +259,7 @@ Commands ReplicaWorker::On(const train::OpenSlot& slot) {
   return {};
 }
 
-// This member's part of the step, which begins with its first bucket or with its samples.
+// Returns this member's part of the round's step. The first call in a round makes it.
 RingPart* ReplicaWorker::Part() {
   const session::RoundWork& work = core_.work();
   if (!std::exchange(round_.has_part, true)) {
@@ -355,7 +356,8 @@ std::optional<Commands> ReplicaWorker::GoOn(const train::AwaitBucket& await) {
   return core_.BucketReduced();
 }
 
-// Each member has a sum at its own time, once all have contributed. No commands: it is here.
+// Waits for a sum. Returns nullopt while the sum is not here, an empty list once it is, and otherwise the commands
+// after the end of the round or a failure. Members get a sum at different times.
 std::optional<Commands> ReplicaWorker::AwaitOthers(bool is_there) {
   if (now_ < until_) return std::nullopt;
   const bool fails = is_there ? !Calm() && group_->broken() && Chance(0.3) : group_->broken() && Chance(0.02);

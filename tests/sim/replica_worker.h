@@ -1,10 +1,10 @@
-// ReplicaWorker: the application of a simulated worker in mode allreduce. It carries out the commands of the real
+// ReplicaWorker: the application of a simulated worker in mode allreduce. It executes the commands of the real
 // AllReduceCore with the real Replica, over a RingBoard instead of connections.
 //
 // Kind:   owned by a SimWorker.
-// Limits: as in ReplicaClient, a worker learns nothing of the job while it connects, and uses a sum that has arrived even
-//         if its round is over.
-// Why:    the rules are the core's. Here are only the delays and the failures that a network of ranks may have.
+// Limits: as in ReplicaClient, a worker does not notice while it connects that its round is over, and uses a sum that
+//         has arrived even if the round is over.
+// Why:    the rules are the core's. This class adds only the delays and failures of a network between ranks.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,7 @@ class ReplicaWorker {
   void TakeVoid(std::uint64_t round);
   void TakeGroup(session::Session::GroupKnown& known) { known_ = std::move(known); }
   void Run(Instant now, Outbox* out);
-  // Whether it is ready for work.
+  // Whether the application waits for work.
   bool idle() const { return core_.is_idle(); }
   const std::string& violation() const { return violation_; }
 
@@ -58,7 +58,7 @@ class ReplicaWorker {
   }
   bool Calm() const { return now_ >= settings_.options->calm_after; }
 
-  // The round as the core gets it; with a planted fault, another one than the session gave.
+  // Changes the round that the core gets, if this worker's flaw demands it.
   void Mislead(session::RoundWork* work);
   void CountTaking();
   void Settle();
@@ -77,7 +77,8 @@ class ReplicaWorker {
   Commands On(const train::FinishUpdate& finish);
   Commands On(const train::UploadBlocks& upload);
 
-  // A command that takes long. Returns nothing while it is not done.
+  // Continues a command that takes long. Returns nullopt while the command is not done, and then the core's next
+  // commands.
   std::optional<Commands> GoOn(const train::ConnectMembers&);
   std::optional<Commands> GoOn(const train::ShareVersion& share);
   std::optional<Commands> GoOn(const train::AwaitSamples&);
@@ -85,7 +86,7 @@ class ReplicaWorker {
   std::optional<Commands> GoOn(const auto&) { return std::nullopt; }
   std::optional<Commands> AwaitOthers(bool is_there);
 
-  // An earlier sum has failed.
+  // Whether handing over gradients fails, because an earlier sum has failed.
   bool FailsToSubmit() { return !Calm() && group_->broken() && Chance(0.1); }
   void LeaveGroup();
   RingPart* Part();

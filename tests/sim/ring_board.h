@@ -1,9 +1,9 @@
-// RingBoard: how workers of a simulated job interact without the servers: they connect, send a version to each other
-// and add gradients.
+// RingBoard: what the workers of a simulated allreduce job do among themselves: they connect, send a version to each
+// other and add gradients.
 //
 // Kind:   owned by the cluster; shared by its workers.
-// Why:    as with real connections, members that name the same addresses meet, the n-th step of one member matches the
-//         n-th of the others, and a lost member is noticed, or not.
+// Why:    as with real connections, members that name the same addresses meet, the n-th step of one member is added to
+//         the n-th of the others, and members notice a lost member late or not at all.
 #pragma once
 
 #include <map>
@@ -17,16 +17,16 @@
 
 namespace capstan::sim {
 
-// Weights, then the optimizer's states, each flat in catalog order.
+// The weights and then the optimizer's states, each flat in catalog order.
 using Arrays = std::vector<std::vector<float>>;
 
-// A member's contribution to a step.
+// What a member contributes to a step.
 struct RingPart {
   Step step;
   std::vector<SlotIndex> slots;
   std::uint64_t samples = 0;
   std::vector<float> sum;         // mean gradients times samples
-  std::vector<bool> handed_over;  // by bucket, and then the number of samples: whether they are there
+  std::vector<bool> handed_over;  // by bucket; the last entry is for the number of samples
 };
 
 struct RingGroup {
@@ -41,14 +41,15 @@ struct RingGroup {
 
   bool connected() const { return members.size() == size; }
   bool broken() const { return !gone.empty(); }
-  // Whether all members have handed over the bucket, or the number of samples.
+  // Whether all members have handed over this bucket of the step. The index after the last bucket stands for their
+  // numbers of samples.
   bool Has(std::size_t step, std::size_t bucket) const;
   bool IsWhole(std::size_t step) const;
 };
 
 class RingBoard {
  public:
-  // Members that name the same addresses are in one group.
+  // Returns the group of this generation and these addresses, and adds the member of this rank.
   RingGroup* Connect(const std::vector<std::string>& addresses, Generation generation, int rank);
   // Call it when a process ends, or leaves a group.
   void Gone(std::uint64_t node);
@@ -58,10 +59,10 @@ class RingBoard {
   std::map<std::string, RingGroup> groups_;  // by addresses; never removed
 };
 
-// The sum over these slots, in their order; flat in catalog order. `weights`: for which the gradients are computed.
+// Makes a member's part: the sum of the gradients of these slots, in this order, computed with `weights`.
 RingPart MakePart(const ClusterOptions& options, const Catalog& catalog, const float* weights, Step step,
                   std::vector<SlotIndex> slots);
-// In the order of ranks.
+// Adds the members' parts in the order of ranks.
 RingPart Sum(const std::map<int, RingPart>& parts);
 
 }  // namespace capstan::sim

@@ -8,7 +8,7 @@ namespace capstan::sim {
 
 namespace {
 
-// Fills in the kind of a word such as "async+durable"; false: no such kind.
+// Sets the fields of `name` that a mode word such as "async+durable" stands for. Returns false if the word is unknown.
 bool ReadModeWord(const std::string& word, RunName* name) {
   const auto has = [&](const char* part) {
     return ("+" + word + "+").find(std::string("+") + part + "+") != word.npos;

@@ -1,6 +1,6 @@
-// Lists of seeds: runs by name, one per line of a text file: seed, mode, edition, and a note.
+// Lists of runs in text files, one run per line: its seed, mode word and edition, and a note.
 //
-// Kind:   pure functions, and files.
+// Kind:   functions; two of them read and write files.
 // Fails:  kInvalid for a file that cannot be read or written, and for a line that names no run.
 #pragma once
 
@@ -17,14 +17,14 @@ struct ListedRun {
   std::string note;  // why a seed failed (failed_seeds.txt), or the mutant that it catches (caught_seeds.txt)
 };
 
-// A word such as "sync", "async+durable" or "sync+local", as in the lists.
+// Returns the mode word of a run for the lists, such as "sync", "async+durable" or "sync+local".
 std::string ModeWord(const RunName& name);
-// The options of `sim` that repeat a run.
+// Returns the command line of `sim` that repeats a run.
 std::string Command(const RunName& name);
 
-// Lines that begin with # are comments.
+// Reads a list. Lines that begin with # are comments.
 Result<std::vector<ListedRun>> ReadSeedList(const std::string& path);
-// Keeps the comments at the head of an existing file.
+// Writes a list. The comments at the head of an existing file stay.
 Status WriteSeedList(const std::string& path, const std::vector<ListedRun>& runs);
 
 }  // namespace capstan::sim

@@ -3,7 +3,8 @@
 //   sim --seed N                 runs the job of that seed and prints its outcome
 //   sim --seed N --trace         with every event on a line
 //   sim --seed N --runs M        M jobs from that seed on; lists the seeds that fail, exits with 1 if any do, and
-//                                prints a hash of all messages, which a change that keeps behaviour does not change
+//                                prints a hash of all messages and weights, to compare two builds that should behave
+//                                alike
 //   sim --mutant NAME --runs M   with a broken rule: prints the first seed that shows it, and how; exits with 1 if
 //                                none does
 //   sim --mutants --runs M       all mutants, as the table of MUTANTS.md
@@ -83,7 +84,7 @@ int Complain(const Status& status) {
   return 2;
 }
 
-// A run that shows the mutant: the listed one if it still does, otherwise the first one that does.
+// Returns a run in which the mutant is noticed: the listed one if it still notices it, else the first one found.
 std::optional<Catch> CatchMutant(const Mutant& mutant, const Arguments& arguments,
                                  const std::vector<ListedRun>& listed) {
   const RunName* before = FindCaught(listed, mutant);

@@ -28,7 +28,7 @@ std::vector<ListedRun> CaughtSeeds() {
   return {};
 }
 
-// The row of a mutant in the table of MUTANTS.md.
+// Returns the row of a mutant in the table of MUTANTS.md; empty if there is none.
 std::string RowOf(const Mutant& mutant) {
   std::ifstream table(CAPSTAN_SIM_FOLDER "/MUTANTS.md");
   for (std::string line; std::getline(table, line);) {
@@ -74,7 +74,8 @@ TEST_CASE("the table of mutants has the listed seeds, and a reason for each muta
   }
 }
 
-// The mutant gets a line in caught_seeds.txt, whose seeds must show their mutant every time.
+// A mutant that is found here should get a line in caught_seeds.txt. The runs in that list must notice their mutant
+// every time, so a run that is found must do so a second time.
 TEST_CASE("a seed that tier all finds for a mutant that none has shown yet shows it again", "[sim][survivors]") {
   if (testing::TestTier() != testing::Tier::kAll) return;
   const std::vector<ListedRun> caught = CaughtSeeds();

@@ -20,8 +20,8 @@ namespace {
 
 constexpr bool kSanitized = CAPSTAN_SANITIZED;
 
-// A kind of jobs, and how many each tier runs. With sanitizers a job takes ten times as long, and few jobs suffice for
-// what they look for.
+// A kind of jobs, and how many of them each tier runs. With sanitizers a job takes about ten times as long, so a build
+// with sanitizers runs fewer.
 struct Kind {
   RunName name;
   std::uint64_t quick, normal, all, sanitized;
@@ -53,7 +53,8 @@ std::uint64_t RunsInTier(const Kind& kind) {
   return kind.all;
 }
 
-// CAPSTAN_SIM_SEED=20001 CAPSTAN_SIM_RUNS=100000 sim_test repeats a set of jobs, or makes it longer.
+// The environment can choose another set of jobs: CAPSTAN_SIM_RUNS sets how many jobs of each kind run, and
+// CAPSTAN_SIM_SEED their first seed.
 std::uint64_t RunsOf(const Kind& kind) { return testing::NumberFromEnvironment("CAPSTAN_SIM_RUNS", RunsInTier(kind)); }
 
 std::uint64_t FirstSeed() {
@@ -66,7 +67,8 @@ void TryOne(Judge* judge, const RunName& name) {
   REQUIRE(problem.empty());
 }
 
-// Jobs that met no fault prove nothing. A smaller set must meet only the frequent cases.
+// Checks that the jobs met their cases, because jobs that met no fault prove nothing. A small set must meet only the
+// frequent cases.
 void CheckMarkers(const Judge& judge, const RunName& name, std::uint64_t runs) {
   for (const Marker& marker : MarkersOf(name)) {
     if (!ExpectedWithin(marker, runs)) continue;
@@ -87,7 +89,7 @@ void TrySeeds(const Kind& kind) {
   CheckMarkers(judge, name, runs);
 }
 
-// Tries the runs of a list; with sanitizers only every `stride`-th.
+// Tries the runs of a list; in a build with sanitizers only every `stride`-th run.
 void TryList(const std::string& path, std::size_t stride) {
   const Result<std::vector<ListedRun>> runs = ReadSeedList(path);
   INFO((runs.ok() ? path : runs.status().message()));

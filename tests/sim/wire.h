@@ -1,9 +1,9 @@
-// Wire: turns messages into what their receivers decode. Every message of a simulated cluster goes through the codec,
-// the seal and the frame limit of the transport.
+// Wire: turns messages into what their receivers decode. Every message that a simulated process sends goes through the
+// codec, the seal and the frame limit of the transport.
 //
 // Kind:   owned by the cluster.
 // Fails:  kInvalid: the message cannot be encoded, or is longer than a frame, and repeating it would not help.
-// Why:    if a long or large job exceeds a limit of the codec, the simulated job fails by name.
+// Why:    a message that exceeds a limit of the codec or the transport makes the simulated job fail at once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Wire {
  public:
   explicit Wire(std::size_t frame_bytes_max = TransportOptions{}.frame_bytes_max) : frame_bytes_max_(frame_bytes_max) {}
 
-  // Replaces the message by the one that its receiver decodes.
+  // Encodes, seals, opens and decodes the message's header, and replaces it by the result.
   Status Transfer(Message* message);
   // Bytes of the last message's header, with its seal.
   std::size_t header_bytes() const { return header_.size(); }

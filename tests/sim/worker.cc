@@ -124,18 +124,19 @@ void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
 
 void SimWorker::OnEvent(Session::Failed& failed, Instant, Outbox*) {
   exited_ = true;
-  // A worker of an earlier start with the same name is asked to end; nothing else may fail.
+  // kRefused may happen: the coordinator refuses a process whose name a newer process has taken.
   if (failed.status.code() != Code::kRefused) violation_ = "a worker failed: " + failed.status.message();
 }
 
-// The number whose data a slot gets; any but its own makes a wrong result.
+// Returns the number of the slot whose data a slot gets. A flawed worker may return another number, so that its result
+// is wrong.
 std::uint32_t SimWorker::DataOf(SlotIndex slot, std::size_t index) const {
   if (settings_.flaw == Flaw::kDataByPosition) return static_cast<SlotIndex>(index);
   if (settings_.flaw == Flaw::kNotReproducible) return slot + 100 * static_cast<SlotIndex>(settings_.node % 7);
   return slot;
 }
 
-// Adds the nodes' sums from the last slot to the first.
+// Replaces each node's sum by a wrong one: its slots' gradients added from the last slot to the first.
 void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
                                const std::vector<SlotSums::PartialSum>& parts) const {
   for (const SlotSums::PartialSum& part : parts) {
@@ -153,7 +154,7 @@ void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
   }
 }
 
-// The gradient of a slot, as it would arrive; for statistics the observed values.
+// Computes the gradient of a slot, rounded to the encoding in which it travels; for statistics, the observed values.
 void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
   for (const Block& block : settings_.catalog->blocks()) {
     const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_;

@@ -1,5 +1,5 @@
-// SimWorker: a worker process of a simulated cluster: the real Session, and an application that computes and pushes as
-// the session asks.
+// SimWorker: a worker process of a simulated cluster: the real Session, and an application that computes slots and
+// pushes gradients as the session's events ask.
 //
 // Kind:   owned by the cluster.
 #pragma once
@@ -49,7 +49,7 @@ class SimWorker {
   const session::RoundWork& work() const { return work_; }
   Generation generation() const { return session_->generation(); }
   bool exited() const { return exited_; }
-  // An event that must never happen; empty: none.
+  // What happened that must never happen; empty: nothing.
   const std::string& violation() const { return replica_ && violation_.empty() ? replica_->violation() : violation_; }
   std::string WaitingFor() const { return session_->WaitingFor(); }
   Instant paused_until{};

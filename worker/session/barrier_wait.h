@@ -15,10 +15,10 @@ namespace capstan::session {
 class BarrierWait {
  public:
   bool waits() const { return waits_; }
-  // Returns the number of the barrier that this session waits in, for its Heartbeats. 0: it waits in none, or has seen
-  // no view yet.
+  // Returns the number of the barrier that this session waits in, for its Heartbeats. 0: it waits in none, or no view
+  // has come since Begin().
   std::uint64_t number() const { return waits_ ? number_ : 0; }
-  // Returns the names of the missing workers, as the coordinator gave them.
+  // Returns the coordinator's text that names the members for which the barrier still waits.
   const std::string& missing() const { return missing_; }
 
   void Begin() { *this = BarrierWait(true); }
@@ -27,7 +27,7 @@ class BarrierWait {
     std::optional<SessionEvent> event;
     bool numbered = false;  // the barrier's number is known now: a Heartbeat should report it
   };
-  // Takes a view of the coordinator. Call it only while this session waits.
+  // Takes a view from the coordinator. Call it only while waits() is true.
   News Follow(const View& view) {
     if (number_ == 0) {
       number_ = view.barrier + 1;

@@ -1,8 +1,9 @@
-// ClockedPlan: work without global steps (async, bounded): each slot has its own sequence of pushes, and a round computes
-// the slot that has made the fewest.
+// ClockedPlan: work without global steps (async, bounded). Each slot has its own sequence of pushes, and a round
+// computes one slot: the one of this session's slots that has made the fewest pushes.
 //
 // Kind:   owned by the Session; part of its core.
-// Limits: no pushes after the `last` one of each slot; gradients of at most one earlier round in flight.
+// Limits: no slot pushes beyond sequence number `last`. A round begins only when all pushes are acknowledged, except
+//         those of the round just before.
 #pragma once
 
 #include <map>
@@ -19,7 +20,8 @@ class ClockedPlan final : public WorkPlan {
   Choice Choose(const Situation& situation) override;
   void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) override;
   void SlotsChanged() override {}
-  // Drops the pull, because the new slots may include a slower one, for which the pulled version may be waiting.
+  // Drops the pull. In mode bounded the shard may be parking it until the slowest slot makes progress, and the slowest
+  // slot may be among the new ones.
   Pulled ReconsiderPull(bool) override { return Pulled::kVoid; }
   void RoundOver(const std::vector<SlotIndex>&) override {}
   bool ChoosesAtAcknowledgement() const override { return true; }
@@ -43,7 +45,7 @@ class ClockedPlan final : public WorkPlan {
 
  private:
   SequenceNumber last_;
-  // The newest sequence number of each slot that this session has pushed or that all shards have applied.
+  // The newest sequence number of each slot that this session has pushed, or that all shards had applied when it asked.
   std::map<SlotIndex, SequenceNumber> clocks_;
 };
 

@@ -3,7 +3,7 @@
 namespace capstan::session {
 
 Instant CoordinatorLine::Tick(Instant now) {
-  // After this process stood still (SIGSTOP, a suspended machine), silence is not the coordinator's fault.
+  // If this process stood still (SIGSTOP, a suspended machine), the silence is not the coordinator's fault.
   if (!last_message_ || now - last_tick_ > kStoodStill) last_message_ = now;
   last_tick_ = now;
   return now - *last_message_;

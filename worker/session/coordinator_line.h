@@ -14,15 +14,15 @@ class CoordinatorLine {
  public:
   static constexpr Instant kBeatEvery = std::chrono::seconds(1);
   static constexpr Instant kSilence = std::chrono::seconds(3);     // a silence that is reported
-  static constexpr Instant kStoodStill = std::chrono::seconds(1);  // a pause between ticks in which this process stood
+  static constexpr Instant kStoodStill = std::chrono::seconds(1);  // longer between two ticks: this process stood still
 
   // `key` separates the jitter of different sessions.
   explicit CoordinatorLine(std::uint64_t key) : join_retry_(key) {}
 
   void MessageArrived(Instant now) { last_message_ = now; }
-  // Returns how long the coordinator has been silent.
+  // Returns how long the coordinator has been silent. Times in which this process stood still do not count.
   Instant Tick(Instant now);
-  // Whether the coordinator was silent for kSilence at the last tick.
+  // Whether the coordinator had been silent for more than kSilence at the last tick.
   bool silent() const { return last_message_ && last_tick_ - *last_message_ > kSilence; }
 
   // Makes the next Join due at once, and lets the waits between Joins start small again.
@@ -30,7 +30,7 @@ class CoordinatorLine {
   bool JoinIsDue(Instant now) const { return join_retry_.Due(now); }
   void JoinSent(Instant now) { join_retry_.Sent(now); }
 
-  // Whether the regular Heartbeat is due. If so, the next one is due kBeatEvery later.
+  // Whether the regular Heartbeat is due. If so, the next one is due kBeatEvery from now.
   bool TakeBeat(Instant now);
 
  private:

@@ -17,7 +17,7 @@ namespace capstan::session {
 
 class Coverage {
  public:
-  // Begins with nothing known; so many shards are asked.
+  // Forgets everything, and then expects an answer from each of `shards` shards.
   void Begin(std::size_t shards) {
     *this = {};
     answered_.assign(shards, false);
@@ -45,7 +45,7 @@ class Coverage {
            std::any_of(nodes_[block].begin(), nodes_[block].end(), [&](Node staged) { return staged.Contains(node); });
   }
   bool HasEnd(SlotIndex slot) const { return std::find(ends_.begin(), ends_.end(), slot) != ends_.end(); }
-  // Whether the slot's work is complete on all shards.
+  // Whether the shards have all of the slot's work: its end, and for every block a node that contains the slot.
   bool HasSlot(SlotIndex slot, std::size_t blocks) const {
     if (!HasEnd(slot)) return false;
     for (BlockIndex block = 0; block < blocks; ++block) {
@@ -53,7 +53,7 @@ class Coverage {
     }
     return true;
   }
-  // Modes without global steps: returns for each slot the newest sequence number applied on all shards.
+  // Modes without global steps: returns per slot the newest sequence number that all shards had applied to all blocks.
   const std::map<SlotIndex, SequenceNumber>& clocks() const { return clocks_; }
 
  private:

@@ -18,7 +18,7 @@ struct Gradient {
   std::uint64_t samples = 0;
   float loss_scale = 1.0F;
   std::uint64_t payload_hash = 0;
-  // A leaf is in its block's encoding, a sum in fp32. The bytes must not change until the block is staged.
+  // A leaf is in its block's encoding, a sum in fp32. The bytes must not change until the shard has acknowledged them.
   Slice payload;
   PushWay way = PushWay::kNow;
 };

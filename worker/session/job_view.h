@@ -20,17 +20,17 @@ class JobView {
   // Returns this session's slots.
   std::vector<SlotIndex> slots() const { return view_ ? view_->slots : std::vector<SlotIndex>(); }
 
-  // Returns the id of the job; null before the first view.
+  // Returns the id of the job; null until the coordinator has sent it, together with the job file.
   JobId job() const { return job_; }
   void SetJob(JobId job) { job_ = job; }
 
-  // Whether a newer view has been taken already.
+  // Whether the view is older than the newest view taken: by its term, then by its sequence number.
   bool IsOlder(const View& view) const;
   // Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on.
   static bool IsSound(const View& view);
-  // Whether the view has a notice for the user that the newest one does not have.
+  // Whether the view has a notice for the user that differs from the notice of the newest view taken.
   bool HasNewNotice(const View& view) const { return !view.notice.empty() && (!view_ || view.notice != view_->notice); }
-  // `keep_slots`: this session's slots stay as they are.
+  // Takes the view as the newest. `keep_slots`: this session's slots stay as in the view before.
   void Take(const View& view, bool keep_slots);
   // Whether this session's slots have changed since the last call. The first view's slots are no change.
   bool TakeSlotsChanged() { return std::exchange(slots_changed_, false); }

@@ -18,7 +18,7 @@ struct ModeParts {
   std::unique_ptr<PushCredit> (*make_credit)(std::uint32_t initial) = nullptr;
 };
 
-// `steps`: a slot's last sequence number, for modes without global steps.
+// `steps`: the sequence number of every slot's last push; used in modes without global steps.
 ModeParts MakeModeParts(Mode mode, std::uint64_t steps);
 
 }  // namespace capstan::session

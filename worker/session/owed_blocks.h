@@ -1,4 +1,4 @@
-// OwedBlocks: blocks that this session has to send to shards and that they have not acknowledged.
+// OwedBlocks: blocks that this session uploads to shards and that the shards have not acknowledged yet.
 //
 // Kind:   a value; part of Session's core.
 // Limits: kWindow unacknowledged blocks per shard in flight, fewer when the line has no room.
@@ -20,12 +20,14 @@ class OwedBlocks {
 
   void Add(ShardIndex shard, BlockIndex block) { owed_[shard].blocks.insert(block); }
   bool owes(ShardIndex shard) const { return owed_.contains(shard); }
-  // Returns whether any of these blocks was still owed.
+  // Drops blocks that the shard has acknowledged. Returns whether any of them was still unacknowledged.
   bool Acknowledge(ShardIndex shard, const std::vector<BlockIndex>& blocks, Instant now, LinePace* line);
-  // Counts blocks as lost that were sent before message `question` and are not acknowledged. SendNew sends them again.
+  // Call when the shard has answered message `question`. Unacknowledged blocks that were sent before that message are
+  // lost: they count as not in flight, and SendNew sends them again.
   void Lost(ShardIndex shard, std::uint64_t question, LinePace* line);
 
-  // Calls send(block) for unsent blocks within the window. send returns nullopt when the line has no room.
+  // Calls send(block) for those of the shard's first kWindow unacknowledged blocks that are not in flight. `send`
+  // returns nullopt if the line has no room.
   template <class F>
   void SendNew(ShardIndex shard, const F& send) {
     const auto owed = owed_.find(shard);

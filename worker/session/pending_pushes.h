@@ -1,7 +1,7 @@
-// PendingPushes: the pushes that one shard has not acknowledged yet, in push order.
+// PendingPushes: a session's pushes to one shard that the shard has not acknowledged yet, in push order.
 //
 // Kind:   a value; part of Session's core.
-// Why:    the cost of an acknowledgement depends on the pushes that it names and drops, not on the number in flight.
+// Why:    for acknowledged nodes, only the pending pushes of their blocks have to be looked at, not all of them.
 #pragma once
 
 #include <map>
@@ -31,18 +31,18 @@ struct PendingRound {
 
 class PendingPushes {
  public:
-  // `total` counts the pushes of all shards; outlives this object.
+  // `total` counts the pending pushes to all shards; outlives this object.
   explicit PendingPushes(std::size_t* total) : total_(total) {}
 
   // `position`: the block's place in the shard's push order.
   void Add(std::size_t position, PendingPush push);
-  // Drops this step's pushes of the block at `position` that lie within `node`, because the shard has them. Returns
-  // whether any was pending.
+  // Drops this step's pushes of the block at `position` whose nodes lie within `node`, because the shard has them.
+  // Returns whether any was pending.
   bool Settle(std::size_t position, Step step, Node node, Instant now, LinePace* line);
-  // Drops the pushes of step `passed` and earlier ones, because the shard does not need them.
+  // Drops the pushes of step `passed` and of earlier steps, because these steps are over at the shard.
   void DropThrough(Step passed, LinePace* line);
-  // Makes a push unsent again if the shard's answer to message `question` names it as missing and it was sent before
-  // the question.
+  // Call when the shard's answer to message `question` names this push as missing. If the push was sent before the
+  // question, it is lost, and becomes unsent again.
   void Lost(std::size_t position, Step step, Node node, std::uint64_t question, LinePace* line);
 
   bool empty() const { return pushes_.empty(); }
@@ -52,10 +52,11 @@ class PendingPushes {
   // Whether pushes are pending that this worker sends itself (not kDeferred).
   bool any_own() const { return pushes_.size() > deferred_.size(); }
 
-  // Returns the oldest round with pending pushes.
+  // Returns the oldest round with pending pushes; nullopt if none is pending.
   std::optional<PendingRound> oldest() const;
 
-  // Calls send(&push) for unsent pushes at positions below `credit`, in push order, until it returns false: no room.
+  // Calls send(&push) for unsent pushes at positions below `credit`, in push order, until `send` returns false because
+  // there is no room.
   template <class F>
   void SendNew(std::size_t credit, const F& send) {
     while (!unsent_.empty() && unsent_.begin()->position < credit) {
@@ -63,11 +64,11 @@ class PendingPushes {
       unsent_.erase(unsent_.begin());
     }
   }
-  // Returns the pushes in flight, by step.
+  // Returns the pushes that were sent and not acknowledged, by step.
   std::map<Step, std::vector<StagedNode>> Unanswered() const;
   // Turns kDeferred pushes of this round and earlier ones into unsent pushes.
   void Release(std::uint64_t round);
-  // Makes pushes at position `credit` and above unsent again, because the shard turned them away.
+  // Makes pushes at position `credit` and above unsent again, because the shard did not take them.
   void TurnedAway(std::size_t credit, LinePace* line);
 
  private:

@@ -41,8 +41,8 @@ std::vector<ShardPull::SpeculativeBlock> PullLine::Publish(const Published& publ
   return pull_.Publish(published.attempt, published.action == StepAction::kApply, now);
 }
 
-// Returns more blocks to request, in forward order, as many as the window and the line have room for. If the previous
-// pull is still parked at the shard, the new one replaces it and names all requested blocks.
+// Returns the blocks for the next pull to name: more blocks, in forward order, as the window and the line have room. If
+// the previous pull is still parked at the shard, the next one replaces it, and so names all requested blocks.
 std::vector<std::size_t> PullLine::MoreBlocks(Instant now) {
   const auto ask = [&](std::size_t index) -> std::optional<LinePace::Sent> {
     const std::uint64_t bytes = shard_->context.WeightBytesOf(shard_->blocks[index]);

@@ -1,8 +1,8 @@
-// PullLine: a session's pull of a version from one shard, and the pace of the weights that arrive.
+// PullLine: a session's pull of a version from one shard, and how many of its blocks are requested at a time.
 //
 // Kind:   owned by a ShardLink; part of Session's core. `index` is a block's place among the shard's blocks.
-// Limits: kWindow blocks requested at a time, within the line's window (LinePace). At first only kFirstPull, so that
-//         the first layers' weights do not share the line.
+// Limits: kWindow blocks requested at a time, within the line's window (LinePace). Until a block has arrived, only
+//         kFirstPull, so that the first layers' weights come first.
 #pragma once
 
 #include <optional>
@@ -30,27 +30,28 @@ class PullLine {
   // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo() { pull_.LetGo(); }
 
-  // Returns the block's index. nullopt: the block is damaged (it is requested again), or already here.
+  // Returns the block's index. nullopt: the block is here already, or it is damaged or not what was asked for; in these
+  // two cases it stays missing, and is requested again later.
   std::optional<std::size_t> IndexOf(const Weights& weights, const Slice& payload) const;
   // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
-  // Takes a speculative block: keeps it until Publish, and requests more.
+  // Keeps a speculative block until Publish(), and pulls again, so that the shard may send another.
   void TakeSpeculative(std::size_t index, std::uint32_t attempt, const Slice& payload, Instant now, Outbox* out);
-  // Returns the speculative blocks that are the published version's.
+  // Takes Published. Returns the speculative blocks here that belong to the published version.
   std::vector<ShardPull::SpeculativeBlock> Publish(const Published& published, Instant now);
   void AskForBlocks(Instant now, Outbox* out);
   // Repeats the pull if it may be parked at the shard.
   void PullAgain(Instant now, Outbox* out) {
     if (pull_.waits()) SendPull(pull_.Asked(), now, out);
   }
-  // Takes the shard's answer to a question, if the shard has no pull of ours: what was requested before the question is
-  // lost.
+  // Call when the shard has answered message `question`, and has no pull of this session parked. Blocks that were
+  // requested before that message and have not arrived are lost, and are requested again.
   void SendLost(std::uint64_t question, Instant now, Outbox* out);
 
   LinePace& pace() { return pace_; }
   const LinePace& pace() const { return pace_; }
   bool complete() const { return pull_.complete(); }
-  // Whether the shard owes an answer that it can give now.
+  // Whether anything is expected from the shard: requested blocks, or Published.
   bool awaits() const { return pull_.awaits(); }
 
  private:

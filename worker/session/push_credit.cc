@@ -13,7 +13,7 @@ void WindowCredit::Begin(Step step) {
 
 PushCredit::Change WindowCredit::Take(const Staged& staged) {
   if (staged.step != step_ || staged.credit == credit_) return Change::kNone;
-  // A smaller credit: our first guess was above the shard's window.
+  // If the credit shrinks, `initial` was above the shard's window.
   return std::exchange(credit_, staged.credit) < staged.credit ? Change::kGrown : Change::kShrunk;
 }
 

@@ -1,7 +1,8 @@
 // PushCredit: which pushes a shard has room for, as far as the session knows.
 //
 // Kind:   owned by a PushLine; part of Session's core. One implementation per family of modes.
-// Why:    the shard's credit comes with its acknowledgements. Until the first one the session assumes `initial`.
+// Why:    the credit comes with a shard's acknowledgements. Until the first of them (with global steps: the first of
+//         each step) the session assumes `initial`.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,15 @@ class PushCredit {
   explicit PushCredit(std::uint32_t initial) : initial_(initial) {}
   virtual ~PushCredit() = default;
 
-  // Prepares for a push of this step, which is about to be sent.
+  // Call before each push of this step is added.
   virtual void Begin(Step step) = 0;
   enum class Change { kNone, kGrown, kShrunk };
-  // Takes the credit that an acknowledgement carries. kShrunk: the shard has turned away pushes at positions of the new
-  // credit and above.
+  // Takes the credit that an acknowledgement carries. kShrunk: the shard does not take pushes at the positions from the
+  // new credit on, and those that were sent have to be sent again.
   virtual Change Take(const Staged& staged) = 0;
-  // Returns how many positions have credit: only pushes at positions below that may be sent.
+  // Only pushes at positions (in push order) below this number may be sent.
   virtual std::size_t positions() const = 0;
-  // Whether another push may be sent while so many messages are in flight.
+  // Whether another push may be sent while this many messages on the line are unanswered.
   virtual bool HasRoom(std::size_t in_flight) const = 0;
 
   // Returns the step of the newest push.
@@ -36,7 +37,7 @@ class PushCredit {
   Step step_;
 };
 
-// With global steps: the shard accepts a step's pushes for its first blocks in push order.
+// With global steps: the credit is how many blocks, the first in push order, the shard takes pushes for.
 class WindowCredit final : public PushCredit {
  public:
   using PushCredit::PushCredit;
@@ -46,7 +47,7 @@ class WindowCredit final : public PushCredit {
   bool HasRoom(std::size_t) const override { return true; }
 };
 
-// Without global steps: the shard accepts a number of unanswered pushes.
+// Without global steps: the credit is how many pushes may be unanswered at a time.
 class CountCredit final : public PushCredit {
  public:
   using PushCredit::PushCredit;

@@ -1,5 +1,5 @@
-// PushLine: a session's pushes and ends of slots for one shard that the shard has not acknowledged, and the pace of
-// everything that the session sends to it.
+// PushLine: a session's pushes and ends of slots that one shard has not acknowledged yet, and the pace of everything
+// that the session sends to that shard.
 //
 // Kind:   owned by a ShardLink; part of Session's core.
 // Limits: pushes in flight within the shard's credit (PushCredit) and the line's window (LinePace).
@@ -19,25 +19,25 @@ namespace capstan::session {
 
 class PushLine {
  public:
-  // `shard` outlives this. `unstaged` counts the pushes of all lines that no shard has staged.
+  // `shard` outlives this. `unstaged` counts the unacknowledged pushes of all lines.
   PushLine(ShardPeer* shard, LinePace pace, std::unique_ptr<PushCredit> credit, std::size_t* unstaged)
       : shard_(shard), pace_(pace), credit_(std::move(credit)), pushes_(unstaged) {}
 
   // Adds a push of a block of this shard, and sends it if there is room.
   void Push(PendingPush push, Instant now, Outbox* out);
   void End(EndSlot end, Instant now, Outbox* out);
-  // Sends the pushes that the shard's credit and the line allow.
+  // Sends unsent pushes, as many as the shard's credit and the line allow.
   void SendAllowed(Instant now, Outbox* out);
   // Sends deferred pushes of this round and earlier ones.
   void Release(std::uint64_t round, Instant now, Outbox* out);
 
-  // Drops what the shard has staged. Returns whether that includes a push.
+  // Drops the pushes and ends of slots that the shard acknowledges. Returns whether a push was among them.
   bool Settle(const Staged& staged, Instant now);
   void TakeCredit(const Staged& staged, Instant now);
-  // Takes the shard's answer to a question. The shard had handled everything sent before the question, so what it lacks
-  // by now is lost.
+  // Takes the shard's answer to a question (a numbered CoverageQuery). What was sent before the question has arrived by
+  // then or is lost. So pushes that the shard lacks become unsent, and unacknowledged ends of slots are sent again.
   void SendLost(const Staged& answer, Outbox* out);
-  // Drops everything of step `passed` and earlier ones, because the shard does not need it.
+  // Drops everything of step `passed` and of earlier steps, because these steps are over at the shard.
   void DropThrough(Step passed);
 
   LinePace& pace() { return pace_; }
@@ -49,9 +49,9 @@ class PushLine {
   // Returns the oldest round with pending pushes.
   std::optional<PendingRound> oldest() const { return pushes_.oldest(); }
   Step newest_step() const { return credit_->step(); }
-  // Unanswered returns the unacknowledged pushes in flight by step, for a question about them. A question without
-  // pushes names the step that StepWithoutPushes returns: the newest push's, or else `step`. Any answer carries the
-  // credit.
+  // Unanswered returns the pushes in flight by step, for a question about them. If none is in flight, a question names
+  // the step that StepWithoutPushes returns: the newest push's if pushes wait for credit, which the answer then brings,
+  // or else `step`.
   std::map<Step, std::vector<StagedNode>> Unanswered() const { return pushes_.Unanswered(); }
   Step StepWithoutPushes(Step step) const { return pushes_.empty() ? step : credit_->step(); }
 

@@ -5,8 +5,8 @@
 
 namespace capstan::session {
 
-// kDeferred: another worker of this machine will push the gradient as part of a sum. The push stays here in case that
-// fails.
+// kDeferred: another worker of this machine is to push the gradient as part of a sum. Until a shard has it, the session
+// keeps the push, in case the other worker fails.
 enum class PushWay : std::uint8_t { kNow, kDeferred };
 
 }  // namespace capstan::session

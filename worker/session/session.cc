@@ -31,7 +31,8 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   if (link == nullptr) return;
   message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    // The message is from an older or newer start of the shard: the next view will name the right one.
+    // A message of another start of the shard than this session knows is dropped. If that start is newer, the next view
+    // will name it.
     if (body.incarnation != link->shard.address.incarnation) return;
     link->last_message = now;
     if (body.generation != context_.generation) return;  // around a recovery: the next view decides
@@ -107,7 +108,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   }
   if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, view.notice);
   const bool had_slots = !view_.slots().empty();
-  // A group keeps its slots for its generation: new slots come only with another generation.
+  // In allreduce this session's slots stay the same for a whole generation.
   view_.Take(view, mode_.plan->KeepsSlots() && view.generation == context_.generation);
   if (barrier_.waits()) FollowBarrier(view, now, out);
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
@@ -126,7 +127,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     if (ended_) return;
   }
   WorkerGroup::News group = mode_.group->Follow(view, context_.session, context_.generation);
-  // When the machine's group is over, each member sends the pushes that it deferred for the group.
+  // The machine's group is over: this session sends the pushes that it deferred for that group.
   if (group.replaced) ReleasePushes(round_.number, now, out);
   if (group.event) events_.push_back(*std::move(group.event));
   if (view.founder && view.generation == context_.generation) UploadInitialWeights(now, out);
@@ -172,7 +173,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   Fail({unconnected->status.code(), reason + ": " + unconnected->status.message()});
 }
 
-// Uploads this worker's initial weights, because the job takes them.
+// Uploads this worker's initial weights, because the job asks for them. Fails if this worker no longer has them.
 void Session::UploadInitialWeights(Instant now, Outbox* out) {
   if (uploads_.initial_of() == context_.generation) return;
   if (uploads_.has_initial()) return uploads_.BeginInitial(context_, &links_, now, out);
@@ -231,8 +232,8 @@ void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) 
     VoidRound();
     Fail(Invalid("shard " + std::to_string(link->index()) + " refused a message: " + error.message));
   }
-  // kBusy, kCorrupt, or a gap in an async slot's sequence: the next question finds the push missing and it is sent
-  // again.
+  // Other errors need no action (kBusy, kCorrupt, or a gap in an async slot's sequence): the next question finds out
+  // which pushes are missing, and they are sent again.
 }
 
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
@@ -340,7 +341,7 @@ void Session::DropPulls() {
   for (auto& [shard, link] : links_) link.down.LetGo();
 }
 
-// New slots came while this session waits for weights: asks the plan whether the pull goes on.
+// Call when this session's slots have changed. If a pull is under way, asks the plan whether the pull goes on.
 void Session::ReconsiderPull() {
   if (round_.state != RoundState::kPulling) return;
   switch (mode_.plan->ReconsiderPull(round_.announced)) {
@@ -393,8 +394,8 @@ void Session::ReleasePushes(std::uint64_t round, Instant now, Outbox* out) {
   for (auto& [shard, link] : links_) link.up.Release(round, now, out);
 }
 
-// Asks shards about deferred pushes when that is due, or sends the pushes. On a slow link sums take long; as long as each
-// question finds more of them, they are still arriving.
+// If the shards have not acknowledged the deferred pushes for a while, asks the shards about them; after a longer while
+// sends the pushes. Each acknowledgement restarts these waits, because sums take long on a slow link.
 void Session::CheckDeferredPushes(Instant now, Outbox* out) {
   const bool any = links_.Any([](const ShardLink& link) { return link.up.any_deferred(); });
   const DeferredPushes::Due due = deferred_.Tick(any, now);
@@ -403,7 +404,7 @@ void Session::CheckDeferredPushes(Instant now, Outbox* out) {
   for (auto& [shard, link] : links_) {
     if (!link.up.any_deferred()) continue;
     out->Send(link.shard.peer, link.shard.QueryOf(link.up.newest_step()));
-    // The shard takes the query for that of a worker that went back to the step, and forgets its pull.
+    // On such a query the shard forgets this worker's parked pull, in case the worker has gone back to an earlier step.
     if (round_.state == RoundState::kPulling) link.down.PullAgain(now, out);
   }
 }
@@ -427,9 +428,10 @@ void Session::UploadVersion(std::uint64_t round, std::vector<Slice> arrays, cons
 
 void Session::SendBeat(Instant now, Outbox* out) {
   const WorkerGroup& group = *mode_.group;
-  // Deferred pushes do not count: another worker sends them.
+  // Deferred pushes do not count as this worker's work, because another worker pushes their sums.
   const bool pushes = links_.Any([](const ShardLink& link) { return link.up.any_ends() || link.up.any_own(); });
-  // Whether this worker has done its slots and waits for other workers' gradients, whose sums it pushes.
+  // Whether this worker has done its slots and may be waiting for gradients of other workers of its machine, to push
+  // their sums.
   const bool awaits_machine =
       group.epoch() != 0 && std::all_of(round_.slots.begin(), round_.slots.end(),
                                         [this](SlotIndex slot) { return mode_.plan->IsDone(slot); });

@@ -1,20 +1,21 @@
-// Session: the worker's side of the protocol. It learns what to compute, fetches the weights for it, and keeps every
-// gradient until its shard has staged it.
+// Session: the worker's side of the protocol. It learns what to compute, fetches the weights for that, and keeps every
+// gradient until the shard that owns the block has acknowledged it.
 //
 // Kind:   owned by SessionLoop's thread; a pure core.
 // Limits: those of PullLine and PushLine for each shard.
-// Fails:  ends with a Failed event: refused by the coordinator or a shard, a shard's address that cannot be connected
-//         to, a coordinator that is silent for too long, or a failed job.
-// Why:    workers carry no state. A restarted worker joins, asks for its slots and the step, and goes on.
+// Fails:  ends with a Failed event: a catalog that is not valid, a refusal by the coordinator or a shard, an address of
+//         a shard that cannot be connected to, a coordinator that is silent for too long, a failed job, or a request
+//         for first weights that this worker no longer has.
+// Why:    a session has no state that a restart needs. A restarted worker joins, gets slots and the step, and goes on.
 //
 // Life:   Join -> JobFile -> Declare() -> view with slots. Then rounds: Ready() -> (coverage) -> pull -> WorkReady ->
-//         Push()..., EndSlot()... -> Ready(). A round is void when its generation or step is over; later pushes for it
-//         are dropped. Weights arrive only between Ready() and the end of that round's pull. The application gets only
-//         published weights: speculative blocks wait in ShardPull until their version is published.
+//         Push()..., EndSlot()... -> Ready(). A round becomes void if, for example, its generation or step is over;
+//         later pushes for it are dropped. Weights arrive only between Ready() and the end of that round's pull. The
+//         application gets only published weights: speculative blocks wait in ShardPull for the publication.
 //
-// The session routes messages and calls to its parts and decides the order: JobView, CoordinatorLine and BarrierWait for
-// the coordinator; a ShardLink with a PushLine and a PullLine for each shard; Uploads; DeferredPushes; and the ModeParts,
-// which are the only ones that know the mode.
+// The session routes messages and calls to its parts: JobView, CoordinatorLine and BarrierWait for the coordinator; a
+// ShardLink with a PushLine and a PullLine for each shard; Uploads; DeferredPushes; and the ModeParts, the only parts
+// that depend on the mode.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -56,8 +57,8 @@ struct SessionOptions {
   std::string machine;  // the machine's name; empty: this worker adds up nothing with others
   std::string metrics;  // host:port where this process serves metrics; empty: none
   PeerId coordinator;
-  // Returns the peer for a shard's endpoint; idempotent. Fails only if the connection cannot be set up; whether the
-  // shard answers is not checked.
+  // Returns the peer for a shard's endpoint; the same one each time. Fails only if the connection cannot be set up;
+  // whether the shard answers is not checked.
   std::function<Result<PeerId>(const std::string& endpoint)> connect;
   std::function<void(PeerId)> disconnect = [](PeerId) {};
   std::uint32_t block_elements = kBlockElements;
@@ -66,7 +67,7 @@ struct SessionOptions {
   Instant silence_limit = Instant::max();      // longest silence of the coordinator, until Declare gives another
 };
 
-// This worker's part of Join, and its first weights.
+// What the application declares: its model and data for the Join message, settings of the job, and first weights.
 struct Declaration {
   std::vector<TensorSpec> catalog;
   std::string numeric_class;
@@ -105,24 +106,26 @@ class Session {
   void Declare(Declaration declaration, Instant now, Outbox* out);
   void Ready(Instant now, Outbox* out);
   void Push(Gradient gradient, Instant now, Outbox* out);
-  // Sends the round's deferred pushes, those already here and those still to come.
+  // Sends the deferred pushes of this round and earlier ones, and sends later pushes of these rounds at once.
   void ReleasePushes(std::uint64_t round, Instant now, Outbox* out);
-  // Notes that the machine's workers have added up the round's deferred pushes. From now on the shards should acknowledge
-  // the sums.
+  // Notes that the machine's workers have added up the round's deferred pushes. From now on the shards should have the
+  // sums soon.
   void SumsMade(std::uint64_t round, Instant now) { deferred_.SumsMade(round, now); }
-  // `program_state`: the state after the step; empty: this slot brings none.
+  // Call when the slot's work of the round is done. `program_state`: the training program's state after the step;
+  // empty: this slot brings none.
   void EndSlot(std::uint64_t round, SlotReport report, std::string program_state, Instant now, Outbox* out);
   // Sets what every later push carries: one entry for each group of the catalog.
   void SetHyperParameters(std::vector<HyperParameters> groups) { hyper_parameters_ = std::move(groups); }
-  // allreduce: uploads blocks of the version that the round's step makes to their shards. `arrays` hold the weights and
-  // then the optimizer's states, each for the whole catalog. They must not change until the version is published.
+  // allreduce: uploads to the shards these blocks of the version that the round's step makes. `arrays` hold the weights
+  // and then the optimizer's states, each for the whole catalog. They must not change until the version is published.
   void UploadVersion(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
                      Outbox* out);
-  // Reports this worker's state in forming the generation's group; `text` as in Heartbeat.
+  // allreduce: reports how far this worker is in forming the generation's group. `text`: as Heartbeat::group_text.
   void ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
-  // Reports the same for the machine's group of that epoch, whose members add up their pushes.
+  // Reports how far this worker is in forming its machine's group of this epoch, whose members add up their pushes.
+  // `text`: as Heartbeat::group_text.
   void ReportMachineGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out);
-  // Waits for all members of the job; ends with BarrierPassed. Rounds go on meanwhile.
+  // Starts to wait for all members of the job; the wait ends with the event BarrierPassed. Rounds go on meanwhile.
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
 
@@ -142,7 +145,7 @@ class Session {
     bool announced = false;  // WorkReady of this round has been issued
     bool stop = false;       // the last version has been seen: wait for the coordinator to end the job
   };
-  // The answers that a shard still owes this session.
+  // Which kinds of answers this session still expects from a shard.
   struct Owed {
     bool coverage = false, acknowledgement = false, weights = false;
     bool any() const { return coverage || acknowledgement || weights; }

@@ -1,5 +1,5 @@
-// SessionContext: what a session's components share: the generation and the session that messages name, and the job's
-// catalog.
+// SessionContext: what a session's components share: the generation and session id that their messages carry, and the
+// job's catalog.
 //
 // Kind:   a value of the Session; its components read it.
 #pragma once

@@ -1,4 +1,4 @@
-// Session's events: what its application has to know. RoundWork: one round of computing.
+// Session's events: what a session tells its application.
 //
 // Kind:   values.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace capstan::session {
 
-// RoundWork for the application: some slots of one step, with the weights that were pulled.
+// One round of work for the application: to compute these slots of one step, with that step's weights.
 struct RoundWork {
   Generation generation;
   Step step;                // sync: the global batch; async: how many pushes the slot has made
@@ -24,8 +24,8 @@ struct RoundWork {
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
   std::uint64_t updates = 0;  // sync: how many updates the weights have had; else 0
-  // allreduce: the version, and the generation's group without addresses. `group` is empty if the group was given up
-  // before this worker received it.
+  // allreduce: what the worker must know of the version, and the generation's group, without addresses. `group` is
+  // empty if the group was given up before this worker received it.
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;

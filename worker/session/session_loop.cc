@@ -13,7 +13,7 @@ constexpr int kCommandsAtOnce = 4;
 constexpr Instant kTick = std::chrono::milliseconds(50);
 constexpr Instant kReportEvery = std::chrono::seconds(5);
 
-// A visitor made of one function for each alternative of a variant.
+// A visitor for std::visit, made of one function for each alternative of the variant.
 template <class... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;
@@ -90,8 +90,8 @@ void SessionLoop::Run() {
   events_.Close();
 }
 
-// Handles a few commands at a time, so that arriving messages do not wait behind a whole gradient. False: none are
-// left.
+// Handles a few commands, so that arriving messages need not wait until all pushes of a gradient are handled. Returns
+// false if no command is left.
 bool SessionLoop::DispatchSome() {
   for (int i = 0; i < kCommandsAtOnce; ++i) {
     std::optional<Command> command = commands_.TryPop();
@@ -141,7 +141,7 @@ void SessionLoop::Declare(DeclareCommand& command, Instant now) {
 }
 
 void SessionLoop::SendOut() {
-  // If a full pipe rejects a message, the session repeats it like a lost one.
+  // If the transport rejects a message, for example because a queue is full, the session repeats it like a lost one.
   for (const Envelope& envelope : out_.envelopes) {
     if (envelope.to.value != 0) (void)transport_->Send(envelope.to, envelope.message).ok();
   }
@@ -188,8 +188,8 @@ void SessionLoop::ReportWaiting(Instant now) {
   options_.on_notice("waiting " + std::to_string(seconds) + " s for " + waiting_for_);
 }
 
-// Notes when the last push of a round was staged. This is called before the same message's events are handed over, so
-// that counters() has this round's time before the application receives the next round.
+// Notes the time at which the last unacknowledged push was acknowledged. This is called before a message's events are
+// handed over, so counters() has a round's time before the application receives the next round.
 void SessionLoop::NoteStaged() {
   const std::size_t unstaged = session_->unstaged_pushes();
   if (unstaged == 0 && unstaged_before_ > 0) {

@@ -1,11 +1,11 @@
-// SessionLoop: the thread behind a Client: owns the socket, the clock and the Session core.
+// SessionLoop: the thread that serves a worker's application (Client): owns the socket, the clock and the Session core.
 //
 // Kind:   its thread owns everything except the two mailboxes and the published counters.
 // Limits: kMailboxValues commands or events in a mailbox.
 // Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
 //
-// This thread copies weights into the application's memory, between Ready and the round's last block. The application
-// may read a block after its BlockArrived event.
+// This thread copies weights into the application's memory, between a ReadyCommand and the round's last block. The
+// application may read a block after its BlockArrived event.
 #pragma once
 
 #include <capstan/client_counters.h>
@@ -34,13 +34,13 @@ struct DeclareCommand {
   // `narrow`. `narrow` is null in a job of fp32.
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
-  // Called from the loop's thread.
+  // The loop's thread calls these functions; null: the event is dropped.
   std::function<void(const Session::MachineGrouping&)> on_machine_group = nullptr;
   std::function<void(const Session::StepDone&)> on_step_done = nullptr;
 };
 struct ReadyCommand {};
 using PushCommand = Gradient;
-// As Session::ReleasePushes, Session::SumsMade and Session::ReportMachineGroup.
+// The arguments of Session::ReleasePushes, Session::SumsMade and Session::ReportMachineGroup.
 struct ReleaseCommand {
   std::uint64_t round = 0;
 };
@@ -60,7 +60,7 @@ struct EndSlotCommand {
 struct HyperParametersCommand {
   std::vector<HyperParameters> groups;
 };
-// allreduce; as Session::UploadVersion and Session::ReportGroup.
+// allreduce: the arguments of Session::UploadVersion and Session::ReportGroup.
 struct UploadCommand {
   std::uint64_t round = 0;
   std::vector<Slice> arrays;
@@ -109,7 +109,7 @@ class SessionLoop {
 
   void Send(Command command);
   Mailbox<LoopEvent>& events() { return events_; }
-  // Returns consistent values that are at most a tick old. It may be called from any thread.
+  // Returns values that the loop published together, at its last tick (kTick) or later. Any thread may call this.
   ClientCounters counters() const { return published_.Read(); }
 
  private:

@@ -1,5 +1,5 @@
-// ShardLink: a session's connection to one shard: the shard, pushes to it and weights from it. ShardLinks: those of a
-// generation, and which block is on which shard.
+// ShardLink: a session's connection to one shard: the shard's identity, pushes to the shard, and weights from it.
+// ShardLinks: the links to all shards of a generation, and which block is on which shard.
 //
 // Kind:   part of Session's core.
 #pragma once
@@ -29,7 +29,7 @@ struct ShardLink {
   ShardLink& operator=(const ShardLink&) = delete;
 
   ShardIndex index() const { return shard.address.shard; }
-  // Returns the usual time until the shard answers.
+  // Returns the mean time until the shard answers, of pushes or of pulls, whichever is longer.
   Instant usual() const { return std::max(up.pace().usual(), down.pace().usual()); }
 
   struct Question {
@@ -37,10 +37,9 @@ struct ShardLink {
     bool coverage = false;  // the session awaits this shard's coverage of the step
     bool any_ends = false;  // ends of slots are pending on some shard
   };
-  // Sends a question when an answer is overdue. No message is sent again only because its answer takes long: a question
-  // follows the message on the same line, and the shard's answer says what is lost. It also tells a shard that waits
-  // for a version from one that is unreachable. `pace`: that of `up` or of `down`; `awaited`: whether the shard owes
-  // something on it.
+  // Sends a question (a numbered CoverageQuery) if an answer is overdue. A message is not sent again only because its
+  // answer takes long: the question follows the message on the same line, and the shard's answer to the question says
+  // what is lost. `pace`: that of `up` or of `down`. `awaited`: whether an answer is expected on that line.
   void AskWhenDue(LinePace* pace, bool awaited, const Question& question, Instant now, Outbox* out);
 
   ShardPeer shard;
@@ -67,7 +66,8 @@ class ShardLinks {
   ShardLinks(const ShardLinks&) = delete;
   ShardLinks& operator=(const ShardLinks&) = delete;
 
-  // Drops all links, and starts links to a generation's shards. Returns the first shard that cannot be connected to.
+  // Drops all links, and makes links to a generation's shards. Returns a shard that cannot be connected to; nullopt if
+  // all are connected.
   std::optional<Unconnected> Begin(const std::vector<ShardAddress>& shards, const Options& options,
                                    const Connect& connect, Instant now);
   // Returns the peers whose endpoints are not among those of `shards`.
@@ -80,7 +80,7 @@ class ShardLinks {
   const std::vector<ShardIndex>& placement() const { return placement_; }  // by block
   std::size_t size() const { return links_.size(); }
   std::size_t unstaged_pushes() const { return unstaged_; }
-  // Returns the oldest round with unstaged pushes.
+  // Returns the oldest round with unacknowledged pushes to any shard.
   std::optional<PendingRound> OldestPush() const;
 
   auto begin() { return links_.begin(); }

@@ -80,7 +80,7 @@ std::vector<ShardPull::SpeculativeBlock> ShardPull::Publish(std::uint32_t attemp
   std::vector<SpeculativeBlock> published;
   if (!follows_) return published;
   follows_ = false;
-  // Until now the requested blocks waited for the version. Their time on the line is measured from here.
+  // Until now the requested blocks waited for the version. So the line's answer time is measured from now on.
   for (auto& [index, sent] : asked_) sent.at = now;
   if (!applied || attempt != attempt_) Drop();
   for (auto& [index, payload] : speculative_) {

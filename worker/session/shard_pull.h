@@ -1,10 +1,10 @@
-// ShardPull: which blocks of a round's version one shard has sent, and the speculative blocks that wait until the
-// version is published.
+// ShardPull: which blocks of a round's version have arrived from one shard, and the speculative blocks, which are kept
+// until the version is published.
 //
 // Kind:   a value; part of Session's core. `index` is a block's place among the shard's blocks, in forward order.
-// Limits: only the first kSpeculativeMax blocks may be speculative. They are kept as the received frames.
-// Why:    speculative weights are transferred while the step's verdict is still open. The application sees only
-//         published ones.
+// Limits: only the first kSpeculativeMax blocks may come speculatively. They are kept in the received frames.
+// Why:    speculative weights are transferred while the coordinator still decides the step. The application sees only
+//         published weights.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace capstan::session {
 
-// kAnnounced: the shard announces the version with a Published, and until then blocks may arrive as speculative ones.
-// kBare: only the Published is awaited, no blocks.
+// kBlocks: only blocks are expected. kAnnounced: the shard sends Published before the blocks, and may send speculative
+// blocks before that. kBare: only Published is expected, no blocks.
 enum class PullKind : std::uint8_t { kBlocks, kAnnounced, kBare };
 
 class ShardPull {
@@ -31,25 +31,25 @@ class ShardPull {
     Slice payload;
   };
 
-  // `line`: pace of the data from the shard; outlives this object.
+  // `line`: the pace of what the shard sends; outlives this object.
   explicit ShardPull(LinePace* line) : line_(line) {}
 
-  // Starts the pull of another version, of which nothing has arrived.
+  // Starts the pull of another version. `blocks`: how many blocks the shard has.
   void Begin(std::size_t blocks, PullKind kind);
   // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo();
 
   bool complete() const { return bare_ ? !follows_ : arrived_ == state_.size(); }
-  // Whether Published is awaited; until it comes, blocks may arrive as speculative ones.
+  // Whether Published is still expected. Until it comes, blocks may arrive speculatively.
   bool follows() const { return follows_; }
-  // Whether the whole pull may still be parked at the shard, where a new pull replaces it.
+  // Whether the pull may still be parked at the shard as a whole. A new pull then replaces it there.
   bool waits() const { return follows_ && arrived_ == 0; }
-  // Whether this shard owes an answer: requested blocks, or Published for speculative blocks or a pull without blocks.
+  // Whether an answer is expected: requested blocks, or Published for speculative blocks or for a pull without blocks.
   bool awaits() const { return !asked_.empty() || !speculative_.empty() || (bare_ && follows_); }
 
-  // Chooses blocks to request, so that up to `window` requests are in flight; none while more than half of them are.
-  // Until a block has arrived the limit is `first_window`. ask(index) registers one request; it returns nullopt when
-  // the line has no room.
+  // Returns the next blocks to request, so that up to `window` requests are in flight, or up to `first_window` until a
+  // block has arrived. Returns none while more than window / 2 are in flight. ask(index) registers one request; it
+  // returns nullopt if the line has no room.
   template <class F>
   std::vector<std::size_t> AskFor(std::size_t first_window, std::size_t window, const F& ask) {
     std::vector<std::size_t> more;
@@ -65,21 +65,22 @@ class ShardPull {
     }
     return more;
   }
-  // Blocks requested before message `question` that have not arrived are lost, and missing again. Returns whether there
-  // were any.
+  // Call when the shard has answered message `question`. Blocks that were requested before that message and have not
+  // arrived are lost, and become missing again. Returns whether there were any.
   bool Lost(std::uint64_t question);
-  // Returns the blocks with a request in flight.
+  // Returns the blocks that were requested and have not arrived.
   std::vector<std::size_t> Asked() const;
   // Returns the blocks that the shard may send speculatively and that are not here yet.
   std::vector<std::size_t> Candidates() const;
   bool arrived(std::size_t index) const { return state_[index] == State::kArrived; }
 
-  // Takes a speculative block of an attempt at this version. Blocks of earlier attempts are dropped. False: not needed.
+  // Takes a speculative block of an attempt at this version, and drops blocks of earlier attempts. Returns false if the
+  // block is not needed.
   bool TakeSpeculative(std::size_t index, std::uint32_t attempt, Slice payload);
   // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
-  // Notes that the version is published. Returns the speculative blocks of `attempt`, and counts them as arrived. Those
-  // of other attempts become missing, and so do all if `applied` is false (the step was skipped).
+  // Takes Published. Returns the speculative blocks of `attempt`, and counts them as arrived. Speculative blocks of
+  // another attempt become missing; all do if `applied` is false (the step was skipped).
   std::vector<SpeculativeBlock> Publish(std::uint32_t attempt, bool applied, Instant now);
 
  private:

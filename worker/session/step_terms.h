@@ -1,4 +1,4 @@
-// StepTerms: what a step's commit says about the weights, in the mode where workers update them (allreduce).
+// StepTerms: mode allreduce: what a worker must know of a version in order to compute the step that starts from it.
 #pragma once
 
 #include "common/base/types.h"
@@ -8,11 +8,12 @@ namespace capstan::session {
 
 struct StepTerms {
   Version version;  // the version that the round computes with
-  // How the version was made: the previous step's outcome and its generation. With kSkip it equals the version before.
+  // How the previous step, which made the version, ended, and in which generation. After kSkip the version equals the
+  // one before.
   StepAction action = StepAction::kApply;
   Generation made_in;
   bool on_shards = true;  // the shards have this version
-  // The learning rate of the step that starts from this version.
+  // The learning rate of the step that starts from the version.
   float learning_rate = 0.0F;
   bool upload_next = false;  // workers must upload the version that this step makes to the shards
 };

@@ -10,7 +10,7 @@ WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   Choice choice;
   if (mine.empty()) return choice;
   if (std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return IsDone(slot); })) {
-    // The step is computed: pull the next step's weights.
+    // This session's work of the step is done: go on with the next step.
     choice.done = step_;
     if (!coverage_sure_) choice.dropped = step_;
     before_ = Before{std::move(done_slots_), weights_complete_};
@@ -30,7 +30,7 @@ WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   return choice;
 }
 
-// Counts those slots as done that are complete on all shards, because they need no work.
+// Counts slots as done whose work the shards have already, so they need no work here.
 void SyncPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) {
   coverage_sure_ = true;
   for (SlotIndex slot : slots) {
@@ -38,8 +38,8 @@ void SyncPlan::FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t b
   }
 }
 
-// The worker got new slots while it pulls the next step's weights: it goes back to the step before, in which the new
-// slots may still need work.
+// Call when this session's slots changed during a pull. If the application has no work with the pulled weights yet,
+// goes back to the step before, in which new slots may still need work.
 WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
   if (announced || !before_) return Pulled::kStays;
   step_ = Step{step_.value - 1};
@@ -49,7 +49,8 @@ WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
   return Pulled::kBack;
 }
 
-// A slot that is not done was given up. It is chosen again, and before that coverage tells what is missing of it.
+// A slot that is not done was given up, and will be chosen again. Before that, the shards are asked what they have of
+// the slot.
 void SyncPlan::RoundOver(const std::vector<SlotIndex>& slots) {
   for (SlotIndex slot : slots) {
     if (!IsDone(slot)) coverage_sure_ = false;
@@ -69,8 +70,7 @@ bool SyncPlan::EndSlot(SlotIndex slot) {
   return !coverage_.HasEnd(slot);
 }
 
-// Returns the step that the weights' version ended. Speculative weights do not show that the shard has published
-// anything.
+// Published weights show that the step which made their version is over. Speculative weights show nothing.
 std::optional<Step> SyncPlan::PassedBy(const Weights& weights) const {
   if (weights.speculative || weights.version.value == 0) return std::nullopt;
   return Step{weights.version.value - 1};
@@ -92,8 +92,7 @@ bool SyncPlan::Note(const Published& published) {
   return false;
 }
 
-// Chooses as in sync. No other worker of the machine waits for this worker's pushes, so it need not report the step
-// that it left.
+// Chooses as in sync, but issues no StepDone event: only the machine reduction needs it, and allreduce has none.
 WorkPlan::Choice ReplicatedPlan::Choose(const Situation& situation) {
   Choice choice = SyncPlan::Choose(situation);
   choice.done.reset();

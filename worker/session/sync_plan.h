@@ -1,5 +1,5 @@
-// SyncPlan: work with global steps (sync): all of this session's slots of a step, then the next step. ReplicatedPlan:
-// the same where workers update the weights (allreduce).
+// SyncPlan: work in mode sync: all of this session's slots of a step, then those of the next step. ReplicatedPlan: work
+// in mode allreduce, where workers keep and update the weights.
 //
 // Kind:   owned by the Session; part of its core.
 #pragma once
@@ -44,13 +44,13 @@ class SyncPlan : public WorkPlan {
     bool weights_complete = false;
   };
 
-  bool coverage_sure_ = false;         // no other worker can have pushed for our slots in this step
+  bool coverage_sure_ = false;         // coverage_ has all that other sessions pushed of our slots in this step
   std::vector<SlotIndex> done_slots_;  // slots of step_ that we computed or that are covered
   bool weights_complete_ = false;
   std::optional<Before> before_;
 };
 
-// In a group the slots of a worker stay the same, and a worker pulls no blocks, because it has its own weights.
+// In allreduce a worker keeps its slots for a whole generation, and pulls no blocks, because it has its own weights.
 class ReplicatedPlan final : public SyncPlan {
  public:
   Choice Choose(const Situation& situation) override;

@@ -2,9 +2,9 @@
 // versions that its steps make.
 //
 // Kind:   owned by the Session; part of its core.
-// Limits: OwedBlocks::kWindow unacknowledged blocks per shard in flight, fewer when the line has no room.
-// Why:    if a generation ends before version 0 is on disk, the next one asks for the initial weights again. So they
-//         stay in memory until the first round of work shows that version 0 is on disk.
+// Limits: OwedBlocks::kWindow unacknowledged blocks per shard in flight, fewer if the line has no room.
+// Why:    if a generation ends before version 0 is on disk, the next generation asks for the initial weights again. So
+//         they stay in memory until the first round of work, which shows that version 0 is on disk.
 #pragma once
 
 #include <vector>
@@ -20,16 +20,17 @@ namespace capstan::session {
 class Upload {
  public:
   Upload() = default;
-  // `arrays` hold the weights and then the optimizer's states, each for the whole catalog.
+  // `arrays`: the weights and, except for initial weights, then the optimizer's states; each for the whole catalog.
   Upload(Step step, std::vector<Slice> arrays) : step_(step), arrays_(std::move(arrays)) {}
 
   void Add(ShardIndex shard, BlockIndex block) { owed_.Add(shard, block); }
   void SendNew(ShardLink* link, Instant now, Outbox* out);
-  // Returns whether any of these blocks was still owed.
+  // Returns whether the shard acknowledged a block that was not acknowledged before.
   bool Acknowledge(ShardLink* link, const UploadAck& ack, Instant now);
-  // Counts blocks as lost that were sent before message `question` and are not acknowledged. SendNew sends them again.
+  // Call when the shard has answered message `question`. Unacknowledged blocks that were sent before that message are
+  // lost, and SendNew sends them again.
   void Lost(ShardLink* link, std::uint64_t question) { owed_.Lost(link->index(), question, &link->up.pace()); }
-  // Waits for no acknowledgement any more.
+  // Forgets the blocks: no acknowledgement is expected any more.
   void Drop(ShardLinks* links);
   bool owes(ShardIndex shard) const { return owed_.owes(shard); }
   Step step() const { return step_; }
@@ -42,28 +43,28 @@ class Upload {
 
 class Uploads {
  public:
-  // Takes all initial weights in the declared order, without gaps; only tensors of kFromWorker are used. Null: this worker
-  // has none.
+  // Takes the initial weights of all tensors in the declared order, without gaps; only those of kFromWorker tensors are
+  // used. Null: this worker has none.
   void Bring(BufferRef weights) { weights_ = std::move(weights); }
   bool has_initial() const { return static_cast<bool>(weights_); }
-  // Returns the generation whose shards were last sent the initial weights.
+  // Returns the generation for which the initial weights were last uploaded.
   Generation initial_of() const { return initial_of_; }
-  // Starts to upload the initial weights, because the generation of `context` asks for them. A shard acknowledges again
-  // what it has already received.
+  // Starts to upload the initial weights, because the generation of `context` asks for them.
   void BeginInitial(const SessionContext& context, ShardLinks* links, Instant now, Outbox* out);
-  // Stops keeping the initial weights: version 0 is on disk, so no generation will ask for them again.
+  // Drops the initial weights. Call when version 0 is on disk, so that no generation will ask for them again.
   void EndInitial(ShardLinks* links);
 
-  // Uploads these blocks of the version that `step` makes, instead of an earlier version's.
+  // Starts to upload these blocks of `version`, and drops the upload before it.
   void BeginVersion(Upload version, const std::vector<BlockIndex>& blocks, ShardLinks* links, Instant now, Outbox* out);
-  // Drops the blocks of earlier versions, because this version is published.
+  // Drops the upload of this version or an earlier one, because this version is published.
   void Published(Version version, ShardLinks* links);
 
-  // Enters a new generation: nothing is owed any more. It may use another worker's initial weights.
+  // Drops all uploads. A new generation asks again for what it needs, perhaps another worker.
   void EnterGeneration() { initial_ = version_ = {}; }
 
   void Acknowledge(ShardLink* link, const UploadAck& ack, Instant now, Outbox* out);
-  // Takes the shard's answer to a question: blocks that were sent before it and not acknowledged are sent again.
+  // Takes the shard's answer to message `question`: blocks that were sent before the question and are not acknowledged
+  // by now are lost, and are sent again.
   void SendLost(ShardLink* link, std::uint64_t question, Instant now, Outbox* out);
   bool owes(ShardIndex shard) const { return initial_.owes(shard) || version_.owes(shard); }
   bool owes_initial(ShardIndex shard) const { return initial_.owes(shard); }

@@ -26,7 +26,7 @@ class WorkPlan {
  public:
   virtual ~WorkPlan() = default;
 
-  // Returns the round's step. With global steps it is also the version that the round computes with.
+  // Returns the round's step. With global steps it is also the number of the version that the round computes with.
   Step step() const { return step_; }
   float loss_scale() const { return loss_scale_; }    // loss scale of the step
   std::uint64_t updates() const { return updates_; }  // sync: updates that the step's weights have had; else 0
@@ -40,53 +40,54 @@ class WorkPlan {
   // ---- choosing work
   struct Situation {
     const std::vector<SlotIndex>& slots;  // this session's slots
-    bool old_pushes = false;              // pushes of earlier rounds are not staged yet
+    bool old_pushes = false;              // pushes of rounds before the newest one are not acknowledged yet
   };
   enum class Next { kNothing, kAskCoverage, kCompute };
   struct Choice {
     Next next = Next::kNothing;
     std::vector<SlotIndex> slots;  // kCompute: the round's slots
     std::optional<Step> done;      // this session has nothing more to do in that step
-    // Speculative weights may have been dropped while that step was computed. A shard sends a block only once to a
-    // waiting session, unless the session asks for coverage in between. Without such a question the blocks would come
-    // only with the retry, a second later.
+    // If set, the session sends the shards a CoverageQuery for this step. The session may have dropped speculative
+    // blocks, which a shard sends a waiting session only once. On the query the shard forgets that it sent them;
+    // otherwise the session would get them only after a timeout.
     std::optional<Step> dropped;
   };
-  // Chooses what to do next; the application is free.
+  // Chooses what to do next. Call when the application waits for work.
   virtual Choice Choose(const Situation& situation) = 0;
-  // Called when all shards have reported their coverage. `blocks`: the number of blocks in the job.
+  // Call when all shards have answered with their coverage. `slots`: this session's. `blocks`: how many the job has.
   virtual void FinishCoverage(const std::vector<SlotIndex>& slots, std::size_t blocks) = 0;
-  // Notes that other slots came. It is not known what the shards have of them.
+  // Notes that this session's slots have changed, so what the shards have of them must be asked.
   virtual void SlotsChanged() = 0;
-  // Tells what becomes of a waiting pull when other slots came. kVoid: the round is over. kBack: the pull is dropped,
-  // and the step before is chosen again, whose weights the application still has.
+  // Decides about the pull under way when this session's slots have changed. kVoid: the round is over. kBack: the pull
+  // is dropped, and the step before is chosen again, whose weights the application still has. `announced`: whether
+  // WorkReady was issued for the round.
   enum class Pulled { kStays, kVoid, kBack };
   virtual Pulled ReconsiderPull(bool announced) = 0;
-  // Notes that the round's work was announced: the step before is over.
+  // Notes that WorkReady was issued for the round: this session cannot go back to the step before.
   virtual void WorkAnnounced() {}
-  // Notes that the application is free again after a round of these slots: their work is done, or was given up.
+  // Notes that the application waits for work again, after a round of these slots: their work is done or given up.
   virtual void RoundOver(const std::vector<SlotIndex>& slots) = 0;
   // Whether a session that waits for work should choose again when a shard acknowledges pushes.
   virtual bool ChoosesAtAcknowledgement() const = 0;
   virtual void MoveToStep(Step step) { step_ = step; }
   virtual void EnterGeneration(Step step) = 0;
-  // Whether this session can do nothing more in its step, because the job is at `step`.
+  // Whether this session's step is over, because the job is at `step`.
   virtual bool IsBehind(Step step) const = 0;
-  // Whether a group keeps its slots for its generation.
+  // Whether this session's slots stay the same for a whole generation.
   virtual bool KeepsSlots() const { return false; }
 
   // ---- pushes
-  // Returns the number that names a push: sync: the step; async: the slot's sequence number.
+  // Returns the number that pushes carry: with global steps the step, else the slot's sequence number.
   virtual Step PushStep() const = 0;
-  // Whether shards already have this node, so that it need not be pushed.
+  // Whether the shard already has this node of the block, so that it need not be pushed.
   virtual bool HasNode(BlockIndex block, Node node) const = 0;
-  // Notes that the round's work for this slot is done. Returns whether its shard needs the slot's end.
+  // Notes that the round's work for this slot is done. Returns whether the slot's EndSlot must be sent.
   virtual bool EndSlot(SlotIndex slot) = 0;
-  // Whether the slot's work of this step is done, or covered by others.
+  // Whether the slot's work of this step is done, by this session or another.
   virtual bool IsDone(SlotIndex slot) const = 0;
-  // Whether this answer to a coverage query is about the step that was asked for.
+  // Whether this answer to a CoverageQuery is about the step that was asked for.
   virtual bool IsCoverage(const Staged& staged) const = 0;
-  // Whether the job cannot go on when a shard calls a message invalid.
+  // Whether the session fails if a shard answers that a message is invalid (kInvalid).
   virtual bool RefusalsAreFinal() const = 0;
 
   // ---- weights
@@ -94,11 +95,11 @@ class WorkPlan {
   // Whether the application has all of the step's weights.
   virtual bool weights_complete() const { return false; }
   virtual void PullComplete() {}
-  // Whether these weights are of the version that is pulled.
+  // Whether these weights answer the pull of the present step's version.
   virtual bool Wants(const Weights& weights) const = 0;
-  // Returns the last step of which the shard has published a version, as these weights show.
+  // Returns the last step that is over at the shard, as these weights show; nullopt if they do not show it.
   virtual std::optional<Step> PassedBy(const Weights& weights) const = 0;
-  // Notes the step's terms. Returns whether this is the job's last version.
+  // Takes the step's settings, such as the loss scale. Returns whether this is the job's last version.
   virtual bool Note(const Weights& weights) = 0;
   virtual bool Note(const Published& published) = 0;
 

@@ -1,5 +1,5 @@
-// WorkerGroup: the group of workers that this session's worker belongs to: how the coordinator's views announce it, and
-// what this worker reports about it.
+// WorkerGroup: the group of workers to which this session's worker belongs: what the coordinator's views say about the
+// group, and what this worker reports about it.
 //
 // Kind:   owned by the Session; part of its core. One implementation per kind of group, chosen by the job's mode.
 #pragma once
@@ -24,16 +24,16 @@ class WorkerGroup {
     std::optional<SessionEvent> event;
     bool replaced = false;  // another group took the place of the one that pushes were deferred for
   };
-  // Takes a view. `generation`: the generation that this session is in.
+  // Takes a view from the coordinator. `generation`: the generation that this session is in.
   virtual News Follow(const View& view, SessionId session, Generation generation) = 0;
   virtual void EnterGeneration() = 0;
-  // Returns the group's number, as a Heartbeat names it; 0: the group is named by its generation, or there is none.
+  // Returns the group's epoch for Heartbeats; 0: the group is named by its generation, or no group was announced yet.
   virtual std::uint64_t epoch() const = 0;
-  // Returns the members that compute a round together, without addresses, and this worker's rank among them.
+  // allreduce: returns the members that compute a round together, without addresses, and this worker's rank among them.
   virtual const std::vector<GroupMember>& members() const = 0;
   virtual int rank() const = 0;
 
-  // Sets this worker's state in forming the group; `text` as in Heartbeat.
+  // Sets how far this worker is in forming the group. `text`: as Heartbeat::group_text.
   void Report(GroupState state, std::string text) { report_ = {state, std::move(text)}; }
   GroupState state() const { return report_.state; }
   const std::string& text() const { return report_.text; }
@@ -44,7 +44,7 @@ class WorkerGroup {
     std::string text;
   };
   static bool AllOffered(const std::vector<GroupMember>& members);
-  // Returns the session's rank among the members; their number if it is none of them.
+  // Returns the session's rank among the members; members.size() if it is not a member.
   static int RankOf(const std::vector<GroupMember>& members, SessionId session);
 
   Reported report_;
@@ -53,7 +53,7 @@ class WorkerGroup {
 // allreduce: the workers of the generation.
 class AllReduceGroup final : public WorkerGroup {
  public:
-  // Notes the members. Returns their addresses once per generation, when all have offered one.
+  // Notes the members. Returns a GroupKnown with their addresses once per generation, when all have offered one.
   News Follow(const View& view, SessionId session, Generation generation) override;
   void EnterGeneration() override { *this = {}; }
   std::uint64_t epoch() const override { return 0; }
@@ -61,13 +61,14 @@ class AllReduceGroup final : public WorkerGroup {
   int rank() const override { return rank_; }
 
  private:
-  // Kept here because views name no members any more once the group is to be replaced.
+  // Kept here, because views no longer name the members once the group is to be replaced.
   std::vector<GroupMember> members_;  // without addresses
   int rank_ = 0;                      // this worker's rank in members_
   bool known_ = false;                // GroupKnown has been issued
 };
 
-// Parameter servers: the workers of this machine that add up their pushes. Its epochs outlive generations.
+// sync: the workers of this machine that add up their pushes. A new generation does not change the group. In async and
+// bounded no group is ever announced.
 class MachineGroup final : public WorkerGroup {
  public:
   News Follow(const View& view, SessionId session, Generation generation) override;

@@ -1,4 +1,4 @@
-// A session in a barrier: the number it waits for, the events it gets meanwhile, and when it continues.
+// A session that waits in a barrier: the barrier's number in its Heartbeats, its events, and when the wait ends.
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/view.h"
@@ -68,7 +68,7 @@ TEST_CASE("a new coordinator, which has passed none, is told the same number unt
   harness.Tick(seconds(1));
   CHECK(harness.Take<Heartbeat>(kCoordinator).at(0).barrier == 5);
   again.sequence += 1;
-  again.barrier = 9;  // another one waited for that
+  again.barrier = 9;  // more barriers have been passed
   harness.FromCoordinator(again);
   CHECK(harness.Events<Session::BarrierPassed>().size() == 1);
 }

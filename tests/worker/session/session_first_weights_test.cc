@@ -1,4 +1,4 @@
-// A worker that gives the job's first weights.
+// A session whose worker brings the job's first weights: when it uploads them, and how long it keeps them.
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/upload_block.h"
@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// A session whose worker gives all tensors but the first; weight i is i.
+// A session whose worker brings first weights for all tensors but the first. Element i of the flat array is i.
 class FirstWeightsHarness : public SessionHarness {
  public:
   explicit FirstWeightsHarness(Mode mode = Mode::kSync, std::size_t blocks = 4)
@@ -105,7 +105,7 @@ TEST_CASE("a view that says it again asks for nothing again; a new generation as
   harness.FromCoordinator(harness.MakeFounderView(2));
   CHECK(harness.AskedFor(0) == std::vector<BlockIndex>{2});
   CHECK(harness.AskedFor(1) == std::vector<BlockIndex>{1, 3});
-  harness.FromCoordinator(harness.MakeView({0}, 3));  // another worker's count
+  harness.FromCoordinator(harness.MakeView({0}, 3));  // a generation that asks another worker
   harness.Forget();
   harness.Tick(10s);
   CHECK(harness.Sent<UploadBlock>() == 0);
@@ -132,7 +132,7 @@ TEST_CASE("the weights stay until a round shows that they are kept", "[client][g
     CHECK(harness.Events<Session::WorkReady>().size() == 1);
     CHECK(harness.initial_bytes() == 0);
     View late = harness.MakeFounderView();
-    harness.FromCoordinator(late);  // from before the first round
+    harness.FromCoordinator(late);  // it still asks for the first weights
     CHECK(harness.Events<Session::Failed>().empty());
   }
 }

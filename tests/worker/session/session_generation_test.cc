@@ -1,4 +1,4 @@
-// A new generation: nothing of the one before may be left in a session.
+// A session that enters a new generation must behave as if it had never seen the generation before.
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/slot_report.h"
@@ -22,8 +22,8 @@ class GenerationHarness : public SessionHarness {
  public:
   explicit GenerationHarness(Mode mode) : SessionHarness(mode), mode_(mode) { Declare(); }
 
-  // Returns the messages to shards, and the last Heartbeat, as bytes. Earlier Heartbeats are left out, because they depend on the
-  // time.
+  // Returns the messages to shards, and the last Heartbeat, as bytes. Earlier Heartbeats are left out, because they
+  // depend on the time.
   std::vector<std::vector<std::byte>> TakeBytes() {
     std::vector<std::vector<std::byte>> all;
     std::vector<std::byte> beat;
@@ -67,7 +67,7 @@ class GenerationHarness : public SessionHarness {
     const std::vector<Session::WorkReady> ready = Events<Session::WorkReady>();
     return ready.empty() ? Session::WorkReady{} : ready.back();
   }
-  // Lives through generation 1 up to this point.
+  // Takes the session through generation 1 up to this point.
   void Live(Until until) {
     EnterGeneration(1, 1, {0, 1}, Step{0});
     if (mode_ == Mode::kAllReduce) {
@@ -93,7 +93,8 @@ class GenerationHarness : public SessionHarness {
     FromShard(0, staged);
     if (until == Until::kNextPull) Ready();
   }
-  // Returns all messages that the session sends to shards in generation 2, as bytes.
+  // Takes the session through a round of generation 2. Returns what it sends, as bytes: messages to shards, and some
+  // Heartbeats.
   std::vector<std::vector<std::byte>> Answer() {
     std::vector<std::vector<std::byte>> all;
     const auto add = [&] {
@@ -141,8 +142,8 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
     harness->Events<Session::WorkReady>();
     harness->Forget();
     harness->Ready();
-    // A session that was ready when the generation began asked for coverage then, and Forget dropped its questions. Any
-    // other session asks only now, in Ready; its questions are dropped too, so that both go on alike.
+    // If the application waited for work when the generation began, the session sent its CoverageQueries then, and
+    // Forget() has dropped them. Otherwise it sends them in Ready(), and they are dropped here.
     for (ShardIndex shard = 0; shard < SessionHarness::kShards; ++shard) (void)harness->TakeFor<CoverageQuery>(shard);
   }
   const auto expected = fresh.Answer();

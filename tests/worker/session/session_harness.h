@@ -25,7 +25,7 @@ class SessionHarness {
   static constexpr std::uint32_t kBlockElements = 4, kShards = 2;
   static constexpr SlotIndex kSlots = 4;
 
-  // The job has blocks 0 to `blocks` - 1 of 4 elements each: even ones on shard 0, odd ones on shard 1.
+  // The job has blocks 0 to `blocks` - 1 of 4 elements each. Even blocks are on shard 0, odd blocks on shard 1.
   explicit SessionHarness(Mode mode = Mode::kSync, std::size_t blocks = 4) : mode_(mode), blocks_(blocks) {
     SessionOptions options;
     options.name = "w";
@@ -86,7 +86,7 @@ class SessionHarness {
     });
     return taken;
   }
-  // Whether the application got no event other than StepDone.
+  // Whether no event for the application is waiting to be taken, other than StepDone.
   bool NoEvents() const {
     return std::all_of(events_.begin(), events_.end(),
                        [](const Session::Event& event) { return std::holds_alternative<Session::StepDone>(event); });
@@ -125,7 +125,7 @@ class SessionHarness {
     session->Declare(MakeDeclaration(), now, &out_);
     Gather();
   }
-  // Joins, and gets these slots of a running job.
+  // Joins a running job and gets these slots. Forgets the messages and events until then.
   SessionHarness& Join(std::vector<SlotIndex> slots) {
     Declare();
     FromCoordinator(MakeView(std::move(slots)));
@@ -152,7 +152,7 @@ class SessionHarness {
     staged.ended = std::move(ended);
     return staged;
   }
-  // Answers all questions that the session has asked since the last call: no message has arrived.
+  // Answers all questions that the session has asked: every push that a question names is missing.
   void LoseAll(std::uint32_t credit = 16) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       for (const CoverageQuery& query : TakeFor<CoverageQuery>(shard)) {
@@ -164,7 +164,7 @@ class SessionHarness {
       }
     }
   }
-  // Makes both shards report that they have nothing of the step yet.
+  // Makes both shards answer a CoverageQuery: they have nothing of the step yet.
   void NothingCovered(std::uint64_t step) {
     for (ShardIndex i = 0; i < kShards; ++i) FromShard(i, MakeCoverage(i, step));
   }
@@ -204,7 +204,7 @@ class SessionHarness {
     session->Barrier(now, &out_);
     Gather();
   }
-  // Goes from the start to a round whose weights have all arrived; returns the work.
+  // Begins a round whose weights have all arrived; the shards had nothing of its step. Returns the work.
   RoundWork BeginWork(std::uint64_t version = 0) {
     Ready();
     NothingCovered(version);
@@ -230,7 +230,7 @@ class SessionHarness {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Push(work, node, block);
     for (SlotIndex slot = node.begin; slot < node.end; ++slot) EndSlot(work, slot);
   }
-  // Makes both shards report the whole node and the slots' ends.
+  // Makes both shards acknowledge this node of all blocks, and the ends of its slots.
   void StageAll(std::uint64_t step, Node node) {
     for (ShardIndex shard = 0; shard < kShards; ++shard) {
       Staged staged = MakeStaged(shard, step);

@@ -269,7 +269,7 @@ TEST_CASE("a new generation voids the round, forgets the old timeline and keeps 
   CHECK(harness.session->unstaged_pushes() == 0);
   CHECK(harness.disconnected == std::vector<PeerId>{SessionHarness::PeerOf(1)});
   harness.Forget();
-  harness.PushAll(work, {0, 1});  // the application does not know it yet
+  harness.PushAll(work, {0, 1});  // the application has not seen WorkVoid yet
   CHECK(harness.Sent<capstan::Push>() == 0);
   CHECK(harness.Sent<capstan::EndSlot>() == 0);
 }

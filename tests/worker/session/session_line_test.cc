@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Blocks = std::vector<BlockIndex>;
 
-// Ticks as a loop does, until `end`, and calls each(now) after every tick.
+// Ticks every 50 ms, as a SessionLoop does, until `end`. Calls each() after every tick.
 template <class F>
 void Pass(SessionHarness* harness, Instant end, const F& each) {
   while (harness->now < end) {
@@ -29,7 +29,7 @@ TEST_CASE("a shard that acknowledges a block every 1.3 s is sent none of them tw
   harness.Forget();
   for (BlockIndex block = 80; block-- > 0;) harness.Push(work, {0, 1}, block);
   std::map<BlockIndex, int> sent;
-  Blocks line;  // pushes on it, in order
+  Blocks line;  // blocks of the pushes on the line, in order
   Instant next = harness.now + milliseconds(1300);
   Pass(&harness, harness.now + seconds(60), [&] {
     for (const auto& push : harness.TakeFor<capstan::Push>(1)) {
@@ -43,7 +43,7 @@ TEST_CASE("a shard that acknowledges a block every 1.3 s is sent none of them tw
     line.erase(line.begin());
     harness.FromShard(1, staged);
   });
-  CHECK(sent.size() == 40);  // all of this shard
+  CHECK(sent.size() == 40);  // all blocks of this shard
   for (const auto& [block, times] : sent) CHECK((times == 1));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("of what has no answer a shard is asked, and is sent what it says is m
   CHECK(query.nodes == std::vector<StagedNode>{{6, {0, 1}}, {4, {0, 1}}, {2, {0, 1}}, {0, {0, 1}}});
   Staged answer = harness.MakeStaged(0, 0, {{6, {0, 1}}});
   answer.answers = query.question;
-  answer.missing = {{2, {0, 1}}};  // nothing of 4 and 0 yet: their acknowledgement comes
+  answer.missing = {{2, {0, 1}}};  // 4 and 0 are neither missing nor acknowledged yet
   harness.FromShard(0, answer);
   const std::vector<capstan::Push> again = harness.TakeFor<capstan::Push>(0);
   REQUIRE(again.size() == 1);
@@ -115,7 +115,7 @@ TEST_CASE("blocks that a shard has answered and that are not here are asked for 
   CHECK(harness.TakeFor<Pull>(0).empty());
   Staged answer = harness.MakeStaged(0, 0);
   answer.answers = harness.TakeFor<CoverageQuery>(0).back().question;
-  answer.pull_waits = true;  // it is not lost
+  answer.pull_waits = true;  // the shard has the pull
   harness.FromShard(0, answer);
   CHECK(harness.TakeFor<Pull>(0).empty());
   answer.pull_waits = false;
@@ -141,7 +141,7 @@ TEST_CASE("without global steps a shard's credit bounds the pushes that have no 
   staged.credit = 4;
   for (std::size_t i = 0; i < 13; ++i) staged.nodes.push_back({sent[i].block, {0, 1}});
   harness.FromShard(0, staged);
-  CHECK(harness.TakeFor<capstan::Push>(0).size() == 1);  // with the three that have none
+  CHECK(harness.TakeFor<capstan::Push>(0).size() == 1);  // besides three unacknowledged ones
 }
 
 }  // namespace

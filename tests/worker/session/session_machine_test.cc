@@ -1,5 +1,5 @@
-// Workers of one machine that add up their pushes: which pushes a session holds meanwhile, and when it sends them after
-// all.
+// Machine reduction in a session: which pushes it defers while another worker of the machine pushes their sums, and
+// when it sends them after all.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
@@ -27,7 +27,7 @@ class MachineHarness : public SessionHarness {
     }
     return view;
   }
-  // Begins a round of a worker whose group has epoch 5.
+  // Begins a round of a worker whose machine's group has epoch 5.
   RoundWork BeginMachineWork() {
     Declare();
     FromCoordinator(MakeMachineView(5, {"", ""}));
@@ -100,7 +100,7 @@ TEST_CASE("what is held is not sent, and is let go of when the version is publis
   CHECK(harness.Pushed() == 0);
 }
 
-// The shard takes the query for that of a worker that went back to the step.
+// A shard that gets a CoverageQuery whose `question` is 0 forgets the worker's parked pull, so the worker pulls again.
 TEST_CASE("a worker that asks about what is held pulls again what it waits for", "[client][machine]") {
   MachineHarness harness;
   const RoundWork work = harness.BeginMachineWork();
@@ -121,7 +121,7 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]"
   MachineHarness harness;
   const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
-  harness.Push(work, {0, 2}, 2, 2);  // what this worker pushes for both
+  harness.Push(work, {0, 2}, 2, 2);  // a sum that this worker pushes for both
   CHECK(harness.Pushed() == 1);
   harness.FromShard(0, harness.MakeStaged(0, 0, {{2, {0, 2}}}));
   CHECK(harness.session->unstaged_pushes() == 3);
@@ -166,7 +166,7 @@ TEST_CASE("what is held is held for as long as the machine's workers are at it",
   MachineHarness harness;
   const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
-  harness.session->SumsMade(work.round - 1, harness.now);  // of a round before
+  harness.session->SumsMade(work.round - 1, harness.now);  // of an earlier round
   harness.Tick(10 * DeferredPushes::kMost);
   CHECK(harness.Pushed() == 0);
   harness.session->SumsMade(work.round, harness.now);
@@ -200,7 +200,7 @@ TEST_CASE("a worker that has ended its slots does not compute while it waits for
   harness.Hold(work);
   CHECK(computes());
   harness.EndSlot(work, 0);
-  CHECK(computes());  // its word about the slot is in flight
+  CHECK(computes());  // the EndSlot is not acknowledged yet
   Staged staged = harness.MakeStaged(0, 0);
   staged.ended = {0};
   harness.FromShard(0, staged);

@@ -35,7 +35,7 @@ class ReplicaHarness : public SessionHarness {
     published.made_in = Generation{1};
     return published;
   }
-  // Begins a round of `version`, in a group of two.
+  // Begins a round that computes with `version`, in a group of two workers.
   RoundWork BeginGroupWork(std::uint64_t version = 0) {
     Declare();
     FromCoordinator(MakeGroupView({"", ""}));
@@ -52,7 +52,7 @@ class ReplicaHarness : public SessionHarness {
     said.clear();
     for (const Envelope& envelope : out.envelopes) said.push_back(envelope.message.header.Get<Heartbeat>());
   }
-  // Uploads the arrays of all blocks, each with its own number.
+  // Uploads these blocks of a version whose weights are all 1 and whose optimizer state is all 2.
   void Upload(const RoundWork& work, const std::vector<BlockIndex>& blocks) {
     Outbox out;
     std::vector<Slice> arrays;
@@ -89,7 +89,7 @@ TEST_CASE("a round of a worker that updates begins with the word of every shard,
   harness.Tick(seconds(3));
   harness.LoseAll();
   CHECK(harness.TakeFor<Pull>(0).empty());
-  CHECK(harness.TakeFor<Pull>(1).size() == 1);  // it may be lost
+  CHECK(harness.TakeFor<Pull>(1).size() == 1);  // the pull may be lost
   harness.FromShard(1, harness.MakePublished(1, 0));
   const std::vector<Session::WorkReady> ready = harness.Events<Session::WorkReady>();
   REQUIRE(ready.size() == 1);

@@ -1,4 +1,4 @@
-// Rounds of a job in mode sync: requests, retained pushes, repeated messages.
+// Rounds of a session: coverage, pulls, pushes, repeated messages, Heartbeats; in mode sync, and at the end in async.
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/pull.h"
@@ -95,7 +95,7 @@ TEST_CASE("the program's state comes with block 0 and goes with the ends of slot
 TEST_CASE("what shards hold already is neither computed nor pushed again", "[client][round]") {
   SessionHarness harness;
   harness.Join({0, 1}).Ready();
-  // The shards have all of slot 0. Of slot 1 they have block 1 only as part of a sum, and they lack its end.
+  // The shards have all of slot 0. Of slot 1 they have only block 1, inside the sum of slots 0 and 1, and not its end.
   harness.FromShard(0, harness.MakeCoverage(0, 0, {{0, {0, 1}}, {2, {0, 1}}}, {0}));
   harness.FromShard(1, harness.MakeCoverage(1, 0, {{1, {0, 2}}, {3, {0, 1}}}));
   harness.SendAllWeights(0);
@@ -183,7 +183,7 @@ TEST_CASE("weights count when they are what was asked for, whole, of this incarn
   bad[0].generation = Generation{2};
   bad[1].incarnation = Incarnation{49};
   bad[2].version = Version{1};
-  bad[3].block = 1;  // the other shard's
+  bad[3].block = 1;  // a block of the other shard
   bad[4].block = UINT32_MAX;
   bad[5].array = 1;  // not weights
   bad[6].payload_hash ^= 1;
@@ -195,9 +195,9 @@ TEST_CASE("weights count when they are what was asked for, whole, of this incarn
   harness.Forget();
   harness.Tick(seconds(3));
   harness.LoseAll();
-  CHECK(harness.TakeFor<Pull>(0).at(0).blocks == std::vector<BlockIndex>{0, 2});  // still both
+  CHECK(harness.TakeFor<Pull>(0).at(0).blocks == std::vector<BlockIndex>{0, 2});  // both are still missing
   harness.FromShard(0, good, payload);
-  harness.FromShard(0, good, payload);  // doubled
+  harness.FromShard(0, good, payload);  // a second copy
   CHECK(harness.Events<Session::WeightsArrived>().size() == 1);
   harness.Forget();
   harness.Tick(seconds(3));
@@ -237,7 +237,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   CHECK(first[0].incarnation == Incarnation{50});
   CHECK(first[0].step == Step{0});
   CHECK(first[0].node == Node{0, 1});
-  CHECK(first[0].block == 2);  // backward
+  CHECK(first[0].block == 2);  // the last block first
   CHECK(harness.TakeFor<capstan::EndSlot>(0).size() == 1);
   harness.FromShard(0, harness.MakeStaged(0, 0, {{2, {0, 2}}}));  // within a sum of our nodes and another worker's
   CHECK(harness.session->unstaged_pushes() == 3);
@@ -249,7 +249,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   harness.FromShard(0, other);
   harness.FromShard(0, harness.MakeStaged(0, 1, {{0, {0, 1}}}));  // of another step
   harness.FromShard(0, harness.MakeStaged(0, 0, {{0, {1, 2}}}));  // another node
-  harness.FromShard(1, harness.MakeStaged(1, 0, {{0, {0, 1}}}));  // not its block
+  harness.FromShard(1, harness.MakeStaged(1, 0, {{0, {0, 1}}}));  // not a block of that shard
   CHECK(harness.session->unstaged_pushes() == 3);
   harness.Forget();
   harness.Tick(seconds(2));
@@ -295,7 +295,7 @@ TEST_CASE("what was sent beyond the shard's window goes out again", "[client][cr
   SessionHarness harness(Mode::kSync, 8);
   const RoundWork work = harness.Join({0}).BeginWork();
   harness.PushAll(work, {0, 1});
-  CHECK(harness.TakeFor<capstan::Push>(0).size() == 4);  // the first guess was 16
+  CHECK(harness.TakeFor<capstan::Push>(0).size() == 4);  // the initial credit is 16
   Staged staged = harness.MakeStaged(0, 0, {{6, {0, 1}}});
   staged.credit = 1;
   harness.FromShard(0, staged);

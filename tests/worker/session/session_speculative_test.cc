@@ -33,7 +33,7 @@ Published MakePublished(const SessionHarness& harness, ShardIndex shard, std::ui
   return published;
 }
 
-// Slot 0 of step 0 is computed and pushed; the session waits for version 1.
+// A session that has computed and pushed slot 0 of step 0, and waits for version 1.
 struct Waiting {
   explicit Waiting(std::size_t blocks = 4) : harness(Mode::kSync, blocks) {
     const RoundWork work = harness.Join({0}).BeginWork();
@@ -187,7 +187,7 @@ TEST_CASE("weights and words of another generation or life of a shard are not ta
     harness.FromShard(1, published);
   }
   CHECK(harness.NoEvents());
-  // In a new generation, MakePublished's message is about another version 1.
+  // Published of a new generation must not confirm a speculative block of the generation before, for the same version.
   harness.FromCoordinator(harness.MakeView({0}, 2));
   harness.Events<Session::WorkVoid>();
   harness.FromShard(1, MakePublished(harness, 1, 1));
