@@ -23,7 +23,8 @@ enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2 };
 constexpr int kWays = 3;
 constexpr std::chrono::seconds kPatience{60};
 
-// One rank. It connects in all three ways, then reduces as the parent's lines ask. A line is: way, bytes, rounds.
+// One rank, in its own process. It connects for each of the three ways, then runs what the lines of the parent process
+// ask for. A line is: way, bytes, rounds.
 class Rank {
  public:
   static Status Run(Channel& parent, int rank, int size, const std::string& folder, std::size_t chunk_bytes) {
@@ -111,7 +112,7 @@ std::string SizeName(std::size_t bytes) {
   return bytes >= 1u << 20 ? std::to_string(bytes >> 20) + "-mib" : std::to_string(bytes >> 10) + "-kib";
 }
 
-// Returns each way's median. The ways take turns, so that other load on the machine affects all of them.
+// Returns each way's median bandwidth. The ways take turns, so that other load on the machine affects all of them.
 Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const AllReduceOptions& options) {
   std::array<std::vector<double>, kWays> samples;
   std::array<int, kWays> rounds{};
@@ -120,7 +121,7 @@ Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const
       const int count = i < 0 ? 1 : rounds[way];
       CAPSTAN_ASSIGN_OR_RETURN(const double rate, ranks->Measure(static_cast<Way>(way), bytes, count));
       if (i >= 0) samples[way].push_back(rate);
-      // The first measurement finds how many rounds fill the time.
+      // The first measurement finds how many rounds fill options.seconds.
       if (i < 0) rounds[way] = std::clamp(int(options.seconds * rate * 1e9 / static_cast<double>(bytes)), 1, 20000);
     }
   }

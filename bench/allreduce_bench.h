@@ -3,9 +3,9 @@
 // Kind:   runs for minutes; forks processes, so call it while this one has no other thread and no socket context.
 // Limits: loopback; all processes share the machine.
 // Fails:  a benchmark process that ended or did not answer; kUnsupported in a build without Gloo.
-// Why:    it compares with Gloo's own chunked ring, used as its users would on its own connections, and with sockets
-//         that carry the same bytes around the same ring and add nothing. Figures are bus bandwidth: 2 (P-1)/P of the
-//         array divided by the time of the slowest rank. That is what a link carries, whatever P is.
+// Why:    capstan's all-reduce is compared with Gloo's own chunked ring on its own connections, and with plain sockets
+//         that carry as many bytes around the ring and add nothing. Figures are bus bandwidth: with P processes,
+//         2 (P-1)/P times the array's bytes, divided by the time of the slowest rank. So many bytes cross each link.
 #pragma once
 
 #include <cstddef>

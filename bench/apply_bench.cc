@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::size_t kPayloadOffset = 20;  // frames arrive unaligned
 
-// One block of a shard during a step: the published version, the next one, the retained sum, two contributions.
+// The buffers of one block during a step: the published version and the next one (weights and two optimizer states
+// each), the sum of gradients, and two gradients to add.
 struct BenchBlock {
   std::array<BufferRef, 3> published, next;
   BufferRef sum;
@@ -104,8 +105,8 @@ void UpdateBlock(const BenchBlock& block, WritePath path) {
   ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
 }
 
-// Keeps the best time of each block, so other load on the machine spoils some blocks and not a whole round. A round
-// passes over the whole model, so none of it stays in the caches.
+// Keeps the best time of each block, so that other load on the machine spoils only some blocks of a round. A round
+// passes over the whole model, so that no block is still in the caches at its next turn.
 class BestTimes {
  public:
   explicit BestTimes(std::size_t blocks) : seconds_(blocks, std::numeric_limits<double>::infinity()) {}

@@ -21,7 +21,7 @@ void PrintFailures(const Notice& notice) {
   if (notice.severity != Severity::kInfo) std::fprintf(stderr, "benchmark: %s\n", notice.text.c_str());
 }
 
-// Sends the endpoint to the parent and waits until the parent closes its end of the channel.
+// Sends the endpoint to the parent process and waits until that closes its end of the channel.
 Status ServeUntilParentEnds(Channel& parent, const std::string& endpoint) {
   parent.Send(endpoint);
   (void)parent.Receive(kForever);

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by one thread, which must be the only thread of the process when it starts a cluster.
 // Fails:  as the loops do: no free port, no folder for temporary files.
-// Why:    benchmarks run the production loops, with addresses that a job file cannot name (ipc).
+// Why:    benchmarks run the production code of both, also over ipc sockets, which a job file cannot choose.
 #pragma once
 
 #include <functional>

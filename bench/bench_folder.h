@@ -1,7 +1,7 @@
 // BenchFolder: an empty folder for one benchmark, removed afterwards.
 //
 // Kind:   owned by the benchmark's thread.
-// Fails:  CHECKs: without a folder for temporary files it cannot measure.
+// Fails:  CHECKs that there is a folder for temporary files, because without one there is nothing to measure.
 #pragma once
 
 #include <stdlib.h>

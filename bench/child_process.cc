@@ -74,7 +74,7 @@ ChildProcess ChildProcess::Fork(const std::function<Status(Channel& parent)>& bo
   close(ends[0]);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  // The settings of capstan's own programs: large blocks stay with the process instead of being page-faulted in again.
+  // The allocator settings of capstan's own programs: freed large blocks stay here, which saves page faults.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);

@@ -1,6 +1,6 @@
-// ChildProcess: a forked process that runs one function and talks to its parent line by line.
+// ChildProcess: a forked process that runs one function and exchanges lines of text with its parent.
 //
-// Kind:   owned by one thread. Fork while the parent has no other thread and no socket context.
+// Kind:   owned by one thread. Fork while the parent has no other thread and no ZeroMQ context.
 // Fails:  Receive: kTimeout, or kUnreachable if the other side has ended.
 // Why:    in a benchmark, bytes must cross process borders as in production, and the processor time and memory of each
 //         part must be measurable.
@@ -41,8 +41,8 @@ struct ResidentBytes {
 
 class ChildProcess {
  public:
-  // Forks a child that runs `body` and ends when that returns. It is killed when this object is destroyed or its parent
-  // ends.
+  // Forks a child that runs `body` and ends when `body` returns. The child is killed when this object is destroyed or
+  // the parent ends.
   static ChildProcess Fork(const std::function<Status(Channel& parent)>& body);
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&&) = delete;

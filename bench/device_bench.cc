@@ -1,5 +1,5 @@
-// Prints figures of a device, each on a line as soon as it is measured; together the lines are a JSON array as `capstan
-// bench` prints it:
+// Prints figures of a device (GPU), each on a line as soon as it is measured. Together the lines are a JSON array like
+// that of `capstan bench -o json`:
 //
 //   device_bench libraries                                         the library for products, or where it was searched
 //   device_bench facts                                             the device, its driver, the library for products
@@ -78,7 +78,7 @@ Status PrintFacts() {
   return {};
 }
 
-// The words of a call, and its options by name. Only the last option may lack a value.
+// The words of the command line, and its options by name, such as "--batch". Every option except --small has a value.
 struct Arguments {
   std::vector<std::string> words;
   std::map<std::string, std::string> options;

@@ -2,7 +2,7 @@
 //
 // Kind:   for one thread; linked once with the CUDA kernels and, for its tests, once with the emulated ones.
 // Fails:  as CudaContext and CreateDeviceModel.
-// Why:    without servers and network it shows what only a device can show.
+// Why:    without servers and network, only the device's speed is measured.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace capstan::bench {
 
-// A figure of a device: like Figure (figure.h), and with the time of one call.
+// A figure of a device: like Figure (figure.h), but with the time of one call, and without the ratio.
 struct DeviceFigure {
   std::string name;
   double value = 0;

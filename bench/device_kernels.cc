@@ -27,7 +27,7 @@ using Call = std::function<void()>;
 
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;
 
-// Measures calls, and reports each figure next to the device's limits in this run.
+// Measures kernels, and reports each figure next to a limit of the device that was measured in the same run.
 class Bench {
  public:
   Bench(cudaStream_t stream, const KernelOptions& options, const Report& report)
@@ -68,7 +68,7 @@ class Bench {
     Print({.name = "device/product", .value = product_, .unit = "TFLOP/s", .microseconds = microseconds});
   }
 
-  // Measures bytes per second. `bytes`: those of all operands, each counted once.
+  // Measures bytes per second. `bytes`: what one call reads and writes of its large operands.
   void Bytes(const std::string& name, double bytes, const Call& call) {
     const double microseconds = stopwatch_->Microseconds(call);
     Beside(name, bytes / (microseconds * kMicro) / kGiga, "GB/s", copy_, "a copy within the device", microseconds);
@@ -141,7 +141,8 @@ void MeasureLinear(Bench& bench, const std::string& name, std::int64_t rows, std
   bench.Measure(name + "/forward", forward);
 }
 
-// Measures the head. It has no bias; its products are almost a third of the model's operations.
+// Measures the head (the last linear layer, which has no bias) and the loss. The head's products are almost a third of
+// the model's operations.
 void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std::string& name) {
   Arrays arrays(bench.context());
   auto* const x = arrays.Numbers<Bf16>(g.rows() * g.width);
@@ -157,7 +158,7 @@ void MeasureHead(Bench& bench, const Gpt& g, std::int64_t vocabulary, const std:
                                           .b = {w, g.width, Transpose::kYes},
                                           .c = logits,
                                           .c_stride = vocabulary});
-  // The call works in place. From the second call on its input is gradients, which are as good as any numbers.
+  // The call overwrites the logits with gradients, so later calls read gradients as logits. The speed is the same.
   bench.Bytes(name + "/softmax_cross_entropy", 4 * g.numbers(vocabulary), [&] {
     SoftmaxCrossEntropy(bench.context(), kernels::SoftmaxCrossEntropyArgs<Bf16>{.rows = g.rows(),
                                                                                 .classes = vocabulary,
@@ -190,7 +191,8 @@ void MeasureAttention(Bench& bench, const Gpt& g) {
   auto* const log_sum = arrays.Unset<float>(g.rows() * g.heads);
   auto* const dout = arrays.Numbers<Bf16>(g.rows() * g.width);
   auto* const dqkv = arrays.Unset<Bf16>(3 * g.rows() * g.width);
-  // Causal attention skips half of the square. The forward pass has two products, the backward pass five.
+  // Causal attention skips half of the square matrix of scores. The forward pass has two products, the backward pass
+  // five.
   const double product = g.numbers(g.width) * static_cast<double>(g.length);
   bench.Operations(g.name + "/attention/forward", 2 * product, [&] {
     CausalAttention(bench.context(), kernels::AttentionArgs<Bf16>{
@@ -283,7 +285,7 @@ void MeasureEmbedding(Bench& bench, const Gpt& g) {
                                                   .dy = y,
                                                   .token_gradient = token_gradient,
                                                   .position_gradient = position_gradient};
-  // The kernel reads dy. It also reads and writes the table rows that occur, which are few in comparison.
+  // Counts only dy. The kernel also reads and writes the table rows of the tokens that occur.
   bench.Bytes(g.name + "/embedding/backward", 2 * g.numbers(g.width),
               [&] { EmbeddingBackward(bench.context(), gradient); });
   auto* const narrow = arrays.Unset<Bf16>(table);
@@ -304,7 +306,7 @@ void MeasureGpt(Bench& bench, const Gpt& g) {
   bench.Part("/bias", [&] { MeasureBias(bench, g); });
   bench.Part("/embedding", [&] { MeasureEmbedding(bench, g); });
   bench.Part("/head", [&] { MeasureHead(bench, g, g.vocabulary, g.name + "/head"); });
-  // GPT-2's real vocabulary is odd, so rows are aligned only to single numbers.
+  // GPT-2's real vocabulary has an odd size, 50257, so a row of logits is aligned only to single numbers.
   bench.Part("/head_unpadded", [&] { MeasureHead(bench, g, g.vocabulary - 47, g.name + "/head_unpadded"); });
 }
 
@@ -315,7 +317,7 @@ struct Layer {
   std::int64_t samples, side, channels, filters, window, stride, padding;
 };
 
-// Layers for images of 32 x 32 pixels, and the first and last ones for 224 x 224.
+// Layers of a ResNet for images of 32 x 32 pixels. The last two are the first ones of a ResNet for 224 x 224 pixels.
 constexpr Layer kLayers[] = {{"stem", 128, 32, 3, 64, 3, 1, 1},
                              {"stage_1", 128, 32, 64, 64, 3, 1, 1},
                              {"stage_2_halves", 128, 32, 64, 128, 3, 2, 1},

@@ -64,7 +64,7 @@ Result<Subject> SubjectOf(const TrainingOptions& o) {
   return Invalid("no model is named \"" + o.model + "\"; there are gpt, resnet18, convnet and mlp");
 }
 
-// Weights and samples in the host's memory, in the layout of a worker.
+// Weights, gradients and samples in the host's memory, with random values, in a worker's layout.
 struct HostArrays {
   HostArrays(const Subject& subject, const std::vector<TensorSpec>& tensors, const TrainingOptions& options) {
     RandomStream random(1);
@@ -104,13 +104,13 @@ struct HostArrays {
   std::vector<std::int32_t> tokens, targets;
 };
 
-// Which other parts of a worker's step are timed: copying new weights to the device, and gradients back.
+// Which copies are part of the timed step: new weights to the device, and gradients back to the host.
 struct Exchange {
   bool takes_weights = false, gives_gradients = false;
 };
 
-// Returns the median seconds of a step, after a warm-up. A step ends when the host has its loss and all results it is
-// to get.
+// Returns the median seconds of a step, after a warm-up. A step ends when the host has the loss and, with
+// `gives_gradients`, the gradients.
 Result<double> SecondsOf(train::JobModel& model, HostArrays& host, const Exchange& exchange,
                          const TrainingOptions& options) {
   const nn::Batch batch{options.batch, host.inputs, host.tokens, host.targets};

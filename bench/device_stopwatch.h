@@ -20,12 +20,14 @@ namespace capstan::bench {
 
 class Stopwatch {
  public:
-  // With `is_quick` a sample is one call; otherwise it is as many calls as take a few milliseconds.
+  // If `is_quick`, one call is timed. Otherwise several samples are timed; a sample has so many calls that it takes
+  // about 5 ms, but at most 200 calls.
   Stopwatch(kernels::CudaContext& context, bool is_quick)
       : context_(context), is_quick_(is_quick), begin_(MakeTimer()), end_(MakeTimer()) {}
 
-  // Returns the microseconds of one call: the median of some samples, after a warm-up. `enqueue` enqueues the call on
-  // the context's stream. If the host takes longer for a call than the device, the result is the host's time.
+  // Returns the microseconds of one call: the median of the samples, after a warm-up. `enqueue` enqueues the call on
+  // the context's stream. If enqueuing takes the host longer than the call takes the device, the result is the host's
+  // time.
   double Microseconds(const std::function<void()>& enqueue) {
     for (int i = 0; i < (is_quick_ ? 1 : 3); ++i) enqueue();
     const double once = Sample(enqueue, 1);
@@ -68,7 +70,7 @@ class Arrays {
  public:
   explicit Arrays(kernels::CudaContext& context) : context_(context) {}
 
-  // Makes random numbers in [-scale, scale): products of zeros would be faster than others.
+  // Makes random numbers in [-scale, scale): a GPU may multiply zeros faster than other numbers.
   template <class T>
   T* Numbers(std::int64_t count, float scale = 1.0F) {
     return Repeat<T>(count, [scale](RandomStream& random) {

@@ -1,7 +1,7 @@
-// Figure: one line of a benchmark: a measurement, with a limit measured in the same run.
+// Figure: one result of a benchmark: a measured value, next to a limit that the value is compared with.
 //
 // Kind:   values.
-// Why:    on shared machines an absolute number means little; its ratio to what the machine gives at the moment does.
+// Why:    on a shared machine an absolute number means little; the ratio to a limit of the same run means more.
 #pragma once
 
 #include <functional>

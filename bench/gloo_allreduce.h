@@ -1,4 +1,4 @@
-// ConnectGlooAllReduce: Gloo's own ring, as a comparison for all-reduce.
+// ConnectGlooAllReduce: Gloo's own ring all-reduce, with which capstan's is compared.
 //
 // Kind:   owned by one thread.
 #pragma once
@@ -16,7 +16,7 @@ using PlainAllReduce = std::function<Status(std::span<float> data)>;
 
 // Returns kUnsupported in a build without Gloo.
 Status CheckGloo();
-// Connects the ranks, which find each other through `folder`. The folder must exist.
+// Connects this rank to the others. They find each other through files in `folder`, which must exist.
 Result<PlainAllReduce> ConnectGlooAllReduce(int rank, int size, const std::string& folder);
 
 }  // namespace capstan::bench

@@ -19,14 +19,15 @@ import time
 PREFIX = "capstanlink"
 PORT_OF_CHECK = 6999
 CHUNK = 1 << 20
-# Milliseconds of queue: a switch drops packets that do not fit, a sender's own stack waits.
+# Lengths of queues in milliseconds. A switch has a short one and drops packets that do not fit; a sender's own network
+# stack has a long one, in which packets wait.
 QUEUE_OF_SWITCH, QUEUE_OF_SENDER = 20, 1000
 SETTLING = 0.3  # seconds until congestion control has adapted to the link
 KILL_SECONDS = 10  # limit for a killed process to end
 
 
 def missing():
-    """Why this process cannot make namespaces; empty: it can."""
+    """Returns why this process cannot make namespaces; empty: it can."""
     if os.geteuid() != 0:
         return "network namespaces take root"
     programs = [name for name in ("ip", "tc") if shutil.which(name) is None]
@@ -58,7 +59,7 @@ def remove(space):
 
 
 def spaces(pid=None):
-    """Namespaces made by process `pid`, or by any run of this program, as (name, process id)."""
+    """Returns (name, id of the process that made it) of the namespaces made by process `pid`, or by any run."""
     found = re.findall(rf"^({PREFIX}(\d+)-\S+)", ip("netns", "list"), re.M)
     return [(name, int(maker)) for name, maker in found if pid is None or int(maker) == pid]
 
@@ -71,13 +72,13 @@ def remove_leftovers():
 
 
 def tbf_of(bits, queue_ms):
-    """Arguments of tc for `bits` per second: bursts of one millisecond, and a queue of `queue_ms`."""
+    """Returns tc's arguments for a limit of `bits` per second, with bursts of a millisecond and a queue of `queue_ms`."""
     burst = max(16 << 10, int(bits / 8 * 0.001))
     return ["tbf", "rate", f"{int(bits)}bit", "burst", f"{burst}b", "latency", f"{queue_ms}ms"]
 
 
 class Network:
-    """Namespaces for `members`, whose links have no limit until limit()."""
+    """A network with a namespace for each of `members`. Its links have no limit before limit() is called."""
 
     def __init__(self, members):
         self.members = list(members)
@@ -134,7 +135,7 @@ class Network:
             run("tc", "-n", space, "qdisc", "del", "dev", device, "root")
 
     def sent(self, member):
-        """Bytes that a member has sent so far, headers included."""
+        """Returns how many bytes a member has sent so far, headers included."""
         (link,) = json.loads(ip("-json", "-statistics", "link", "show", "dev", "eth0", inside=self.space(member)))
         return link["stats64"]["tx"]["bytes"]
 
@@ -142,7 +143,7 @@ class Network:
         return ["ip", "netns", "exec", self.space(member), *words]
 
     def measured(self, sender, receiver, seconds=1.0):
-        """Bits per second of one plain socket from one member to another."""
+        """Returns the bits per second that one plain socket carries from one member to another."""
         python = [sys.executable, "-B", os.path.abspath(__file__)]
         sink = subprocess.Popen(self.command(receiver, *python, "sink", self.address(receiver)), stdout=subprocess.PIPE,
                                 text=True)
@@ -156,7 +157,7 @@ class Network:
 
 
 def sink(address):
-    """Prints the rate at which bytes arrived after a short start."""
+    """Receives from one connection. Prints the bits per second that arrived, without the first SETTLING seconds."""
     with socket.create_server((address, PORT_OF_CHECK)) as listener:
         print("listening", flush=True)
         listener.settimeout(30)

@@ -27,9 +27,9 @@ import link_network
 
 MIB = 1 << 20
 CLASSES = 10
-# MiB of gradients (about): (inputs, widths of the hidden layers).
+# For a size of all gradients in MiB, a model of about that size: (inputs, widths of the hidden layers).
 MODELS = {1: (256, [512, 248]), 8: (1024, [1024, 1000]), 64: (4096, [2048, 2048, 2030])}
-# (workers, servers). By the formula, servers win with at least three workers and as many servers.
+# (workers, servers). By the formula, mode sync is faster than allreduce from three workers and as many servers on.
 JOBS = [(2, 1), (2, 2), (4, 1), (4, 2), (4, 4)]
 LINKS = "unlimited,10gbit,1gbit,0.1gbit"
 QUICK = ("unlimited,1gbit", ["1gbit/8mib/2w1s"])
@@ -78,20 +78,20 @@ def check(**values):
 
 
 def ring_seconds(workers, size, bandwidth):
-    """All-reduce of `size` bytes in a ring; every worker has `bandwidth` bytes per second in each direction."""
+    """Returns the seconds of an all-reduce of `size` bytes in a ring with `bandwidth` bytes per second in each direction."""
     check(workers=workers, size=size, bandwidth=bandwidth)
     return 2 * (workers - 1) / workers * size / bandwidth
 
 
 def servers_seconds(workers, servers, size, worker_bandwidth, server_bandwidth, overlapped=True):
-    """Push and pull of `size` bytes by every worker; `overlapped`: different blocks at the same time."""
+    """Returns the seconds in which every worker pushes and pulls `size` bytes. `overlapped`: both at the same time."""
     check(workers=workers, servers=servers, size=size, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
     one_way = max(size / worker_bandwidth, workers * size / (servers * server_bandwidth))
     return one_way if overlapped else 2 * one_way
 
 
 def servers_to_match(workers, worker_bandwidth=1.0, server_bandwidth=1.0):
-    """The (fractional) number of servers that takes as long as the ring, with push and pull overlapped."""
+    """Returns the (fractional) number of servers with which push and pull, overlapped, take as long as the ring."""
     check(workers=workers - 1, worker_bandwidth=worker_bandwidth, server_bandwidth=server_bandwidth)
     return workers ** 2 / (2 * (workers - 1)) * worker_bandwidth / server_bandwidth
 
@@ -106,7 +106,7 @@ def faster(sync, allreduce):
 
 
 def parse_link(word):
-    """Bits per second of "0.1gbit" or "100mbit"; None for "unlimited"."""
+    """Returns the bits per second of a word such as "0.1gbit" or "100mbit"; None for "unlimited"."""
     if word == "unlimited":
         return None
     for unit, factor in ("gbit", 1e9), ("mbit", 1e6):
@@ -125,7 +125,7 @@ def name_of(point):
 
 
 def choose(links, only):
-    """The points on these links whose name contains `only` or, if it is a list, is in it."""
+    """Returns the points on these links whose name contains `only` or, if that is a list, is in the list."""
     points = [Point(link, mib, *job) for link in links for mib in MODELS for job in JOBS]
     wanted = (lambda name: name in only) if isinstance(only, list) else (lambda name: only in name)
     found = [point for point in points if wanted(name_of(point))]
@@ -141,7 +141,7 @@ def gradient_bytes(mib):
 
 
 def predictions(point, bits):
-    """Seconds by the formula, if a link carries `bits` per second."""
+    """Returns the seconds that the formulas predict for a step if a link carries `bits` per second."""
     size, rate = gradient_bytes(point.mib), bits / 8
     servers = [point.workers, point.servers, size, rate, rate]
     return {"sync": servers_seconds(*servers), "sync_in_phases": servers_seconds(*servers, overlapped=False),
@@ -149,12 +149,12 @@ def predictions(point, bits):
 
 
 def step_counts(expected):
-    """(steps to warm up, steps to measure) for a job whose step takes about `expected` seconds."""
+    """Returns (steps to warm up, steps to measure) for a job whose step takes about `expected` seconds."""
     return (2 if expected < 4 else 1), min(15, max(1, math.ceil(2 / expected)))
 
 
 def median_step(lines, warm, steps):
-    """Median seconds of `steps` steps after the first `warm` ones."""
+    """Returns the median seconds of `steps` steps after the first `warm` ones. Fails if the job has repeated steps."""
     records = [json.loads(line) for line in lines]
     if any(record["generation"] != records[0]["generation"] for record in records):
         raise RuntimeError("steps were replayed: a process was lost on the way, so its times mean nothing")
@@ -180,14 +180,15 @@ class Jobs:
         self.known, self.sent = {}, {}
 
     def measure(self, point, mode, expected):
-        """(median seconds of a step, number of steps); a step of allreduce does not depend on the servers."""
+        """Returns (median seconds of a step, number of steps). Measures a job only once; in mode allreduce, points that differ
+        only in servers are one job."""
         point = self._job_of(point, mode)
         if (point, mode) not in self.known:
             self.known[point, mode] = self._run(point, mode, expected)
         return self.known[point, mode]
 
     def sent_bytes(self, point, mode):
-        """Bytes that worker 0 sent per step of a measured job, averaged over all steps."""
+        """Returns the bytes that worker 0 sent per step of a measured job, averaged over all steps."""
         return self.sent[self._job_of(point, mode), mode]
 
     @staticmethod
@@ -217,7 +218,7 @@ class Jobs:
                           hidden=hidden, features=features, classes=CLASSES, coordinator=coordinator)
 
     def _commands(self, point, job, run, coordinator):
-        """(member, program with arguments) for each process."""
+        """Yields (member, program, arguments...) for each process."""
         address = self.network.address
         yield "c", "capstan-server", job, "--coordinator", "--run-dir", run
         for index in range(point.servers):
@@ -232,7 +233,7 @@ class Jobs:
         return f"w{index}"
 
     def _wait(self, commands, patience):
-        """Waits until all have ended well; leaves none running."""
+        """Runs these commands and waits until all have ended with success. Leaves none running."""
         deadline = time.monotonic() + patience
         running = {}  # file descriptor -> child
         with contextlib.ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -274,7 +275,7 @@ class Jobs:
 
 
 def row_of(point, bits, steps, unlimited):
-    """`steps` and `unlimited`: (seconds, number of steps) by mode."""
+    """Returns a row of the table. `steps` and `unlimited`: (seconds, number of steps) by mode."""
     row = {"name": name_of(point), "link": point.link, "measured_gbit": round(bits / 1e9, 4), "mib": point.mib,
            "bytes": gradient_bytes(point.mib), "workers": point.workers, "servers": point.servers}
     predicted = predictions(point, bits)
@@ -325,7 +326,7 @@ def save(path, rows, facts):
 
 
 def measure_link(points, bits, network, jobs, unlimited):
-    """One row per point; all points are on one link."""
+    """Sets the limit of the links, and yields one row for each point. All points are of this one link."""
     network.limit(bits)
     rate = statistics.median(network.measured("w0", "s0") for _ in range(3))
     say(f"{points[0].link}: a plain socket carries {rate / 1e9:.4g} Gb/s")

@@ -10,9 +10,9 @@ namespace capstan::bench {
 namespace {
 
 constexpr std::size_t kTensorBytes = std::size_t{16} << 20;
-// Bytes per parameter on a shard: weights and two moments, their next version, the retained sum.
+// Bytes per parameter on a shard: weights and two moments of AdamW in fp32, their next version, the sum of gradients.
 constexpr double kShardBytes = 12 + 12 + 4;
-// Bytes per parameter in a worker: weights and a gradient.
+// Bytes per parameter in a worker: weights and a gradient, in fp32.
 constexpr double kWorkerBytes = 4 + 4;
 
 const char* const kJobFile =

@@ -1,4 +1,4 @@
-// MeasureMemory: resident memory of a shard and of a worker per parameter, next to the count by design.
+// MeasureMemory: resident memory of a shard and of a worker, in bytes per parameter, next to the count by design.
 //
 // Kind:   forks processes, so call it while this one has no other thread.
 // Limits: needs about 50 bytes of memory per parameter.

@@ -1,4 +1,4 @@
-// gloo_allreduce.h for a build without Gloo.
+// The functions of gloo_allreduce.h for a build without Gloo.
 #include "bench/gloo_allreduce.h"
 
 namespace capstan::bench {

@@ -1,4 +1,4 @@
-// For a build without the trainer.
+// The functions of allreduce_bench.h and train_bench.h for a build without the built-in trainer.
 #include "bench/allreduce_bench.h"
 #include "bench/train_bench.h"
 

@@ -1,6 +1,6 @@
-// PipeRendezvous: how processes forked by one parent exchange their addresses.
+// PipeRendezvous: processes forked by one parent exchange their addresses through the parent.
 //
-// Kind:   each child has one, on its channel to the parent. The parent calls Introduce.
+// Kind:   each child has one, on its channel to the parent. The parent calls Introduce once for each exchange.
 #pragma once
 
 #include <sstream>
@@ -39,7 +39,7 @@ class PipeRendezvous : public collective::Rendezvous {
   Channel* const parent_;
 };
 
-// Collects what each child contributes and sends all of it to every child, once.
+// Receives one line from each child, and sends all lines to every child.
 inline Status Introduce(std::vector<ChildProcess>* children) {
   std::string all;
   for (ChildProcess& child : *children) {

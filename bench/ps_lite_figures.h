@@ -1,7 +1,7 @@
-// Throughput of ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) on 2 virtual cores of an AMD EPYC (Zen 4): push + pull
-// bytes of all workers, with a server that adds. "tuned" keeps glibc's allocator from unmapping.
+// Throughput of ps-lite (dmlc, commit 15b8adf, libzmq 4.3.4) on 2 virtual cores of an AMD EPYC (Zen 4): bytes pushed
+// and pulled by all workers; the server adds what is pushed. "tuned": glibc's allocator does not unmap freed blocks.
 //
-// Kind:   constants. Published figures, not measured in the same run.
+// Kind:   constants, from a document; no benchmark measures them again.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ inline constexpr std::array kPsLiteThroughput = {
     PsLiteFigure{Carrier::kIpc, 2, 4u << 20, 4.7, 4.8},   PsLiteFigure{Carrier::kIpc, 2, 32u << 20, 2.4, 5.0},
 };
 
-// Returns operations per second with many in flight; 0: not measured.
+// Returns pushes and pulls per second of ps-lite, with many in flight; 0: not measured.
 constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_bytes) {
   if (value_bytes == 4096) {
     for (const PsLiteFigure& figure : kPsLiteThroughput) {
@@ -46,9 +46,9 @@ constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_
   return carrier == Carrier::kTcp ? 351e3 : 0.0;
 }
 
-// Returns the median microseconds of a push of 64 bytes, one at a time.
+// Returns the median microseconds of ps-lite's push of 64 bytes, one push at a time.
 constexpr double PsLiteRoundTrip(Carrier carrier) { return carrier == Carrier::kTcp ? 149.0 : 131.0; }
-// Returns processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
+// Returns ps-lite's processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
 constexpr double PsLiteCpu(std::size_t value_bytes) {
   switch (value_bytes) {
     case 64u << 10: return 0.88;

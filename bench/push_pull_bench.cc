@@ -28,7 +28,7 @@ struct Sample {
   RawThroughput raw, key_value;
 };
 
-// Returns how many tensors a worker has in flight, the same as in ps-lite's figures.
+// Returns how many tensors the model has: as many as were in flight when ps-lite was measured.
 std::size_t TensorsOf(std::size_t tensor_bytes) {
   if (tensor_bytes <= 64u << 10) return 256;
   return std::max<std::size_t>(4, (64u << 20) / tensor_bytes);
@@ -187,7 +187,8 @@ std::string RoundTripName(Carrier carrier) {
   return std::string("push-pull/") + CarrierName(carrier) + "/1s1w/64-b/round-trip";
 }
 
-// Measures rounds of one tensor of 64 bytes, one at a time: send its gradient, apply it, get the new weights.
+// Measures rounds with a model of one tensor of 64 bytes: the worker sends the gradient, the shard applies it, and the
+// worker gets the new weights before the next round.
 Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::vector<Figure>* figures) {
   const Case what{carrier, 1, {.tensor_bytes = 64, .tensors = 1, .warmup_rounds = 100, .seconds = options.seconds}};
   std::vector<Sample> samples;

@@ -6,11 +6,11 @@
 // Fails:  a benchmark process that ended or did not answer; kInvalid: no case's name contains `parts.only`.
 // Why:    in mode async a push is applied on arrival and a pull gets the newest weights, as in key-value
 //         parameter servers ("push, add, pull"). Here a push is also checked by its hash, named by its sequence
-//         number, and applied exactly once. Small tensors travel together in blocks, so a request counts as one
-//         tensor pushed or pulled.
+//         number, and applied exactly once. Small tensors travel together in blocks, and yet each tensor pushed or
+//         pulled counts as one request.
 //
-// The limit is raw ZeroMQ in one direction, with frames of the size really sent. Other limits are published figures of
-// ps-lite from a similar machine, not from this run.
+// Limits measured in the same run are raw ZeroMQ in one direction, with frames of the size really sent, and a bare
+// key-value server (raw_key_value.h). Other limits are published figures of ps-lite from a similar machine.
 #pragma once
 
 #include <cstddef>

@@ -30,8 +30,8 @@ struct PushPullTimes {
   static PushPullTimes FromLine(const std::string& line);
 };
 
-// Sends "ready" when warm, starts the clock at the parent's line, and answers with a PushPullTimes. Then it goes on
-// with rounds until it is killed, so that no other worker is timed on an idle machine.
+// Sends "ready" after the warm-up, measures rounds from the parent's next line on, and answers with a PushPullTimes.
+// Then it goes on with rounds until it is killed, so that no other worker is timed on an idle machine.
 Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& name,
                          const PushPullLoad& load);
 

@@ -1,4 +1,4 @@
-// RawSocket: a ZeroMQ context with one socket, for comparisons.
+// RawSocket: a ZeroMQ context with one socket, for benchmarks that measure ZeroMQ alone.
 //
 // Kind:   owned by one thread.
 #pragma once
@@ -48,7 +48,7 @@ class RawSocket {
     return Invalid("raw ZeroMQ cannot connect to " + address);
   }
 
-  // `bytes` must stay valid and unchanged until the socket is closed.
+  // Sends without a copy: `bytes` must stay valid until this object is destroyed.
   void SendInPlace(std::byte* bytes, std::size_t size, int flags) {
     zmq_msg_t message;
     zmq_msg_init_data(

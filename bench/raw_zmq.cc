@@ -57,8 +57,8 @@ std::uint64_t ReceiveFor(const RawSocket& router, double seconds) {
   return bytes;
 }
 
-// Sends its address to the parent, and "flows" once the stream is steady. At the parent's next line, receives for
-// `seconds` and answers with the GB and the seconds.
+// Sends its address to the parent, then receives until the stream is steady and sends "flows". After the parent's next
+// line it receives for `seconds` and answers with the GB received and the seconds.
 Status Receive(Channel& parent, Carrier carrier, std::size_t frame_bytes, double seconds) {
   RawSocket router(ZMQ_ROUTER, Queued(frame_bytes));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, router.Bind(carrier));

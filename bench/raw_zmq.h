@@ -1,7 +1,7 @@
 // Raw ZeroMQ: the throughput of a DEALER and a ROUTER without any processing.
 //
 // Kind:   forks processes; call it while this process has no other thread.
-// Why:    the transport is ZeroMQ, so this is the product's upper limit on this machine at the moment.
+// Why:    capstan's transport is ZeroMQ, so this is the most that capstan can reach on this machine at the moment.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ struct RawThroughput {
 };
 
 // Measures one direction with `pairs` senders, each with its own receiver. A message is a header of 64 bytes and a
-// frame, sent without copies; the receiver drops it.
+// frame of `frame_bytes` that is sent without a copy; the receiver drops it.
 Result<RawThroughput> MeasureRawThroughput(Carrier carrier, int pairs, std::size_t frame_bytes, double seconds);
 
-// Returns the median microseconds of a request and its answer of `bytes` each, one at a time.
+// Returns the median microseconds of one round trip: a request of `bytes` and an answer of `bytes`.
 Result<double> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips);
 
 }  // namespace capstan::bench

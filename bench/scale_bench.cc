@@ -25,7 +25,8 @@ std::vector<ScaleCost> AllCosts() {
   return costs;
 }
 
-// Returns the slope of a least-squares fit through the logarithms.
+// Returns the exponent g for which values grow as numbers to the power of g: the slope of a least-squares fit through
+// the logarithms.
 double GrowthOf(const std::vector<double>& numbers, const std::vector<double>& values) {
   double mean_x = 0.0, mean_y = 0.0, products = 0.0, squares = 0.0;
   const auto count = static_cast<double>(numbers.size());

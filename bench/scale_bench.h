@@ -1,9 +1,10 @@
-// MeasureScale: the cost of one message, beat or step of each core as jobs grow, and the exponent of its growth.
+// MeasureScale: what one message, beat or step costs a coordinator, shard or session as jobs grow, and the exponent of
+// that growth.
 //
-// Kind:   runs for minutes on the caller's thread: real cores, no sockets, no threads; replies are encoded.
+// Kind:   runs for minutes on the caller's thread: the real classes, without sockets and threads.
 // Limits: about 1 GiB of memory at 4,096 workers and 1,000 shards.
 // Why:    a cost that is invisible at ten shards can dominate at a thousand. The exponent shows, at sizes that a laptop
-//         can measure, whether a core has begun to scan all members or blocks for each message.
+//         can measure, whether some code has begun to scan all members or blocks for each message.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace capstan::bench {
 
-// Each shard has kScaleBlocksPerShard blocks, so 1,000 shards have 95,000 blocks: 100 GB of weights.
+// Blocks of each shard. 1,000 shards have 95,000 blocks; in a real job, where a block is 1 MiB, that is 100 GB.
 inline constexpr std::uint32_t kScaleBlocksPerShard = 95;
 
 struct ScaleSize {
@@ -27,8 +28,8 @@ struct ScaleOptions {
   Parts parts;
 };
 
-// Returns, for each cost, one figure per size and one for its growth: the exponent in the number of workers or shards
-// (least squares of logarithms), next to the exponent by design.
+// Returns for each operation one figure per size, and one for the growth: the exponent of the number of workers or
+// shards, next to the exponent by design.
 Result<std::vector<Figure>> MeasureScale(const ScaleOptions& options);
 
 }  // namespace capstan::bench

@@ -1,5 +1,5 @@
-// The cost of a coordinator per message, at scale. Hello answers, views and step reports have the size that they have
-// in a real job; only the blocks of weights are small.
+// What messages cost a coordinator in a large job. Answers to Hello, views and step reports have the size that they
+// have in a real job; only the blocks of weights are small.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -85,7 +85,8 @@ class CoordinatorRig {
     }
     (void)coordinator_->TakeRecords();
   }
-  // Makes the shard report that all slots have reached `clock`, with the reports of its home slots.
+  // Makes the shard report that all slots have done `clock` pushes. The message also has the reports of the slots that
+  // report through this shard.
   void Progresses(ShardIndex shard, std::uint64_t clock) {
     Progress progress{shard, hello_.incarnation, coordinator_->generation(), {}, {}};
     progress.clocks.assign(size_.workers, {clock});
@@ -166,7 +167,7 @@ std::vector<ScaleCost> CoordinatorCosts() {
          CoordinatorRig rig(size, Mode::kSync);
          return timer.Each(kManyTimes, [&](std::size_t) { rig.Step(); });
        }},
-      // Progress carries the clocks of all slots.
+      // A Progress message carries one number for each slot, so its cost grows with the number of workers.
       {"coordinator/progress", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          CoordinatorRig rig(size, Mode::kAsync);

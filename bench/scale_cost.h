@@ -1,4 +1,4 @@
-// ScaleCost: one line of `capstan bench scale`. ScaleTimer: measures a repeated operation of a core.
+// ScaleCost: one operation that `capstan bench scale` measures. ScaleTimer: measures the time of a repeated operation.
 //
 // Kind:   values.
 #pragma once
@@ -19,7 +19,7 @@ class ScaleTimer {
  public:
   explicit ScaleTimer(double seconds) : least_(seconds) {}
 
-  // Calls work(i) for i = 0, 1, ... below `count_max` until the time is over. Returns the microseconds per call.
+  // Calls work(i) for i = 0, 1, ... until the time is over or i reaches `count_max`. Returns the microseconds per call.
   template <class Work>
   double Each(std::size_t count_max, const Work& work) const {
     const auto start = std::chrono::steady_clock::now();

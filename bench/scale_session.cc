@@ -1,5 +1,5 @@
-// The cost of a worker's session per message, at scale; of taking over a slot when others have already pushed part of
-// its blocks; and of placing a catalog's blocks, which every member computes.
+// What messages cost a worker's session in a large job; what it costs to take over a slot of which others have already
+// pushed some blocks; and what it costs to assign blocks to shards, which every member computes.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -56,7 +56,8 @@ class SessionRig {
     out_.Clear();
   }
 
-  // Makes every shard report nodes for all its blocks: nodes that contain our slot if `whole`, otherwise a neighbour's.
+  // Makes every shard report the sums that it has staged, one for each of its blocks: sums of slots 0 (ours) and 1 if
+  // `whole`, otherwise of slot 1 only.
   void Covers(bool whole) {
     std::vector<Staged> answers(size_.shards);
     const Node node = whole ? Node{0, 2} : Node{1, 2};
@@ -95,7 +96,7 @@ class SessionRig {
     session_->Push({round_, {0, 1}, block, 1, 1.0F, hash_, payload_}, now_, &out_);
     EncodeAndForget(&out_);
   }
-  // Delivers all weights of the round, so that its work is known.
+  // Delivers all weights, so that the session reports the work of its round.
   void BeginWork() {
     Covers(false);
     for (BlockIndex block = 0; block < blocks_; ++block) SendWeightsOfWork(block);
@@ -180,8 +181,7 @@ std::vector<ScaleCost> SessionCosts() {
          return timer.Each(rig.blocks(),
                            [&](std::size_t i) { rig.Stages(static_cast<BlockIndex>(rig.blocks() - 1 - i)); });
        }},
-      // Times all answers of the shards and the choice of the remaining work. They happen once, without a pause of the
-      // thread.
+      // Times one call, in which the session handles the answers of all shards and chooses the work that remains.
       {"session/coverage", GrowsBy::kShards, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          SessionRig rig(size);

@@ -1,5 +1,5 @@
-// The cost of a shard per message, at scale. Its number of blocks stays the same; the number of workers that push to it
-// and pull from it grows.
+// What messages cost a shard in a large job. The shard's number of blocks stays the same; the number of workers that
+// push to the shard and pull from it grows.
 #include <memory>
 
 #include "bench/scale_cost.h"
@@ -118,7 +118,8 @@ std::vector<ScaleCost> ShardCosts() {
          return timer.Each(kManyTimes,
                            [&](std::size_t i) { rig.Pulls(static_cast<std::uint32_t>(i % size.workers), 1); });
        }},
-      // All pulls wait, and each gets two speculative blocks, so a step costs two sends per worker over all its blocks.
+      // All workers' pulls wait. While the step is prepared, each gets two blocks speculatively, so the cost grows with
+      // the number of workers.
       {"shard/prepare-step", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          ShardRig rig(size, Mode::kSync);
@@ -155,7 +156,7 @@ std::vector<ScaleCost> ShardCosts() {
          ShardRig rig(size, Mode::kAsync);
          return timer.Each(size.workers, [&](std::size_t i) { rig.Ends(1, static_cast<SlotIndex>(i)); });
        }},
-      // Each Progress reports one new push.
+      // Each Tick sends a Progress message, which reports one new push.
       {"shard/progress", GrowsBy::kWorkers, 1,
        [](ScaleSize size, const ScaleTimer& timer) {
          ShardRig rig(size, Mode::kAsync);

@@ -29,7 +29,8 @@ class SlowJobs(link_table.Jobs):
     """Jobs with a given number of steps. Counts all bytes of the network devices of the server and the first worker."""
 
     def run(self, point, steps, patience):
-        """(median seconds of the steps after the first, bytes that the worker sent, bytes that the server sent)."""
+        """Runs a job. Returns (median seconds of the steps after the first, bytes that the first worker sent, bytes that the
+        server sent)."""
         self.port += 1
         run = os.path.join(self.folder, f"run-{self.port}")
         coordinator = f"{self.network.address('c')}:{self.port}"
@@ -45,9 +46,10 @@ class SlowJobs(link_table.Jobs):
 
 
 def row_of(point, rate, steps, seconds, up, down):
-    """`rate`: bytes per second of a plain socket; in a crowd, on the server's line, which all workers share."""
+    """Returns a row of the table. `rate`: bytes per second of a plain socket; in a crowd, on the server's line, which all
+    workers share."""
     size = link_table.gradient_bytes(point.mib)
-    # The last version is read twice: by the worker, and for the final weights.
+    # A worker pulls a version for each step, and the last one. That is also read once for the final weights.
     needed = {"up": size * steps, "down": size * (point.workers * (steps + 1) + 1)}
     line = point.workers * size / rate  # seconds in one direction; the other direction has a line of its own
     return {"line": point.link, "measured_mib_per_s": round(rate / MIB, 4), "workers": point.workers, "steps": steps,

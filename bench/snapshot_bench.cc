@@ -25,8 +25,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTensorBytes = std::size_t{4} << 20;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // per raw write
 constexpr std::size_t kPage = 4096;
-// Bytes per parameter on a shard: weights and two moments, their next version, the retained sum, and a pinned version
-// of weights and moments.
+// Bytes per parameter on a shard: weights and two moments of AdamW in fp32, their next version, the sum of gradients,
+// and the version of weights and moments that a snapshot still writes.
 constexpr double kShardBytes = 12 + 12 + 4 + 12;
 
 // Returns seconds of the clock that all processes of a machine share.
@@ -37,7 +37,7 @@ struct Span {
   bool Overlaps(const Span& other) const { return begin < other.end && other.begin < end; }
 };
 
-// Records when each snapshot was written, and its bytes.
+// Passes all calls to another store. Appends to a file when each snapshot was written, and the number of its bytes.
 class TimedStore : public server::SnapshotStore {
  public:
   TimedStore(std::unique_ptr<server::SnapshotStore> store, const std::string& path)
@@ -80,7 +80,8 @@ Snapshots ReadTimes(const std::string& path) {
   return snapshots;
 }
 
-// Writes as many bytes in the fastest way for the disk: large aligned writes past the page cache, then one fsync.
+// Returns the seconds for writing `bytes` to the disk as fast as possible: large aligned writes past the page cache,
+// then one fsync.
 Result<double> RawWriteSeconds(const std::string& folder, std::uint64_t bytes) {
   const std::string path = folder + "/raw";
   int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT | O_CLOEXEC, 0600);
@@ -131,7 +132,7 @@ struct Steps {
   std::vector<double> during, apart;
 };
 
-// Sorts the steps of metrics.jsonl. `end`: when the last one was committed.
+// Sorts the steps of metrics.jsonl, except the first three. `seconds`: their durations. `end`: when the last one ended.
 Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshots, double end) {
   Steps steps;
   constexpr std::size_t kWarmup = 3;

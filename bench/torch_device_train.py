@@ -86,7 +86,8 @@ class BasicBlock(nn.Module):
 
 
 def resnet18(width):
-    """For images of up to 64 pixels a side, as capstan's: a 3 x 3 convolution without pooling."""
+    """Makes a ResNet-18 for images of up to 64 pixels a side, as capstan's: its first layer is a 3 x 3 convolution without
+    pooling."""
     layers, before = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()], width
     for stage in range(4):
         for block in range(2):
@@ -104,7 +105,7 @@ def convnet(side, channels, hidden):
 
 
 def make(options):
-    """Model, inputs, targets, the counted unit and its number per step; on the device."""
+    """Returns model, inputs and targets on the device, the unit that is counted, and its number per step."""
     small, batch = options.small, options.batch
     if options.model == 'gpt':
         vocabulary = 64 if small else 50304
@@ -134,7 +135,7 @@ def wait(options):
 
 
 def seconds_of(step, options):
-    """Seconds of one step: the median of three runs that wait only at their end, which is PyTorch's best case."""
+    """Returns the seconds of one step: the median of three runs that wait only at their end, PyTorch's best case."""
     runs = []
     for _ in range(WARMUP):
         step()
@@ -149,7 +150,8 @@ def seconds_of(step, options):
 
 
 def trainer(options, compiled):
-    """A step function (its argument: whether to update), the counted unit, its number per step, operations per unit."""
+    """Returns a step function (its argument: whether to update), the unit that is counted, its number per step, and the
+    operations per unit."""
     model, inputs, targets, unit, count = make(options)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     extra = getattr(model, 'attention_operations', 0)
@@ -173,7 +175,7 @@ def trainer(options, compiled):
 
 
 def backends(options):
-    """Attention backend -> a context that selects it; those that this PyTorch may offer for a gpt on a device."""
+    """Returns attention backend -> a function that makes a context in which PyTorch uses it. Some may not run here."""
     import contextlib
     default = {'default': contextlib.nullcontext}
     try:
@@ -231,7 +233,7 @@ def facts(options):
 
 
 def start_others(options):
-    """The other processes of DistributedDataParallel; this one is rank 0."""
+    """Starts the other processes of DistributedDataParallel; this one is rank 0. Returns (address, processes)."""
     with socket.socket() as probe:
         probe.bind(('127.0.0.1', 0))
         address = f'tcp://127.0.0.1:{probe.getsockname()[1]}'

@@ -38,7 +38,7 @@ MODELS = {"mlp": mlp, "gpt": gpt}
 
 
 def worker(setup):
-    """One of two processes; prints the seconds of its steps."""
+    """Trains as one of two processes, and prints the seconds of its steps."""
     import torch
 
     torch.set_num_threads(1)

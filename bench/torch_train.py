@@ -14,7 +14,7 @@ import sys
 import time
 
 os.environ['OMP_NUM_THREADS'] = os.environ['OPENBLAS_NUM_THREADS'] = '1'
-# OpenBLAS uses kernels without AVX on processors newer than itself; PyTorch should have the best ones.
+# On processors newer than itself, OpenBLAS uses kernels without AVX. PyTorch is to be measured with the best ones.
 with open('/proc/cpuinfo', encoding='ascii', errors='replace') as info:
     flags = next((line.split() for line in info if line.startswith('flags')), [])
 for flag, core in ('avx512vl', 'SkylakeX'), ('avx2', 'Haswell'):
@@ -71,7 +71,7 @@ SAMPLES = 2048  # in memory; every step draws a batch from them
 
 
 def make(kind):
-    """Model, samples, targets and the number of samples of a batch."""
+    """Returns model, samples, targets and the number of samples in a batch."""
     if kind == 'mlp':
         model = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
         return model, torch.randn(SAMPLES, 784), torch.randint(10, (SAMPLES,)), 128
@@ -79,7 +79,7 @@ def make(kind):
 
 
 def train(kind, processes, rank, steps, update, address):
-    """Seconds of `steps` steps after a short warm-up, and the samples of one step."""
+    """Returns the seconds of `steps` steps after a short warm-up, and the number of samples per step of this process."""
     torch.set_num_threads(1)
     torch.manual_seed(rank)
     model, samples, targets, batch = make(kind)

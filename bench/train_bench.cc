@@ -107,8 +107,7 @@ int StepsOf(const Subject& subject, double seconds) {
   return std::max(2, static_cast<int>(subject.steps_per_second * seconds));
 }
 
-// Returns the file of a job with `servers` servers and as many workers. Benchmarks without servers pass 1 and use only
-// its model and data.
+// Returns the file of a job with `servers` servers and as many workers. MeasureCompute passes 1 and starts no server.
 std::string TrainJobFile(const Subject& subject, int servers, int steps) {
   const std::string count = std::to_string(servers);
   return "[job]\nname = \"bench\"\nmode = \"" + subject.mode + "\"\nsteps = " + std::to_string(kWarmupSteps + steps) +
@@ -177,7 +176,7 @@ double NumberAfter(const std::string& line, const std::string& key) {
   return at == line.npos ? 0.0 : std::stod(line.substr(at + key.size() + 3));
 }
 
-// Returns the samples per second over the committed steps, except the first ones.
+// Returns the samples per second over all steps in the file, except the first kWarmupSteps.
 double RateFrom(const std::string& path) {
   std::ifstream file(path);
   double samples = 0.0, seconds = 0.0;

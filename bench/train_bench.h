@@ -3,8 +3,8 @@
 // Kind:   runs for minutes; forks processes, so call it while this one has no other thread.
 // Fails:  a benchmark process that ended or did not answer; kInvalid: no figure's name contains `parts.only`, or
 //         `parts.python` has no PyTorch.
-// Why:    every worker computes with one thread, and so does every process of PyTorch. Without Debian's PyTorch the
-//         figures have no limit.
+// Why:    every worker computes with one thread, and so does every process of PyTorch. If `parts.python` is empty and
+//         Debian's PyTorch is not installed, the figures have no limit.
 #pragma once
 
 #include <vector>

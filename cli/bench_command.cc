@@ -42,8 +42,8 @@ int ListBenches(std::span<const bench::Bench> benches, std::FILE* out) {
   return kExitUsage;
 }
 
-// Prints a figure to stderr as soon as it is measured, so that it is not lost if a later one fails. Stdout gets only
-// the whole table.
+// Prints a figure to stderr as soon as it is measured, so that the figure is not lost if a later measurement fails.
+// Stdout gets all figures at the end.
 void PrintMeasured(const bench::Figure& figure) {
   std::fprintf(stderr, "%s: %.4g %s", figure.name.c_str(), figure.value, figure.unit.c_str());
   if (figure.limit != 0)

@@ -14,7 +14,7 @@ struct BenchArguments {
   std::string only, python;      // see bench::Parts
 };
 
-// Runs the benchmark and returns the exit code.
+// Runs the benchmark that `arguments` names and returns the exit code. Without such a benchmark, lists all of them.
 int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benches);
 
 }  // namespace capstan::cli

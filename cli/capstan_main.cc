@@ -1,4 +1,4 @@
-// capstan: the user's command: launches jobs, inspects runs and their snapshots, and measures.
+// capstan: the user's command: launches and stops jobs, inspects runs and their snapshots, and runs benchmarks.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -60,7 +60,7 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   return bench;
 }
 
-// Whether `word` is an option or one of `commands`; if not, prints the command that was probably meant.
+// Whether `word` is an option or one of `commands`. If not, prints an error that suggests a command of a similar name.
 bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
   if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
   Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
@@ -68,7 +68,7 @@ bool IsCommand(std::string_view word, std::span<const std::string_view> commands
   return false;
 }
 
-// Removes the words after "--" from `words` and returns them: the user's own program and its arguments.
+// Removes "--" and all words after it from `words`. Returns those after it: the user's own program and its arguments.
 std::vector<std::string> TakeProgram(std::vector<std::string>* words) {
   const auto dashes = std::find(words->begin(), words->end(), "--");
   if (dashes == words->end()) return {};
@@ -77,7 +77,7 @@ std::vector<std::string> TakeProgram(std::vector<std::string>* words) {
   return program;
 }
 
-// Turns "help", "help launch" and "launch help" into "--help" and "launch --help".
+// Turns the command line "help" into "--help", and "help launch" into "launch --help".
 void AskForHelp(std::vector<std::string>* words) {
   if (words->empty() || words->front() != "help") return;
   words->erase(words->begin());

@@ -1,4 +1,4 @@
-// capstan-server: the coordinator of a job, or one of its servers with all its shards.
+// capstan-server: runs the coordinator of a job, or one of the job's servers with all shards of that server.
 #include <cstdio>
 #include <utility>
 
@@ -55,7 +55,7 @@ int Fail(const std::string& message, int code = kExitUsage) {
 }
 
 // Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
-// --join, whatever the file names.
+// --join, even if the file has another address.
 Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join HOST:PORT");

@@ -1,4 +1,4 @@
-// capstan-worker: computes gradients for a job; the coordinator hands it the job file.
+// capstan-worker: computes gradients for a job. It receives the job file from the coordinator.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -68,7 +68,7 @@ std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const ch
   return std::to_string(most.rlim_cur / unit) + unit_name;
 }
 
-// Explains why no thread could be made. Three limits restrict threads, and the system does not report which one was
+// Explains why no thread could be made. Three limits are the usual causes, and the system does not report which one was
 // reached, so the text names all three.
 std::string NoThread(const std::system_error& error) {
   return std::string("the system gave this worker no thread, or no memory for one (") + error.what() +

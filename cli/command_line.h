@@ -1,7 +1,7 @@
 // CommandLine: the options and commands of a program. DescribeResume: the options that continue a run.
 //
 // Kind:   CommandLine is owned by main; Command and Option are handles to parts of it.
-// Why:    the one place that knows CLI11; its exceptions stop here.
+// Why:    only command_line.cc uses the library CLI11; the exceptions of CLI11 stop there.
 #pragma once
 
 #include <memory>
@@ -38,15 +38,15 @@ class Command {
  public:
   explicit Command(CLI::App* app) : app_(app) {}
 
-  // Adds an option. Parsing sets `value`, which must outlive the parsing and holds the default before. T is
-  // std::string, int, unsigned, std::uint64_t in a std::optional, double, or a list of texts; for a list the option is
-  // repeated.
+  // Adds an option. Before parsing, `value` holds the default; parsing writes to `value`, which must live until then. T
+  // is std::string, int, unsigned, double, std::optional<std::uint64_t>, or a vector of strings, which gets one string
+  // each time the option is given.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
-  // Adds a flag that sets `value` to `begin`. If several such flags are given, the one that goes furthest counts.
+  // Adds a flag that sets `value` to `begin`. If several such flags are given, the largest `begin` counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
-  // Adds text below the help.
+  // Adds text at the end of the help.
   void Footer(const std::string& text);
   void AddVersion(const std::string& line);
 
@@ -57,7 +57,7 @@ class Command {
 
   bool parsed() const;
   bool chose(const std::string& command) const;
-  // Returns the help for a program of this name; empty: the command's own name.
+  // Returns the help. `program` is put before the command's own name in the usage line.
   std::string Help(const std::string& program = "") const;
 
  private:
@@ -73,8 +73,7 @@ class CommandLine {
   // Returns nothing if the program is to continue. Otherwise returns the exit code: 0 after --help or --version, 2
   // after a message about wrong use.
   std::optional<int> Parse(int argc, char** argv) { return Parse({argv + 1, argv + argc}); }
-  // Parses the words of a call, without the program's name. Returns nothing if the program is to continue, and
-  // otherwise the exit code.
+  // Like the other Parse. `words` are the command-line arguments without the program's name.
   std::optional<int> Parse(const std::vector<std::string>& words);
 
  private:
@@ -84,7 +83,8 @@ class CommandLine {
   std::unique_ptr<CLI::App> app_;
 };
 
-// Adds the options that continue a run. `who` begins the help of each. Parsing sets `begin`, which must outlive it.
+// Adds the options that continue a run. The help text of each begins with `who`. Parsing writes to `begin`, which must
+// live until then.
 void DescribeResume(Command command, const std::string& who, RunBegin* begin);
 
 }  // namespace capstan::cli

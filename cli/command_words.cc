@@ -40,8 +40,8 @@ std::string Join(std::span<const std::string> words) {
   return text;
 }
 
-// Returns the key that an option of this name would set: none for "--batch-size"; cluster.workers for "--workers" and
-// "-w".
+// Returns the key of the job file that the user may have meant by `option`, such as "cluster.workers" for "--workers"
+// and for "-w". Empty: no key has that name, or several have.
 std::string KeyOfOption(std::string_view option, const std::vector<std::string>& keys) {
   std::string name(option.substr(option.find_first_not_of('-')));
   std::replace(name.begin(), name.end(), '-', '_');

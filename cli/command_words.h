@@ -1,5 +1,5 @@
-// SpreadSettings, ExplainUnexpected: correct words of a command line that the program does not expect if their meaning
-// is plain, and explain them otherwise.
+// SpreadSettings, ExplainUnexpected: accept several settings after one --set, and explain words of a command line that
+// no option takes.
 //
 // Kind:   pure functions.
 #pragma once
@@ -12,10 +12,10 @@
 
 namespace capstan::cli {
 
-// Turns "--set a.b=1 c.d=2" into "--set a.b=1 --set c.d=2". Fails if an assignment has no "=".
+// Turns "--set a.b=1 c.d=2" into "--set a.b=1 --set c.d=2". Fails for "--set a.b 1", where the "=" is missing.
 Result<std::vector<std::string>> SpreadSettings(const std::vector<std::string>& words);
 
-// A call with words that no option takes, and what the user may have meant: an option, or a key of the job file.
+// A command line with words that no option takes, and what they may stand for: an option, or a key of the job file.
 struct CommandWords {
   std::vector<std::string> typed;       // every word of the call
   std::vector<std::string> unexpected;  // the words that no option takes

@@ -35,7 +35,7 @@ namespace {
 constexpr std::chrono::seconds kProgressEvery{5};
 constexpr double kLogWaitSeconds = 10;  // longest wait for an earlier coordinator of this run directory to end
 
-// Writes a job's progress into a log: each validation, and the job's position while that changes.
+// Logs a job's progress: each validation, and how far the job is, if that has changed, at most every kProgressEvery.
 class LoggedProgress {
  public:
   LoggedProgress(std::string metrics_file, std::uint64_t steps) : progress_(std::move(metrics_file), steps) {}
@@ -145,8 +145,8 @@ class CoordinatorProcess {
     return {};
   }
 
-  // Returns the address to listen on. Without a launcher, port 0 becomes the port of the previous start, or one that
-  // stays free for the next start.
+  // Returns the address to listen on. Without a launcher, port 0 is replaced by the port of the previous start or, in a
+  // new run, by a free port that is likely to be free at the next start too.
   std::string PortToTake() const {
     const std::string& wanted = options_.config.cluster.coordinator;
     if (events_.launched() || PortOf(wanted) != 0) return wanted;
@@ -166,7 +166,8 @@ class CoordinatorProcess {
     return {};
   }
 
-  // Writes the address to disk before any process learns it, then logs it.
+  // Writes the address to the run directory, then logs it and sends it to the launcher. A full disk does not stop this:
+  // Run tries the write again later.
   Status Announce() {
     const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
     if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
@@ -201,7 +202,7 @@ class CoordinatorProcess {
     events_.Failed(*failure_);
   }
 
-  // Called on the loop's thread. The job goes on after any notice: only the loop's outcome ends it.
+  // Called on the loop's thread. No notice ends the job, not even an error.
   void OnNotice(const Notice& notice) {
     if (notice.text == failure_) return;  // already logged
     Print(notice.severity, notice.text);
@@ -231,7 +232,7 @@ class CoordinatorProcess {
   const EventWriter& events_;
   StopSignals signals_;
   int stops_asked_ = 0;
-  RunBegin begin_;  // how the run really begins
+  RunBegin begin_;  // that of the options, but kResume instead of kNew if there was a former run
   FormerRun former_ = FormerRun::kNone;
   std::shared_ptr<monitoring::Registry> registry_;
   std::optional<RunDirectory> directory_;

@@ -1,11 +1,11 @@
-// capstan launch: a whole job on this machine.
+// capstan launch: runs a whole job on this machine.
 #pragma once
 
 #include "cli/launch/arguments.h"
 
 namespace capstan::cli {
 
-// Runs the job and returns the exit code.
+// Runs the job, or with --print-config prints its settings. Returns the exit code.
 int RunLaunch(const LaunchArguments& arguments);
 
 }  // namespace capstan::cli

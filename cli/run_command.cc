@@ -65,7 +65,7 @@ Result<std::string> StateOf(const std::string& address) {
   return line + TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
 }
 
-// Describes the state of a run that no job uses.
+// Describes the state of a run that no process holds.
 std::string StateAtRest(const std::string& run) {
   const Result<JobConfig> config = LoadJobConfig(run + "/job.toml");
   if (!config.ok()) return "not running";

@@ -28,10 +28,10 @@
 namespace capstan::cli {
 namespace {
 
-constexpr int kLookMs = 1000;             // between two checks of its log and of a disk that was full
+constexpr int kLookMs = 1000;             // between two checks of the shards, the log file and a disk that was full
 constexpr double kStoreWaitSeconds = 10;  // longest wait for an earlier process of this server to end
 
-// Returns the time of day, so incarnations rise from one start to the next as long as the clock does.
+// Numbers this start of the shards by the system's time in microseconds, so that a later start has a higher number.
 Incarnation NewIncarnation() {
   const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
   return {static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(since_epoch).count())};
@@ -108,7 +108,8 @@ class ServerProcess {
     return TextOf(status);
   }
 
-  // Finds the address on which the shards listen. A coordinator on another machine cannot reach a loopback address.
+  // Finds the address on which the shards listen. Fails if it is a loopback address and the coordinator is on another
+  // machine, which could not reach it.
   Status FindAddress() {
     const ClusterSection& cluster = options_.config.cluster;
     Result<std::string> listen = ResolveListen(cluster.listen, cluster.coordinator);
@@ -143,7 +144,7 @@ class ServerProcess {
     return {};
   }
 
-  // Makes the server's folder, which is the same at every start, so that the server finds its earlier files.
+  // Makes the server's folder. Its default name is the same at every start, so that the server finds its earlier files.
   Status MakeRunFolder() {
     run_dir_ = options_.run_dir.empty() ? "runs/" + options_.config.job.name + "-" + name() : options_.run_dir;
     return MakeFolders(run_dir_);
@@ -152,7 +153,7 @@ class ServerProcess {
   // The folder of a shard's store and log. The store locks it for this process.
   std::string ShardFolder(ShardIndex shard) const { return server::FolderOfShard(run_dir_ + "/snapshots", shard); }
 
-  // Opens the store of the shard's snapshots.
+  // Opens the store of the shard's snapshots. It can also read the snapshots of shards that the job no longer has.
   Result<std::unique_ptr<server::SnapshotStore>> OpenStore(ShardIndex shard) {
     const std::string folder = run_dir_ + "/snapshots";
     const std::vector<ShardIndex> orphans = server::FindOrphans(folder, options_.config.shard_count());
@@ -174,7 +175,7 @@ class ServerProcess {
     return {};
   }
 
-  // Starts a shard. Returns kBusy if the disk is full: a restarted server may find it full, and the job waits for room.
+  // Starts a shard. Returns kBusy if the disk is full, as a restarted server may find it; StartShards then tries again.
   Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);

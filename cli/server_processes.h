@@ -1,6 +1,7 @@
-// RunCoordinatorProcess, RunServerProcess: the work of capstan-server between command line and exit code.
+// RunCoordinatorProcess, RunServerProcess: what capstan-server does after parsing its command line; they return its
+// exit code.
 //
-// Kind:   called once, from main's thread, before any other one.
+// Kind:   called once, from main's thread, before other threads are started.
 // Fails:  with a message on stderr, and to the launcher if there is one.
 #pragma once
 
@@ -19,7 +20,7 @@ struct ServerProcessOptions {
   std::string metrics_listen;       // empty: metrics.listen of the job file
   std::string trace;                // server: file for its trace; empty: none
   std::uint32_t index = 0;          // index of the server
-  RunBegin begin = RunBegin::kNew;  // only for a coordinator without a launcher
+  RunBegin begin = RunBegin::kNew;  // coordinator: how the run begins
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using server::ManifestRecord;
 
-// How often a command tries to read: a running job may delete snapshots while they are being read.
+// How many times a command tries to read: a running job may delete snapshots while they are being read.
 constexpr int kLooksMax = 5;
 
 int Fail(const Status& status) {

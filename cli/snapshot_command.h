@@ -34,7 +34,7 @@ class SnapshotCommand {
   void AddImport();
   void AddDelete();
 
-  // Sets run_dir_ to the newest run if the user names none.
+  // If the user names no run, sets run_dir_ to the newest launched run.
   Status FindRun();
   int List() const;
   int Verify() const;

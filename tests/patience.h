@@ -6,7 +6,7 @@
 
 namespace capstan::testing {
 
-// Returns a whole number, at least 1; 1 if the variable is not set.
+// Returns the whole number in an environment variable, at least 1; 1 if the variable is not set.
 inline int FactorFromEnvironment(const char* name) {
   const char* const text = std::getenv(name);
   return text == nullptr ? 1 : std::max(1, std::atoi(text));

@@ -19,7 +19,7 @@ class TempFolder {
  public:
   enum class Where { kMemory, kDisk };
 
-  // Makes the folder. It is in memory, if the system has a file system there, because few tests are about power cuts.
+  // Makes the folder: in memory if `where` says so and /dev/shm exists, otherwise on disk.
   explicit TempFolder(Where where = Where::kMemory) {
     const bool memory = where == Where::kMemory && std::filesystem::is_directory("/dev/shm");
     const std::filesystem::path parent = memory ? "/dev/shm" : std::filesystem::temp_directory_path();

@@ -12,8 +12,8 @@
 namespace capstan::cli {
 namespace {
 
-// Opens a pipe or terminal a second time, without blocking. O_NONBLOCK on `fd` itself would affect all programs with
-// which a shell shares the open file. Returns -1 for a regular file, which never blocks and would be written from its
+// Opens a pipe or terminal a second time, in non-blocking mode. O_NONBLOCK on `fd` itself would affect all programs
+// that share the open file, such as the shell. Returns -1 for a regular file, which would be written from its
 // beginning, and for a socket, which cannot be opened again.
 int OpenWithoutWaiting(int fd) {
   struct stat about {};
@@ -41,8 +41,8 @@ bool BoundedOutput::Write(std::string_view text) {
   return true;
 }
 
-// Writes pieces of at most PIPE_BUF bytes: an output that has room accepts so much at once, so the write does not block
-// even if the descriptor could.
+// Writes pieces of at most PIPE_BUF bytes. A pipe that poll reports as writable has room for so many bytes, so the
+// write does not block even if the pipe is in blocking mode.
 void BoundedOutput::Flush() {
   const int fd = own_fd_ >= 0 ? own_fd_ : fd_;
   while (waiting() && HasRoom(fd, 0)) {

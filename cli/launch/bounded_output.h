@@ -1,9 +1,10 @@
-// BoundedOutput: writes text to a terminal, pipe or socket that may accept none for a while. Writing never blocks.
+// BoundedOutput: writes text to a terminal, pipe or socket that may accept none for a while. Only Drain waits for room.
 //
 // Kind:   owned by one thread.
-// Limits: at most kWaitingBytesMax of text wait for room; more is refused. Drain waits no longer than its argument.
+// Limits: while text waits for room, more text is refused if the sum would exceed kWaitingBytesMax. Drain waits no
+//         longer than its argument.
 // Fails:  text is lost if the output is closed or its disk is full.
-// Why:    a terminal after Ctrl-S, or a pipe with a busy reader, must not stop a process from its work.
+// Why:    a terminal after Ctrl-S, or a pipe with a busy reader, must not block the process that writes.
 #pragma once
 
 #include <chrono>
@@ -23,8 +24,8 @@ class BoundedOutput {
   BoundedOutput(const BoundedOutput&) = delete;
   BoundedOutput& operator=(const BoundedOutput&) = delete;
 
-  // Accepts all of the text, or none of it if there is no room. Returns whether it did. If no text waits, it accepts
-  // any length.
+  // Accepts all of the text and returns true, or accepts nothing and returns false if too much text waits already. If
+  // no text waits, any length is accepted.
   [[nodiscard]] bool Write(std::string_view text);
   // Writes as much of the waiting text as the output accepts now.
   void Flush();

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// The data for exec, prepared before the fork: between fork and exec only few calls are allowed.
+// What the child process needs for exec, prepared before the fork: between fork and exec few functions are allowed.
 struct Image {
   const char* program;
   char* const* arguments;

@@ -1,8 +1,8 @@
 // ChildProcess: a process that the launcher started: its events, its log, its end.
 //
-// Kind:   owned by the launcher's thread; the process is killed when that thread or the launcher ends.
-// Fails:  Start: the system gives no process or pipe. A program that cannot be run reports it in its log and
-//         exits with 127.
+// Kind:   owned by the launcher's thread. The process is killed when that thread ends or this object is destroyed.
+// Fails:  Start: the system gives no process or pipe, or the log cannot be opened. If the program cannot be executed,
+//         its log says so, and the process exits with 127.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace capstan::cli {
 
-// kOurs: the process sends events and writes its own log. kOwn: a program of the user's own. The launcher reads its
-// output and writes that into the log. The program leads a process group, and every signal goes to the whole group.
+// kOurs: a program of capstan's, which sends events and writes its own log. kOwn: a program of the user's own. The
+// launcher reads the output of that program, writes it into the log, and sends each signal to its whole process group.
 enum class ProgramKind : std::uint8_t { kOurs, kOwn };
 
 struct ProgramCall {
@@ -32,7 +32,7 @@ struct ProgramCall {
 class ChildProcess {
  public:
   static constexpr int kEventsFd = 3;  // descriptor in the child
-  // The most that one TakeOutput takes of a user program's output, so that a busy program does not delay the others.
+  // TakeOutput stops once it has read so much of a program's output, so that a busy program does not delay the others.
   static constexpr std::size_t kOutputBytes = std::size_t{64} << 10;
 
   static Result<ChildProcess> Start(const ProgramCall& call);
@@ -43,7 +43,7 @@ class ChildProcess {
   const std::string& name() const { return name_; }
   const std::string& log() const { return log_; }
   int pid() const { return pid_; }
-  // The descriptor from which events or output come; negative: the process has closed its end.
+  // The descriptor from which the process's events or output come; negative: the process has closed its end.
   int pipe_fd() const { return pipe_fd_; }
 
   // Returns the complete events that have arrived.
@@ -57,19 +57,19 @@ class ChildProcess {
   bool succeeded() const { return wait_status_ == 0; }
   // Whether a signal killed the process. Requires ended().
   bool was_killed() const;
-  // Whether the process ended in good order after a signal. Requires ended().
+  // Whether the process handled SIGTERM, SIGINT or SIGHUP and exited with 128 + the signal. Requires ended().
   bool was_told_to_end() const;
   // Returns a text such as "exited with code 1" or "was killed by signal 9 (Killed)". Requires ended().
   std::string HowItEnded() const;
   void Signal(int signal) const;
-  // Returns the last lines of the process's log, the newest last.
+  // Returns the last lines of the process's log, at most `count`, the newest last.
   std::vector<std::string> LastLines(std::size_t count) const;
 
  private:
   ChildProcess(const ProgramCall& call, int pid, int pipe_fd, int log_fd)
       : name_(call.name), log_(call.log), kind_(call.kind), pid_(pid), pipe_fd_(pipe_fd), log_fd_(log_fd) {}
 
-  // The id to pass to kill: the process's, or that of the group that it leads.
+  // The id to pass to kill: a user's program stands for its whole process group.
   int target() const { return kind_ == ProgramKind::kOwn ? -pid_ : pid_; }
 
   std::string name_, log_;

@@ -40,7 +40,7 @@ Ending::Order Ending::TellAll(TimePoint now) {
   return Order::kEnd;
 }
 
-// Orders our processes to end once they have taken too long, and later to be killed. Each order is given once.
+// Returns kEndOurs when our processes have taken too long to end, and kKillOurs kStopSeconds later, each once.
 Ending::Order Ending::TellOurs(TimePoint now) {
   if (now < ours_deadline_) return Order::kNone;
   ours_deadline_ = next_for_ours_ == Order::kEndOurs ? now + kStopSeconds : TimePoint::max();

@@ -1,9 +1,10 @@
 // Ending: the order in which the processes of a job end, and the time that each may take.
 //
-// Kind:   a value; a pure core, whose owner carries out its orders.
+// Kind:   a value; it only decides. The owner passes the time and carries out the orders.
 // Limits: kLastSnapshotSeconds for the coordinator, which takes a last snapshot when it is asked to end. kStopSeconds
-//         for all others, and for our processes after the job's own end. The user's programs then have `patience`.
-// Why:    a stop leaves everything on disk if it can, and never waits for a process that does not answer.
+//         for all others. After a job that is done, processes of capstan's own have kStopSeconds to end by themselves,
+//         and the user's programs have `patience`.
+// Why:    a stop saves the job's state if it can, and waits only so long for a process that does not answer.
 #pragma once
 
 #include <chrono>
@@ -30,15 +31,15 @@ class Ending {
   // `patience`: how long processes may take to end by themselves after the job.
   explicit Ending(std::chrono::duration<double> patience) : patience_(patience) {}
 
-  // Returns the order to carry out now. Each order is given once.
+  // Returns the order to carry out now. Each order except kNone is given once.
   Order Next(const Situation& situation, TimePoint now);
 
   bool begun() const { return phase_ != Phase::kNone; }
-  // Whether processes are no longer started, and their ends no longer reported.
+  // Whether the end has begun and no last snapshot is waited for: no process is started any more, not even again.
   bool stopping() const { return begun() && phase_ != Phase::kLastSnapshot; }
   // Whether processes were asked to end although the job was done, because they took too long.
   bool lost_patience() const { return lost_patience_; }
-  // The time until which processes may end by themselves after the job.
+  // Returns until when processes may end by themselves after the job; nothing unless this wait is going on.
   std::optional<TimePoint> waits_until() const {
     return phase_ == Phase::kWaiting ? std::optional(deadline_) : std::nullopt;
   }

@@ -177,7 +177,8 @@ void Launcher::OnReady(Member* member, const Event& event) {
   }
 }
 
-// Fails the job, unless the failure is a worker's: that counts once the worker has ended, and the job may continue.
+// Fails the job, unless the failure is a worker's. MemberEnds decides about a worker's failure once the worker has
+// ended.
 void Launcher::OnFailed(Member* member, const std::string& text) {
   if (member->is_coordinator()) {
     const std::string& why = ends_.why_nobody();
@@ -187,15 +188,15 @@ void Launcher::OnFailed(Member* member, const std::string& text) {
   if (!member->is_worker()) Fail(Refused(member->name() + ": " + text));
 }
 
-// Notes who joined, from the coordinator's notice, such as: "worker-1" joined (2 of 2 workers).
+// Notes which worker joined, from the coordinator's notice, such as: "worker-1" joined (2 of 2 workers).
 void Launcher::NoteJoined(const std::string& notice) {
   for (Member& member : members_) {
     if (notice.starts_with("\"" + member.name() + "\" joined (")) member.NoteJoined();
   }
 }
 
-// Fails the job if a program left because the job refuses it, and would refuse it again. The Python package then sends
-// a notice such as: "worker-1" left: Invalid ended it.
+// Fails the job if a user's program left because the job refused it, and would refuse it again. The coordinator's
+// notice then names the Python exception, as in: "worker-1" left: Invalid ended it.
 void Launcher::NoteRefused(const std::string& notice) {
   for (const Member& member : members_) {
     if (!member.is_own()) continue;

@@ -3,11 +3,11 @@
 // the program that it was given. Without one it prints the address to connect to, and the coordinator waits.
 //
 // Kind:   used by main's thread, which must be the only thread when processes are started.
-// Limits: Ending's, for processes that were asked to end; after that they are killed.
-// Fails:  a process that reports a failure ends the job, with its message; a worker's counts once the worker has ended.
-//         MemberEnds says when the end of a process fails the job, and SilenceWatch when silence does.
-// Why:    one event loop for signals, events of processes, and the clock; it polls no faster than a user reads. The
-//         rules are in the parts: ProgramCalls (what is started), Member (one process), SilenceWatch, MemberEnds, Shutdown.
+// Limits: processes that do not end when asked are killed, after the times in Ending.
+// Fails:  a coordinator or server that reports a failure ends the job, with that message. MemberEnds says when the end
+//         of a process fails the job, and SilenceWatch when silence does.
+// Why:    one event loop for signals, events of processes, and the clock. The rules are in the parts: ProgramCalls
+//         (what is started), Member (one process), SilenceWatch, MemberEnds, Shutdown.
 #pragma once
 
 #include <chrono>
@@ -35,13 +35,13 @@ class Launcher {
   struct Options {
     std::uint32_t max_restarts = 30;  // for each process, within an hour
     RunBegin begin = RunBegin::kNew;
-    std::string trace;                  // for servers and workers: each adds its name to this file name; empty: none
+    std::string trace;                  // servers and workers write traces to this file name + their name; empty: none
     std::string coordinator;            // HOST:PORT on which the coordinator listens
     std::optional<OwnProgram> program;  // started as the workers
     double end_seconds = 300;           // the program may take so long to end by itself after the job
   };
 
-  // `binaries`: the folder of capstan-server and capstan-worker. All other arguments outlive the launcher.
+  // `binaries`: the folder of capstan-server and capstan-worker. All references and pointers outlive the launcher.
   Launcher(const JobConfig& config, const RunDirectory& directory, std::string binaries, Options options,
            StopSignals* signals, Screen* screen);
   Launcher(const Launcher&) = delete;
@@ -49,7 +49,7 @@ class Launcher {
 
   // Returns when the job is done, has failed or was stopped, and no process is left.
   Status Run();
-  // Whether all steps are done and the weights are written.
+  // Whether the coordinator has ended with success, which means that all steps are done.
   bool job_done() const { return job_done_; }
   const Progress& progress() const { return progress_; }
   const Endpoints& endpoints() const { return endpoints_; }
@@ -60,7 +60,7 @@ class Launcher {
   Status Add(ProgramCall call);
   Status AddAll(std::vector<ProgramCall> calls);
   Status Start(Member* member);
-  // Starts all processes but the coordinator.
+  // Starts all processes except the coordinator, which runs already.
   Status StartMembers();
   void StartDueMembers(Clock::time_point now);
   void WriteMissingPids();

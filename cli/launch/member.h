@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the launcher's thread.
 // Fails:  Start: the system gives no process. A pid file that cannot be written is a warning, and is tried again.
-// Why:    the rules of a job speak of members; only this class knows which start of a process is the present one.
+// Why:    the launcher's rules refer to members; only this class knows that a restart makes a new process.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class Member {
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
 
-  // `max_restarts`: how often it is restarted within an hour.
+  // `max_restarts`: how often the process is restarted within an hour, at most.
   Member(ProgramCall call, std::uint32_t max_restarts);
 
   const std::string& name() const { return call_.name; }
@@ -31,12 +31,12 @@ class Member {
   bool is_coordinator() const;
   bool is_worker() const;
 
-  // Starts the process, for the first time or again. `steps_done`: how many steps the run has now. Everything below
-  // requires that this has succeeded once.
+  // Starts the process, for the first time or again. `steps_done`: how many steps the run has done by now. The
+  // functions below may be called once Start has succeeded.
   Status Start(std::uint64_t steps_done);
   const ChildProcess& process() const { return *process_; }
   ChildProcess& process() { return *process_; }
-  // Whether the run has done steps since the last start.
+  // Whether the run has done steps since this process was last started.
   bool saw_steps(std::uint64_t steps_done) const { return steps_done > steps_at_start_; }
 
   // Plans a restart. Returns false if the process has died too often.
@@ -45,38 +45,38 @@ class Member {
   bool restarts() const { return restart_at_.has_value(); }
   bool restart_is_due(TimePoint now) const { return restart_at_ && now >= *restart_at_; }
   const RestartBudget& budget() const { return budget_; }
-  // Whether it has ended for good.
+  // Whether the process has ended and no restart is planned.
   bool ended() const { return process_->ended() && !restart_at_; }
 
   void WritePidFile(const std::string& run_dir, Screen* screen);
-  // Whether writing the pid file failed: a full disk may have room later.
+  // Whether the last attempt to write the pid file failed. It is tried again, because a full disk may have room later.
   bool pid_file_missing() const { return pid_file_missing_; }
 
-  // Asks the process to end.
+  // Sends the process SIGTERM.
   void TellToStop();
-  // Whether this launcher asked it to end since its last start.
+  // Whether TellToStop was called since the last start.
   bool told_to_stop() const { return told_to_stop_; }
-  // Another sender asked the process to end, and the process waits for the launcher's answer.
+  // Notes that the process has reported a stop signal that is not the launcher's, and that it waits for an answer.
   void NoteStopAsked(TimePoint now);
   void NoteStopAnswered() { stop_asked_.reset(); }
   const std::optional<TimePoint>& stop_asked() const { return stop_asked_; }
 
-  // For kOwn: whether it joined the job, since its last start or ever.
+  // For a worker: whether it has joined the job since its last start, and whether it ever has.
   void NoteJoined() { joined_ = ever_joined_ = true; }
   bool joined() const { return joined_; }
   bool ever_joined() const { return ever_joined_; }
-  // Whether it was ready after any of its starts.
+  // Whether the process has reported after any of its starts that it is ready.
   void NoteReady() { ready_ = true; }
   bool ready() const { return ready_; }
   // The failure that the process itself reported since its last start; empty: none.
   void NoteFailure(const std::string& text) { failure_ = text; }
   const std::string& failure() const { return failure_; }
 
-  // For kOwn: shows the lines that the program has printed.
+  // For kOwn: shows the lines that the program has printed since the last call.
   void ShowOutput(Screen* screen);
   // Returns `how` with the last lines of the log.
   std::string WithLastLines(const std::string& how) const;
-  // Returns the failure of a job that this member's end causes. `how` tells how it ended.
+  // Returns the job's failure if this member's end causes one. `how`: a text such as "exited with code 1".
   Status AsFailure(const std::string& how) const;
 
  private:

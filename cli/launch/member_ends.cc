@@ -30,15 +30,16 @@ Status MemberEnds::SeeOurs(Member* member, TimePoint now) {
   return member->AsFailure(process.HowItEnded() + (by_signal ? AfterRestarts(*member) : ""));
 }
 
-// A user's program that is killed or fails is restarted, as long as it takes part in steps.
+// A user's program that is killed or fails is restarted as often as its budget allows, unless it fails kFailuresMax
+// times in a row without taking part in a step.
 Status MemberEnds::SeeOwn(Member* member, TimePoint now) {
   const ChildProcess& process = member->process();
   if (process.succeeded()) {
     SeeGoodOwn(*member);
     return {};
   }
-  // If no program ever joined under the name that it has here, programs use names of their own. Then only the job's
-  // steps show whether one took part.
+  // If no member has ever joined the job under its name here, the programs use names of their own. Then only the job's
+  // steps show whether a program took part.
   const bool named =
       std::any_of(members_->begin(), members_->end(), [](const Member& one) { return one.ever_joined(); });
   const bool took_part = (member->joined() || !named) && member->saw_steps(progress_->steps_done());
@@ -80,7 +81,8 @@ bool MemberEnds::Restart(Member* member, TimePoint now) {
 Status MemberEnds::SetAside(const Member& member, const std::string& how) {
   const std::string& text = member.failure();
   UpdateProgress();
-  // Without this worker the job cannot begin; and while the coordinator is silent, no worker can continue.
+  // If this launch has done no step, the job may never begin without this worker. While the coordinator is silent, no
+  // worker can continue.
   if (progress_->steps_done() == steps_at_begin_ || silence_->coordinator_is_silent()) {
     return text.empty() ? member.AsFailure(how) : Refused(member.name() + ": " + text);
   }
@@ -91,8 +93,8 @@ Status MemberEnds::SetAside(const Member& member, const std::string& how) {
   return {};
 }
 
-// Stops the job if all workers that the launcher started have ended and at least one was set aside. If all of them were
-// told to leave, the job goes on: it may have workers that were started by hand, and the coordinator waits for those.
+// Stops the job if all workers that the launcher started have ended and at least one was set aside. If none was, the
+// job goes on: it may have workers that were started by hand, and the coordinator waits for those.
 void MemberEnds::SeeWhoIsLeft() {
   std::string why;
   for (const Member& one : *members_) {

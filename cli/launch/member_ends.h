@@ -1,9 +1,10 @@
-// MemberEnds: decides what the end of a process means: it is started again, or set aside, or the job fails or stops.
+// MemberEnds: decides what follows when a process ends: a restart, going on without the process, or the job's end.
 //
 // Kind:   owned by the launcher's thread. The launcher carries out the restarts.
 // Fails:  a process that is killed is restarted, as often as its RestartBudget allows; then the job fails. A worker
-//         that fails by itself while the job runs is set aside; the job stops when no other worker is left. A user's
-//         program is also restarted when it fails, unless it fails kFailuresMax times in a row without a step.
+//         that fails by itself after the job's first step is set aside: it is not restarted, and the job stops when no
+//         other worker is left. A user's program is restarted also when it fails, but is set aside if it fails
+//         kFailuresMax times in a row without a step.
 #pragma once
 
 #include <chrono>
@@ -28,13 +29,14 @@ class MemberEnds {
   MemberEnds(const MemberList* members, Progress* progress, const SilenceWatch* silence, Screen* screen)
       : members_(members), progress_(progress), silence_(silence), screen_(screen) {}
 
-  // The launch begins. The steps that the run has now are an earlier launch's.
+  // Notes at the launcher's start how many steps earlier launches of this run have done.
   void NoteBegin() { steps_at_begin_ = progress_->steps_done(); }
-  // Handles the end of a member's process, whose events have been taken. Returns the job's failure if it causes one.
+  // Handles the end of a member's process. The process's last events must have been handled before. Returns the job's
+  // failure if the end causes one.
   Status See(Member* member, TimePoint now);
   // Whether no worker is left, so that the job is to stop.
   bool nobody_left() const { return nobody_left_; }
-  // Tells why no worker is left, if any was set aside.
+  // Why no worker is left. Empty: a worker is left, or none was set aside.
   const std::string& why_nobody() const { return why_nobody_; }
 
  private:
@@ -43,7 +45,8 @@ class MemberEnds {
   void SeeGoodOwn(const Member& member);
   // Plans a restart of the member. Returns false if it has died too often.
   bool Restart(Member* member, TimePoint now);
-  // Handles a worker that failed by itself: the job continues without it, if the job has begun and has other workers.
+  // Handles a worker that failed by itself: the job continues without it, if this launch has done a step and other
+  // workers are left.
   Status SetAside(const Member& member, const std::string& how);
   void SeeWhoIsLeft();
   void UpdateProgress();

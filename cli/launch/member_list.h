@@ -13,7 +13,7 @@ namespace capstan::cli {
 
 class MemberList {
  public:
-  // The coordinator is added first. The member has been started.
+  // Adds a member that has been started. The first member is the coordinator.
   void Add(Member member) { members_.push_back(std::move(member)); }
   bool empty() const { return members_.empty(); }
   Member& coordinator() { return members_.front(); }
@@ -23,10 +23,10 @@ class MemberList {
   auto begin() const { return members_.begin(); }
   auto end() const { return members_.end(); }
 
-  // Whether every process of ours has been ready, and there are more of them than the coordinator.
+  // Whether there are members besides the coordinator, and each has been ready; the user's programs do not count.
   bool AllWereReady() const;
   bool AllEnded() const;
-  // Names the processes that have not ended, of all kinds or of one.
+  // Returns the names and process ids of the processes that have not ended: of all kinds, or only of `kind`.
   std::string Remaining(std::optional<ProgramKind> kind = {}) const;
 
  private:

@@ -2,7 +2,7 @@
 //
 // Kind:   a value.
 // Limits: kLineBytesMax; a longer line is cut into several.
-// Why:    a progress bar returns to the beginning of its line again and again: only its newest text counts.
+// Why:    a progress bar returns to the beginning of its line (\r) again and again: only its newest text counts.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class OutputLines {
  public:
   static constexpr std::size_t kLineBytesMax = 4096;
 
-  // Takes bytes. Returns the lines that they complete.
+  // Appends output. Returns the lines that are now complete.
   std::vector<std::string> Add(std::string_view bytes);
   // Returns the last, unfinished line; empty if there is none.
   std::string TakeRest();

@@ -96,7 +96,8 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
   }
   const fs::path package = fs::weakly_canonical(binaries + "/../lib/python3/dist-packages/capstan", error);
   if (error || !fs::exists(package / "__init__.py", error)) return {};
-  // Packages of the whole system may lie next to ours, so a folder with only a link to ours goes into the path.
+  // Our package may lie in a folder with other packages of the system. So PYTHONPATH gets a new folder that holds only
+  // a link to our package.
   const fs::path folder = fs::absolute(run_dir, error) / "python", link = folder / "capstan";
   fs::create_directories(folder, error);
   if (fs::is_symlink(link, error)) fs::remove(link, error);  // from an earlier start

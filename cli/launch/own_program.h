@@ -1,8 +1,8 @@
 // OwnProgram: the user's own program that `capstan launch JOB.toml -- PROGRAM ARGS` starts as the workers of a job: its
 // path, arguments and environment.
 //
-// Kind:   functions of values.
-// Fails:  kInvalid: no such program, or a job that cannot use it; the message says what to write instead.
+// Kind:   functions; AddPythonPackage creates a folder in the run directory.
+// Fails:  kInvalid: no such program, or a job that cannot use it. kUnreachable: that folder cannot be created.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct OwnProgram {
   std::vector<std::string> variables;  // environment of each process, as NAME=value
 };
 
-// Lists the variables of main's envp, each as NAME=value.
+// Copies the variables of an environment such as `environ`, each as NAME=value.
 std::vector<std::string> VariablesOf(const char* const* environment);
 
-// Finds the program as a shell would.
+// Finds the program as a shell would, in PATH or by its path. Fails if the job's workers are capstan's own.
 Result<OwnProgram> FindOwnProgram(const std::vector<std::string>& words, const JobConfig& config,
                                   std::vector<std::string> variables);
 
-// Makes Python find the package that belongs to the capstan in `binaries`, through a folder in `run_dir` that holds
-// nothing else. Does nothing if PYTHONPATH already leads to a package.
+// Makes Python find the capstan package that belongs to the programs in `binaries`: adds a folder in `run_dir` with a
+// link to the package to PYTHONPATH. Does nothing if PYTHONPATH leads to a capstan package already, or there is none.
 Status AddPythonPackage(const std::string& binaries, const std::string& run_dir, OwnProgram* program);
 
 // Returns the environment of program `index` of `count`, with its place in the job and the coordinator's address.

@@ -1,7 +1,7 @@
 // LaunchPlan: the facts and settings of a job that are fixed before any process starts.
 //
 // Kind:   a value.
-// Fails:  kInvalid: an unsuitable job file, run directory or program, with the next action.
+// Fails:  kInvalid: an unsuitable job file, run directory or program.
 #pragma once
 
 #include <optional>

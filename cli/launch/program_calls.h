@@ -1,7 +1,7 @@
 // ProgramCalls: the programs that make up a job, and the arguments with which the launcher calls them.
 //
 // Kind:   immutable. The same call serves every restart of a process.
-// Why:    which processes a job has follows from its file alone, so it is decided apart from how they are watched.
+// Why:    which processes a job has is fixed when it starts, so this is kept apart from watching them.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class ProgramCalls {
   // The following take the address at which the coordinator is reached.
   std::vector<ProgramCall> Servers(const std::string& coordinator) const;
   std::vector<ProgramCall> Workers(const std::string& coordinator) const;
-  // As many of the user's own programs as the job has workers.
+  // Returns one call of the user's own program for each worker of the job.
   std::vector<ProgramCall> OwnPrograms(const OwnProgram& program, const std::string& coordinator) const;
 
  private:

@@ -2,9 +2,9 @@
 //
 // Kind:   a value; the caller passes the time.
 // Limits: `max` restarts within kWindow. The wait before a restart doubles from kFirstWait to kLongestWait, and starts
-//         over after the process has taken part in a step.
-// Why:    a job that runs for weeks survives any number of deaths that are far apart; a process that never works
-//         ends the job soon.
+//         over if the job has done a step since the process was last started.
+// Why:    a job that runs for weeks survives any number of deaths that are far apart, and a process that dies again and
+//         again soon ends the job.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace capstan::cli {
 class RestartBudget {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
-  enum class LastRun : std::uint8_t { kOfUse, kOfNoUse };  // whether the job did steps since its last start
+  enum class LastRun : std::uint8_t { kOfUse, kOfNoUse };  // whether the job did steps since the process's last start
   static constexpr std::chrono::hours kWindow{1};
   static constexpr std::chrono::milliseconds kFirstWait{100}, kLongestWait{30'000};
 

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How often, and after how long, a port is tried again. A coordinator that was killed with its launcher may still be
-// using the port.
+// How many times a port is tried, and the pause between two tries. A coordinator that was killed together with its
+// launcher may still hold the port for a moment.
 constexpr int kPortLooks = 40, kPortLookMs = 50;
 
 Result<std::string> FindRunDirectory(const std::string& job_file, const std::vector<std::string>& overrides) {
@@ -75,8 +75,8 @@ bool WaitsForFree(const std::string& address) {
 
 }  // namespace
 
-// A resumed run uses the job file in its run directory unless another one is given. In any case its slots stay as they
-// were.
+// A resumed run uses the job file in its run directory unless another one is given. In any case the job keeps its
+// number of slots.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides) {
   ResumedJob job;
@@ -95,7 +95,7 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
   }
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig begun, LoadJobConfig(own));
   overrides.insert(overrides.begin(), "job.slots=" + std::to_string(begun.job.slots));
-  // The file was written with min_workers = workers because all workers were required: keep that meaning.
+  // If the run required all its workers (min_workers = workers), it requires all of another number, too: 0 means all.
   if (begun.cluster.min_workers == begun.cluster.workers) overrides.insert(overrides.begin(), "cluster.min_workers=0");
   CAPSTAN_ASSIGN_OR_RETURN(job.config, LoadJobConfig(job_file.empty() ? own : job_file, overrides));
   const std::string difference = DescribeDifference(begun, job.config);

@@ -20,20 +20,20 @@ struct ResumedJob {
   std::vector<std::string> lines;  // messages to print first
 };
 
-// Finds the run and its settings. An empty `run_dir` means the newest under runs/. An empty `job_file` means the run
-// directory's own.
+// Finds the run and its settings. An empty `run_dir` means the newest launched run under runs/, of that job if there is
+// a `job_file`. An empty `job_file` means the one in the run directory.
 Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string& run_dir,
                                   std::vector<std::string> overrides);
 
-// Returns the run's number of steps, if it is done and `config` has no more steps.
+// Returns the run's number of steps if it is done and `config` has the same number; otherwise nothing.
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
 
 // Whether the directory has a job to continue, and whether that job has a snapshot to continue from.
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);
 
-// Where the coordinator is to listen: at its earlier address, unless the job file has a port. `line`: a message to
-// print.
+// Where the coordinator is to listen: at its earlier port, if the job file sets none and the port is free. `line`: a
+// warning to print; empty: none.
 struct ChosenAddress {
   std::string address, line;
 };

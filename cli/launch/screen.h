@@ -1,8 +1,7 @@
-// Screen: shows lines on stderr; some stay, and on a terminal the newest one is updated in place.
+// Screen: prints lines on stderr. On a terminal, a live line below them is replaced in place.
 //
-// Kind:   owned by one thread. It waits for a terminal or a pipe's reader only when it is destroyed.
+// Kind:   owned by one thread. Only Settle and the destructor wait for a slow reader, for up to kEndPatience.
 // Limits: BoundedOutput's. Lines that find no room are dropped, and their number is printed when there is room again.
-//         When it is destroyed, pending text may take kEndPatience.
 #pragma once
 
 #include <chrono>
@@ -25,8 +24,8 @@ class Screen {
   enum class Colors : std::uint8_t { kNone, kSome };
 
   struct Options {
-    // Returns the columns of the terminal. It is called each time a line is drawn, because the window may be resized.
-    // Null: no terminal.
+    // Returns the columns of the terminal. It is called each time the live line is drawn, because the window may be
+    // resized. Null: no terminal.
     std::function<int()> width;
     Colors colors = Colors::kNone;
     Volume volume = Volume::kUsual;
@@ -40,21 +39,21 @@ class Screen {
   static Screen OfStderr(Volume volume = Volume::kUsual);
 
   bool is_terminal() const { return static_cast<bool>(options_.width); }
-  // Prints a line that stays; control bytes from files and peers are escaped. A line that begins with "warning: " or
-  // "error: " is highlighted.
+  // Prints a line that stays, with control bytes escaped. With kQuiet, only lines that begin with "warning: " or
+  // "error: " are printed. With colors, these words are highlighted.
   void Line(std::string_view text);
   // Prints "PROGRAM: TEXT" at any volume. The text says why a job has ended.
   void Complain(std::string_view program, std::string_view text);
-  // Replaces the live line; does nothing if this is no terminal.
+  // Replaces the live line. Does nothing without a terminal, with kQuiet, or while earlier text waits for room.
   void Live(const std::string& text);
-  // Leaves the live line as it is and moves below it.
+  // Leaves the live line as it is, moves below it, and writes waiting text for up to kEndPatience.
   void Settle();
   // Writes waiting text, as far as there is room.
   void Flush();
 
-  // Returns the descriptor to poll for POLLERR, which reports that the reader is gone; negative: it cannot be noticed.
+  // Returns the descriptor to poll for POLLERR, which shows that the pipe's reader is gone; negative: there is no pipe.
   int reader_fd() const;
-  // Stops writing, because the reader is gone.
+  // Stops watching for the end of the reader: reader_fd() is negative from now on.
   void Close() { options_.is_pipe = false; }
 
  private:
@@ -68,7 +67,7 @@ class Screen {
   std::uint64_t left_out_ = 0;  // lines dropped since the output last accepted all
 };
 
-// Returns `line` with its label in bold: yellow for a warning, red for an error.
+// Returns `line` with its label "warning:" in bold yellow or "error:" in bold red, if it begins with one.
 std::string Colored(const std::string& line);
 
 }  // namespace capstan::cli

@@ -52,7 +52,7 @@ void Shutdown::BeginLastSnapshot() {
 
 void Shutdown::BeginWait(TimePoint now) {
   const std::string remaining = members_->Remaining();
-  // Programs that were restarted just before the job ended can no longer join, so they are asked to end.
+  // A user's program that was restarted just before the job ended cannot join any more, so it is asked to end.
   for (const Member& member : *members_) {
     if (member.is_own() && member.ever_joined() && !member.joined()) member.process().Signal(SIGTERM);
   }
@@ -79,8 +79,8 @@ void Shutdown::SignalAll(int signal, std::optional<ProgramKind> kind) {
   }
 }
 
-// Sends the coordinator a second stop signal, which ends it at once, if it is the last process left: it may wait for a
-// last snapshot that no process is left to write.
+// If the coordinator is the last process left, sends it a second stop signal, which ends it at once. Otherwise it might
+// wait for a last snapshot that no process is left to write.
 void Shutdown::HurryCoordinator() {
   const bool alone = ending_.stopping() && std::all_of(members_->begin(), members_->end(), [](const Member& member) {
                        return member.ended() != member.is_coordinator();

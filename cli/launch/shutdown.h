@@ -1,7 +1,8 @@
-// Shutdown: ends the processes of a job: carries out the orders of Ending, and tells the user what they wait for.
+// Shutdown: ends the processes of a job: carries out the orders of Ending, and tells the user which process is waited
+// for.
 //
 // Kind:   owned by the launcher's thread.
-// Why:    Ending decides in which order processes end; this class sends the signals, so that each stays simple.
+// Why:    Ending only decides; this class sends the signals.
 #pragma once
 
 #include <chrono>
@@ -17,10 +18,10 @@ namespace capstan::cli {
 class Shutdown {
  public:
   using TimePoint = Ending::TimePoint;
-  static constexpr std::chrono::seconds kOwnStopMax{1};  // from a member's stop signal to the launcher's own
+  static constexpr std::chrono::seconds kOwnStopMax{1};  // time for the launcher's own stop signal after a member's
 
   struct Options {
-    std::optional<double> program_seconds;  // so long the user's programs may take after the job; none: there are none
+    std::optional<double> program_seconds;  // for the user's programs to end after the job; none: no such programs
     double report_seconds = 0;              // between two lines that name the processes that a finished job waits for
     bool has_snapshots = false;
   };
@@ -29,10 +30,12 @@ class Shutdown {
   Shutdown(Options options, MemberList* members, Screen* screen);
 
   const Ending& ending() const { return ending_; }
-  // Carries out the next order. When the job is asked to stop, the coordinator takes a last snapshot and ends; then, or
-  // after any failure, the other processes are asked to end. After a good end they end by themselves.
+  // Carries out Ending's next order. When the job is asked to stop, the coordinator takes a last snapshot and ends.
+  // Then, or after a failure, the other processes are asked to end. After a good end they are first left to end by
+  // themselves.
   void Advance(const Ending::Situation& situation, TimePoint now);
-  // Answers processes that another sender asked to stop: they may, unless the whole job was asked to stop.
+  // Answers processes that have reported a stop signal that is not the launcher's. If the whole job is being stopped,
+  // they wait for the launcher's signal; otherwise the launcher sends them SIGTERM after kOwnStopMax.
   void AnswerStops(TimePoint now);
 
  private:
@@ -41,7 +44,7 @@ class Shutdown {
   void EndOurs(Ending::Order order);
   void SignalAll(int signal, std::optional<ProgramKind> kind = {});
   void HurryCoordinator();
-  // Reports again which processes a finished job waits for.
+  // Reports at intervals which processes a finished job still waits for.
   void ShowRemaining(TimePoint now);
   TimePoint NextReport(TimePoint now) const;
 

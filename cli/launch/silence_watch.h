@@ -3,6 +3,7 @@
 // Kind:   owned by the launcher's thread.
 // Limits: a silence is reported every limits.report. A coordinator that is silent for limits.stall fails the job. Any
 //         other process that is silent for half of that is killed, so that it is restarted before the others give up.
+//         No silence under three beats counts. If limits.stall is 0, silence is only reported.
 // Why:    a process that is stuck reports no error and does not end.
 #pragma once
 
@@ -27,18 +28,18 @@ class SilenceWatch {
   // The arguments outlive this object.
   SilenceWatch(const LimitsSection& limits, Screen* screen) : limits_(limits), screen_(screen) {}
 
-  // The member was started. Its start may take long, so its silence counts only from its first beat on; the
-  // coordinator's counts at once.
+  // Notes that the member was started. Its start may take long, so its silence counts only after its first beat. The
+  // coordinator's silence counts at once.
   void NoteStart(const Member& member);
   void NoteEvent(const Member& member, const Event& event);
-  // Reports processes that are silent, and kills those that are silent too long. Returns the job's failure if the
-  // coordinator is.
+  // Reports processes that are silent, and kills those that are silent too long. For the coordinator it returns the
+  // job's failure instead.
   Status Look(MemberList* members, const Ending& ending, TimePoint now);
   // Whether a silence of the coordinator was reported and still lasts.
   bool coordinator_is_silent() const;
 
  private:
-  // When a process was last heard, and when its silence is reported again.
+  // When a process last sent a beat, and when its silence is reported again.
   struct Silence {
     std::optional<TimePoint> last_beat;  // none: no beat yet
     TimePoint next_report{};

@@ -1,7 +1,7 @@
-// The lines about a job that launch, and a coordinator started by hand, print besides its events: its size, workers
-// without work, its end.
+// Lines about a job that `capstan launch`, or a coordinator started without it, prints: the job's size, workers without
+// work, and the job's result.
 //
-// Kind:   pure functions, except that EndLines reads the weights once.
+// Kind:   pure functions, except that EndLines reads the file of weights.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ std::string SizeText(const JobConfig& config);
 // Returns a text such as "2 of 6 workers will have nothing to compute: ..."; empty if every worker has a slot.
 std::string IdleWorkersText(const JobConfig& config);
 
-// Returns the line "weights: PATH  sha256 HEX", after a warning if the loss shows that the weights are useless.
+// Returns the line "weights: PATH  sha256 HEX", after a warning if the loss is not finite or rose far above the first.
 std::vector<std::string> EndLines(const Progress& progress, const std::string& weights_path);
 
 }  // namespace capstan::cli

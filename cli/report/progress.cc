@@ -24,7 +24,7 @@ std::optional<double> NumberIn(const Json& step, const char* key) {
   return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
 }
 
-// Returns a number of a step; 0 if it is missing or out of range.
+// Returns the number at `key` in a step's record; 0 if it is missing, negative or above `max`.
 double AmountIn(const Json& step, const char* key, double max) {
   const double amount = NumberIn(step, key).value_or(0);
   return amount >= 0 && amount <= max ? amount : 0;
@@ -65,8 +65,8 @@ std::string Duration(double seconds) {
   return text.data();
 }
 
-// Reads what was appended, also if the file was rotated meanwhile: a large file gets another name, and a new one
-// begins.
+// Reads what was appended since the last call, even if the file was rotated meanwhile: a large file is renamed, and a
+// new one begins.
 std::vector<std::string> Progress::Update() {
   std::vector<std::string> keep;
   const std::uint64_t inode = InodeOf(path_);
@@ -84,8 +84,8 @@ std::vector<std::string> Progress::Update() {
   return keep;
 }
 
-// Returns the rotated files to read first: those from the one read last on; all if nothing was read yet; none if the
-// file read last is gone.
+// Returns the rotated files that are not read to their end, oldest first: the file that the last call read, and those
+// after it. All, if there was no call before; none, if the file of the last call is gone.
 std::vector<std::string> Progress::FormersToRead() {
   std::vector<std::string> formers = FormerFiles(path_);
   const auto last = std::find_if(formers.begin(), formers.end(),

@@ -18,7 +18,7 @@ namespace capstan::cli {
 class Progress {
  public:
   static constexpr double kDivergedFactor = 10.0;
-  static constexpr double kRateSeconds = 5.0;  // speed is measured over this much of the latest steps
+  static constexpr double kRateSeconds = 5.0;  // the speed is that of the latest steps which took so long together
 
   Progress(std::string metrics_path, std::uint64_t steps) : path_(std::move(metrics_path)), steps_(steps) {}
 

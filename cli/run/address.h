@@ -1,6 +1,6 @@
 // Addresses as the job file and the command line write them: "host:port".
 //
-// Kind:   pure functions, except that NumericHost and ResolveListen use the system's resolver and routes.
+// Kind:   functions. Some ask the system: for free ports, for addresses of names, or for routes.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@ std::string WithoutScheme(const std::string& endpoint);
 std::uint16_t PortOf(const std::string& address);
 // Returns the same host with the port raised by `offset`; port 0 stays 0.
 std::string ShiftPort(const std::string& address, std::uint32_t offset);
-// Replaces port 0 with a port that is free now and outside the range that the system assigns by itself, so a restarted
-// process finds it free again. Unchanged if the system has no such port.
+// Replaces port 0 with a port that is free now and outside the range that the system assigns by itself, so that a
+// restarted process probably finds it free again. Returns `address` unchanged if no such port is found.
 std::string ChoosePort(const std::string& address);
 // Whether a process could listen at the address now.
 bool IsFree(const std::string& address);
-// Resolves the host's name, because sockets listen only on numeric addresses. Fails if the port is missing or the name
-// cannot be resolved.
+// Replaces the host's name by its IPv4 address, because the sockets listen only on numeric addresses. Fails if the port
+// is missing or the name cannot be resolved.
 Result<std::string> NumericHost(const std::string& address);
 
 // Resolves a listen address. Host "auto" becomes this machine's address on its route to the coordinator.

@@ -13,7 +13,7 @@ namespace capstan::cli {
 
 class BeatThread {
  public:
-  // Starts nothing without a launcher. `events` outlives this object.
+  // Starts no thread if no launcher started this process. `events` outlives this object.
   explicit BeatThread(const EventWriter& events);
   ~BeatThread();
   BeatThread(const BeatThread&) = delete;

@@ -30,7 +30,8 @@ std::string Print(const Event& event) {
 
 }  // namespace
 
-// Prints an event. Escapes lengthen a text, so a long text is halved until the line fits.
+// Halves the list of addresses, then the text, until the printed line fits. Escapes lengthen a text, so only the
+// printed line shows its size.
 std::string PrintEvent(Event event) {
   std::string line = Print(event);
   while (line.size() > kEventBytesMax) {

@@ -1,7 +1,7 @@
 // EventWriter, ParseEvent: the events that a process sends to the launcher that started it: it is ready, and its
 // addresses; it is alive; it got a stop signal from elsewhere; notices for the user; the reason of a failure.
 //
-// Kind:   a writer is shared by any threads. One line of JSON per event, through an inherited pipe.
+// Kind:   any thread may use a writer. Each event is one line of JSON in an inherited pipe.
 // Limits: kEventBytesMax bytes a line: the text is cut to fit, and addresses are left out. If a launcher does not read,
 //         whole events are lost, never a part of one, and the writer does not wait.
 // Why:    the system chooses ports, and only one of many processes knows why it failed.
@@ -30,7 +30,7 @@ struct Event {
 
 // Returns a line of at most kEventBytesMax bytes; empty for kNone.
 std::string PrintEvent(Event event);
-// Returns kNone if the line is not an event.
+// Returns an event of kind kNone if the line is not an event.
 Event ParseEvent(std::string_view line);
 
 class EventWriter {

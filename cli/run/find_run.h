@@ -1,7 +1,7 @@
 // FindRun: the run that a command refers to when the user names none.
 //
-// Kind:   functions; they read folders below the current one and change nothing.
-// Fails:  kInvalid: no such run; kUnreachable: another user owns its lock file, which cannot be read.
+// Kind:   functions; they change no file.
+// Fails:  kInvalid: no such run; kUnreachable: the lock file cannot be opened, such as another user's.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace capstan::cli {
 
-// Finds the most recently used of the runs under runs/ that can be continued; with `job_name`, only of that job's runs.
+// Finds the run under runs/ whose coordinator wrote its log last; with `job_name`, only among the runs of that job.
 Result<std::string> NewestRun(const std::string& job_name = "");
-// Finds the most recently used of the runs that capstan launch began; with `job_name`, only of that job's runs. Servers
-// of other runs have separate directories.
+// Like NewestRun, but only among runs that `capstan launch` can continue: in those, servers and coordinator share one
+// directory.
 Result<std::string> NewestLaunchedRun(const std::string& job_name = "");
-// Finds the run that a job uses now; the newest if there are several.
+// Finds the run under runs/ that is running now; the newest if there are several.
 Result<std::string> RunningRun();
 
-// Returns the id of the process that holds the run directory; 0 if none does.
+// Returns the id of the process that has locked the run directory; 0 if none has.
 Result<int> HolderOf(const std::string& run_dir);
 
 }  // namespace capstan::cli

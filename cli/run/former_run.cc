@@ -12,7 +12,8 @@ namespace capstan::cli {
 
 namespace {
 
-// Explains why a run cannot continue with other settings: no run may, or these need --resume. Empty: it can.
+// Explains why a run that began with the settings `begun` cannot continue with `now`: some settings never change, and
+// others change only with --resume. Empty: it can continue.
 std::string Obstacle(const JobConfig& begun, const JobConfig& now, RunBegin begin) {
   const std::string difference = DescribeDifference(begun, now);
   if (!difference.empty()) return difference + "; to go on with that run, give it the settings that it had";

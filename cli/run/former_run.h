@@ -1,7 +1,7 @@
-// FindFormerRun: finds the run in the directory of a coordinator that was started by hand.
+// FindFormerRun: finds the earlier run in the directory of a coordinator that is started by hand.
 //
-// Kind:   pure function, except that it reads files.
-// Fails:  kInvalid, with the command to use: the directory holds a run of another job.
+// Kind:   functions of a run directory.
+// Fails:  kInvalid: the directory holds a run with other settings; the message says how to go on.
 // Why:    after a coordinator was killed, the same command starts it again.
 #pragma once
 
@@ -14,15 +14,15 @@
 namespace capstan::cli {
 
 enum class FormerRun {
-  kNone,        // no run, or one of another job that failed before its first step
+  kNone,        // no run, or a failed start with other settings
   kUnfinished,  // an unfinished run of this job
   kFinished,    // a finished run of this job
 };
 
 Result<FormerRun> FindFormerRun(const std::string& run_dir, const JobConfig& config, RunBegin begin = RunBegin::kNew);
 
-// Removes the log of a job that failed before any server took part. The job then starts from scratch, with other data
-// or workers if necessary.
+// Removes the log of a job that failed before all its servers and a worker had joined. The job then starts from
+// scratch, and its settings may have changed.
 void ForgetFailedStart(const std::string& run_dir);
 
 // Explains how to begin another run than the existing one.

@@ -15,7 +15,7 @@ Status WriteGoOnCall(const std::string& run_dir, const std::string& call);
 // Removes the file from a run whose processes are started one by one.
 void RemoveGoOnCall(const std::string& run_dir);
 
-// Returns the command; empty if capstan launch did not begin the run.
+// Returns the command; empty if there is no such file.
 std::string GoOnCallOf(const std::string& run_dir);
 inline constexpr char kGoOnByHand[] =
     "to go on, start the coordinator and the servers again by the same commands (workers that still run join by "

@@ -1,7 +1,7 @@
 // HttpGet: fetches a small page from one of this job's processes.
 //
 // Kind:   blocks the caller.
-// Limits: kHttpSeconds for each step of the request, kHttpBytesMax for the answer.
+// Limits: kHttpSeconds for each call on the socket. Reading stops after about kHttpBytesMax.
 // Fails:  kUnreachable: no answer, or a status other than 200.
 #pragma once
 

@@ -1,6 +1,6 @@
 // JobAddresses: the addresses of a job's processes, in endpoints.json and for Prometheus' discovery.
 //
-// Kind:   shared; any thread. The coordinator's process creates it and writes the file into its run directory.
+// Kind:   any thread may use it. The coordinator's process creates it and writes the file into its run directory.
 // Fails:  kUnreachable: the file cannot be written.
 // Why:    the system chooses ports, and members come and go; users and monitoring have one place to look.
 #pragma once
@@ -46,7 +46,7 @@ class JobAddresses {
 // Reads the addresses of the job that runs in the directory, or ran there last; empty if there are none, or the file is
 // unreadable.
 Endpoints ReadEndpoints(const std::string& run_dir);
-// Reads the coordinator's address in the run directory's last endpoints.json; nothing if there is none.
+// Reads only the coordinator's address from endpoints.json; nothing if there is no valid one.
 std::optional<std::string> LastCoordinator(const std::string& run_dir);
 
 }  // namespace capstan::cli

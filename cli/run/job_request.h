@@ -1,6 +1,6 @@
 // RequestJobFile: asks a coordinator for its job file, for a server started without one.
 //
-// Kind:   called once, from main's thread, before any other one.
+// Kind:   called once, from main's thread, before other threads are started.
 // Fails:  kTimeout: no coordinator answers in time; kRefused: the coordinator refuses, or a signal ends the wait.
 // Why:    a job has one file, on the coordinator's machine.
 #pragma once
@@ -17,7 +17,7 @@ struct JobRequest {
   double seconds = 60;      // limit for the answer
 };
 
-// Returns the job file's text. Prints every 5 s that it waits. Ends at once when `signals` has a stop signal.
+// Returns the job file's text. Prints every 5 s that it waits. Stops waiting when a stop signal arrives.
 Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signals);
 
 }  // namespace capstan::cli

@@ -25,7 +25,8 @@ std::string OwnFolder() {
 }
 
 void PrepareProcess() {
-  // Keeps glibc from returning large blocks, such as payloads, to the kernel and page-faulting them in again.
+  // Keeps glibc from returning freed blocks of up to 1 GiB to the kernel. Otherwise each large payload would cause page
+  // faults again.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);

@@ -1,4 +1,4 @@
-// PrepareProcess, StopSignals, Say: the first steps of each binary's main function, and its output to the user.
+// PrepareProcess, StopSignals, Print: the first steps of each binary's main function, and its output to the user.
 //
 // Kind:   main's thread owns StopSignals; any thread may call Notify.
 // Why:    signals are read like messages: no code runs inside a signal handler.
@@ -17,9 +17,9 @@
 
 namespace capstan::cli {
 
-// The launcher sends this signal to a process that it has sent SIGTERM and that reports a SIGTERM of another sender:
-// the system keeps only one pending signal of a kind, so the launcher's may have been lost. A process that already got
-// the launcher's SIGTERM ignores this one: a pending SIGTERM is delivered first, because its number is lower.
+// A process may report another sender's stop signal after the launcher has sent it SIGTERM. The launcher then sends it
+// this signal too: the system keeps only one pending signal of a kind, so the launcher's SIGTERM may have been lost. A
+// process that got that SIGTERM ignores this signal. A pending SIGTERM is read first, because its number is lower.
 inline const int kToldToStop = SIGRTMIN;
 inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal = 128;  // last: + the signal's number
 
@@ -29,8 +29,8 @@ void PrepareProcess();
 // Raises the limit of open files as far as allowed, because every file of tokens stays open.
 void RaiseOpenFilesLimit();
 
-// From its creation on, SIGINT, SIGTERM, SIGCHLD and, unless it was ignored before, SIGHUP only make Wait return.
-// Create it before any thread.
+// Blocks SIGINT, SIGTERM, SIGCHLD and, unless it was ignored before, SIGHUP: they then end no process, but make Wait
+// return. Create the object before any thread.
 //
 // A process started by a launcher ends when its launcher asks. It reports a stop signal from anyone else to the
 // launcher and waits for the answer. So when all processes of a job get SIGTERM at once, as from systemd, servers and
@@ -49,10 +49,10 @@ class StopSignals {
   // Returns after a signal, after Notify, or after `timeout_ms` (negative: no limit).
   void Wait(int timeout_ms);
   void Notify();
-  // Reads pending signals without waiting. Returns the first stop signal, or 0. In a process started by a launcher,
-  // call it at least every kBeatMs.
+  // Reads pending signals without waiting. Returns the first stop signal that counted, or 0 if there was none. In a
+  // process started by a launcher, call it about every kBeatMs.
   int stop_signal();
-  // Acts as if this signal had arrived.
+  // Counts this stop signal, as if it had arrived.
   void Raise(int signal);
   int stop_count() const { return stop_count_; }
   // The descriptor of signals, for callers that poll it together with other descriptors.
@@ -71,15 +71,16 @@ class StopSignals {
   int stop_signal_ = 0, stop_count_ = 0;
 };
 
-// Prints one line on stderr with the time of day. Any thread may call it. Say and Complain escape control bytes.
+// Prints one line on stderr with the time of day. Any thread may call it. Print and Complain escape control bytes.
 void Print(Severity severity, std::string_view text);
 // Prints "PROGRAM: TEXT" on stderr: what is wrong with a call, or why the program ended.
 void Complain(std::string_view program, std::string_view text);
 
-// Returns the folder of this program.
+// Returns the folder of the binary that this process runs.
 std::string OwnFolder();
 
-// Returns the exit code of a process that ended with `status`: 2 if the call or the job file needs a correction.
+// Returns the exit code of a process that ended with `status`: 0 for ok, 2 for kInvalid and kUnsupported (the user must
+// correct the call or the job file), otherwise 1.
 int ExitCode(const Status& status);
 
 }  // namespace capstan::cli

@@ -1,8 +1,8 @@
 // ReachCheck: whether this machine can connect to the address that each server advertises.
 //
-// Kind:   owned by main's thread; its sockets never block.
+// Kind:   owned by main's thread; its sockets do not block.
 // Limits: kPatience for one attempt; one attempt per server at a time.
-// Why:    a wrong address or a firewall is reported when the server joins, before workers wait for it.
+// Why:    a wrong address or a firewall is reported when the server joins, not only when workers fail to reach it.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ class ReachCheck {
   ReachCheck(const ReachCheck&) = delete;
   ReachCheck& operator=(const ReachCheck&) = delete;
 
-  // Tries `address` (host:port), unless it was the last address tried for `who`.
+  // Begins to connect to `address` (host:port), unless it was the last address tried for `who`.
   void Try(const std::string& who, const std::string& address, Clock::time_point now);
   // Returns one line for each address found unreachable since the last call.
   std::vector<std::string> Look(Clock::time_point now);

@@ -94,7 +94,8 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Whether a server made this folder for a shard, or it is empty and meant for one (perhaps on another disk).
+// Whether the folder has a shard's name, and either a server made it (the file OWNER shows that) or it is empty: users
+// may link such a folder to another disk.
 bool IsShardFolder(const fs::path& path) {
   constexpr std::string_view kPrefix = "shard-";
   const std::string name = path.filename();
@@ -122,7 +123,8 @@ Status CheckSnapshotFolder(const std::string& folder) {
   return error ? Unreachable("cannot read " + folder + ": " + error.message()) : Status();
 }
 
-// Whether capstan wrote this job file. If so, it has no comments of the user's that could be lost.
+// Whether this job file is as capstan prints it, or empty or missing. Then it has no comments of the user's that could
+// be lost.
 bool IsPrintedJob(const std::string& path) {
   const std::string text = ReadText(path);
   if (text.empty()) return true;
@@ -130,8 +132,8 @@ bool IsPrintedJob(const std::string& path) {
   return config.ok() && PrintJobConfig(*config) == text;
 }
 
-// Fails if a file that a job would replace is not capstan's. A file named lock is from an earlier start if it is empty
-// or holds a process id.
+// Fails if a job would replace a file that is not capstan's. A file named lock shows that a job was started here
+// before, if it is empty or holds a process id.
 Status CheckReplacedFiles(const std::string& run_dir) {
   const std::string lock = run_dir + "/lock", job = run_dir + "/job.toml";
   std::error_code error;

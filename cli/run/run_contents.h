@@ -25,10 +25,11 @@ RunContents FindRunContents(const std::string& run_dir);
 // Whether the folder holds a run that has begun, or imported weights.
 bool HoldsRun(const std::string& run_dir);
 
-// Returns ok if no foreign file in the folder would collide with the files of a new run. The folder need not exist.
+// Fails if the folder holds files or a run that a new run would damage. The folder need not exist. If it has a lock
+// file, a run in it does not count here: ClearFailedStart reports that run.
 Status CheckNothingForeign(const std::string& run_dir);
 
-// Returns ok if the folder holds no run. Then it also removes the log of a failed start.
+// Fails if the folder holds a run. Otherwise removes the log of a failed start, if there is one.
 Status ClearFailedStart(const std::string& run_dir);
 
 }  // namespace capstan::cli

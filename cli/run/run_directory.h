@@ -29,7 +29,8 @@ class RunDirectory {
   // Makes the folder and its parents, and locks it. An empty path means runs/NAME-DATE-TIME, with -2, -3, ... appended
   // if that exists.
   static Result<RunDirectory> Create(std::string path, const std::string& job_name);
-  // Opens the directory of a run to continue it. Waits for a while until the processes of an earlier start have ended.
+  // Opens the directory of a run to continue it. If processes of an earlier start still hold it, waits up to 10 s for
+  // their end.
   static Result<RunDirectory> Open(const std::string& path);
   // Locks a directory that no job uses, to change its contents. If a job uses it, returns kRefused and names the
   // process.
@@ -37,8 +38,8 @@ class RunDirectory {
   // Calls Create for kNew, and Open otherwise.
   static Result<RunDirectory> Take(const std::string& path, const std::string& job_name, RunBegin begin);
   const std::string& path() const { return path_; }
-  // Removes the directory if its name is a default name and it holds nothing of value, so that a failed start leaves
-  // nothing behind. Returns whether it did. The lock stays held; the object must not be used any more.
+  // Removes the directory if Create chose its name and it holds no results, so that a failed start leaves nothing
+  // behind. Returns whether the directory is gone. If so, this object must not be used any more.
   bool Discard() const;
   std::string LogOf(const std::string& process) const { return path_ + "/logs/" + process + ".log"; }
 
@@ -49,7 +50,7 @@ class RunDirectory {
   RunDirectory(std::string path, FileLock lock) : path_(std::move(path)), lock_(std::move(lock)) {}
   std::string path_;
   FileLock lock_;
-  bool is_default_ = false;  // whether its name is a default name
+  bool is_default_ = false;  // whether Create chose the name
 };
 
 // Writes pids/PROCESS, and makes the folder if necessary.

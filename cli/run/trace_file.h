@@ -1,4 +1,4 @@
-// OpenTrace, WriteTrace: the trace file of --trace, from the command line to the end of the process.
+// OpenTrace, WriteTrace, TraceFileOf: open the file of --trace, write it when the process ends, and choose its name.
 //
 // Kind:   functions.
 #pragma once
@@ -13,8 +13,7 @@ namespace capstan::cli {
 
 // Opens the trace file; null if `path` is empty.
 Result<std::unique_ptr<monitoring::Trace>> OpenTrace(const std::string& path, const std::string& process);
-// Writes the trace. Call it after the threads that record have ended. A failure is only logged, because a process does
-// not fail for its trace.
+// Writes the trace; null: does nothing. Call it after the threads that record have ended. A failure is only logged.
 void WriteTrace(monitoring::Trace* trace);
 
 // Returns the file name for a process: trace.json becomes trace.worker-0.json.

@@ -26,7 +26,7 @@ void CheckBlock(const RunSnapshots& run, const SnapshotHeader& header, const Sna
   if (good) ++check->blocks;
 }
 
-// Checks that every block of the model occurs once.
+// Reports a problem unless every block of the model occurs exactly once.
 void CheckBlocksAreAll(const RunSnapshots& run, std::vector<BlockIndex> blocks, SnapshotCheck* check) {
   std::sort(blocks.begin(), blocks.end());
   bool all = !run.catalog || blocks.size() == run.catalog->blocks().size();

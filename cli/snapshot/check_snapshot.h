@@ -15,7 +15,7 @@ namespace capstan::cli {
 
 struct SnapshotCheck {
   std::uint64_t blocks = 0, bytes = 0;  // counts of what was read and found good
-  std::vector<std::string> problems;    // each names its part and block
+  std::vector<std::string> problems;    // messages; empty: the snapshot is good
 };
 
 SnapshotCheck CheckSnapshot(const RunSnapshots& run, const server::ManifestRecord& manifest);
@@ -24,7 +24,7 @@ SnapshotCheck CheckSnapshot(const RunSnapshots& run, const server::ManifestRecor
 Result<server::SnapshotHeader> ReadPartHeader(const RunSnapshots& run, const server::ManifestRecord& manifest,
                                               ShardIndex part);
 
-// Lists the parts that are missing or incomplete. Does not read blocks.
+// Returns a message for each part whose header is missing, damaged or not of this run. Does not read blocks.
 std::vector<std::string> BadParts(const RunSnapshots& run, const server::ManifestRecord& manifest);
 
 }  // namespace capstan::cli

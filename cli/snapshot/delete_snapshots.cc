@@ -39,7 +39,7 @@ Result<std::vector<SnapshotId>> Choose(const RunSnapshots& run, const DeleteOpti
   return chosen;
 }
 
-// Opens and locks the directories of all shards on this machine.
+// Opens and locks the directories of all shards in this run directory.
 Result<std::vector<std::unique_ptr<SnapshotStore>>> HoldShards(const std::string& folder) {
   std::vector<std::unique_ptr<SnapshotStore>> stores;
   for (const ShardIndex shard : server::FindOrphans(folder, 0)) {
@@ -67,8 +67,8 @@ SnapshotId NewestLeft(const RunSnapshots& run, const std::vector<SnapshotId>& go
   return {};
 }
 
-// Makes a shard's directory forget snapshots newer than `newest`: a shard that knew a newer one than the log has would
-// treat the log as an old copy.
+// Makes a shard's directory forget snapshots newer than `newest`. A shard that remembers a newer snapshot than the
+// coordinator's log has would take that log for an old copy.
 Status ForgetNewer(SnapshotStore* store, SnapshotId newest) {
   server::ShardIdentity identity = store->identity();
   if (identity.newest_retained <= newest) return {};

@@ -1,10 +1,10 @@
 // DeleteSnapshots: removes snapshots from a run directory.
 //
 // Kind:   function.
-// Fails:  kRefused: a job uses the run, or the deletion would leave nothing to continue from; kInvalid: no such
+// Fails:  kRefused: a job uses the run, the deletion would leave no snapshot, or it needs --force; kInvalid: no such
 //         snapshot; kUnreachable: the disk.
-// Why:    the log forgets the snapshots first, in one step. After a crash in between, parts remain that no manifest
-//         names; the job deletes them when it continues.
+// Why:    the snapshots are removed from the coordinator's log first, in one step. After a crash in between, parts
+//         remain that the log does not name; the job deletes them when it continues.
 #pragma once
 
 #include <cstdint>

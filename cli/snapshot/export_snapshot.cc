@@ -68,7 +68,7 @@ SafetensorsMetadata MetadataOf(const RunSnapshots& run, const ManifestRecord& ma
           {"job", run.config.name()}};
 }
 
-// Returns the model's tensors: those that a worker has declared or, if none has yet, would declare.
+// Returns the model's list of tensors: the one that a worker has declared or, if none has yet, would declare.
 Result<Catalog> CatalogOf(const RunSnapshots& run, const ManifestRecord& manifest) {
   if (run.catalog) return *run.catalog;
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, CatalogOfJob(run.config));
@@ -77,7 +77,7 @@ Result<Catalog> CatalogOf(const RunSnapshots& run, const ManifestRecord& manifes
   return Corrupt("the snapshot is of another model than the job's");
 }
 
-// Writes one part, each block to its place in the file.
+// Writes the parts of a snapshot, each block to its place in the file.
 class PartWriter {
  public:
   PartWriter(const RunSnapshots& run, const Catalog& catalog, std::uint32_t arrays, SafetensorsWriter* out)

@@ -1,11 +1,11 @@
 // ExportSnapshot: writes a snapshot as a safetensors file.
 //
 // Kind:   function.
-// Limits: memory for one block.
+// Limits: buffers one block at a time.
 // Fails:  kCorrupt: a part is missing or damaged; kUnreachable: the file cannot be written. An existing file is then
 //         left unchanged.
-// Why:    every block is compared with its hash while it is copied. Without state, the file equals the
-//         final.safetensors of that step byte by byte.
+// Why:    every block is compared with its hash while it is copied. Without the optimizer's state, an export of a job's
+//         last step has the same bytes as its final.safetensors.
 //
 // With the optimizer's state, one tensor "<tensor>/<state>" for each state follows the weights, in the same order. The
 // states have PyTorch's names: momentum_buffer (momentum, lars), sum (adagrad), exp_avg and exp_avg_sq (adam, adamw,

@@ -40,7 +40,7 @@ std::span<std::byte> BytesOf(SafetensorsFile* file, const SafetensorsEntry& entr
   return std::span(file->data).subspan(entry.begin, entry.end - entry.begin);
 }
 
-// Transposes a matrix in place, tile by tile, because a column of a large matrix is not in the cache.
+// Replaces a matrix by its transpose. Works tile by tile, because walking down a column misses the cache.
 void Transpose(std::size_t rows, std::size_t columns, std::span<std::byte> bytes) {
   if (bytes.empty()) return;  // a file may claim any number of rows without data
   std::vector<float> from(rows * columns), to(rows * columns);
@@ -55,7 +55,8 @@ void Transpose(std::size_t rows, std::size_t columns, std::span<std::byte> bytes
   std::memcpy(bytes.data(), to.data(), bytes.size());
 }
 
-// Removes the head, which is the token embedding: the file may hold it once or twice. Fails if the two differ.
+// Removes the output head, which in capstan's gpt is the token embedding: a file may hold that tensor twice. Fails if
+// the two differ.
 Status DropHead(const std::string& path, SafetensorsFile* file) {
   const auto head = Find(file->tensors, kHead), tokens = Find(file->tensors, kTokens);
   if (head == file->tensors.end() || tokens == file->tensors.end()) return {};

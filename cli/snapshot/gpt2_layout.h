@@ -5,8 +5,8 @@
 //         the model's context are dropped.
 // Fails:  kInvalid: the file has a head that differs from the token embedding. Other mismatches are left for the later
 //         comparison of names and shapes.
-// Why:    published weights have this layout, such as Hugging Face's, with or without "transformer." in
-//         front of the names.
+// Why:    published GPT-2 weights, such as Hugging Face's, have this layout, with or without "transformer." in front of
+//         the names.
 #pragma once
 
 #include <string>

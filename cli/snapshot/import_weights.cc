@@ -65,7 +65,7 @@ Status Rename(const std::vector<std::string>& renames, std::vector<SafetensorsEn
   return {};
 }
 
-// Finds the file's tensor for each of the model's, by name. One message lists everything that does not fit.
+// Finds for each tensor of the model the file's tensor of that name. One message lists everything that does not fit.
 Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalog& catalog, const std::string& path,
                                                                     const std::vector<SafetensorsEntry>& tensors) {
   std::map<std::string, const SafetensorsEntry*> by_name;
@@ -90,7 +90,7 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
                  "\nuse a job file of the same model, and --map OLD=NEW where only names differ");
 }
 
-// Reads all weights, in catalog order. Sets `layout` to the file's.
+// Reads all weights, in the order of the catalog's tensors. Sets `layout` if the file has GPT-2's.
 Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& catalog, const ImportOptions& options,
                                        WeightLayout* layout) {
   CAPSTAN_ASSIGN_OR_RETURN(SafetensorsFile file, ReadSafetensors(options.weights));
@@ -114,13 +114,13 @@ Result<std::vector<float>> ReadWeights(const JobConfig& config, const Catalog& c
   return weights;
 }
 
-// Makes a buffer of memory that outlives all references to it.
+// Returns a reference that never frees `values`, which must outlive all copies of the reference.
 BufferRef Refer(std::vector<float>* values) {
   return WrapForeign(
       reinterpret_cast<std::byte*>(values->data()), values->size() * sizeof(float), [](void*) {}, nullptr);
 }
 
-// Makes a shard's parts of version 0, as that shard would.
+// Writes a snapshot of version 0: for each shard the part that the shard itself would write.
 class FirstSnapshot {
  public:
   FirstSnapshot(const JobConfig& config, const Catalog& catalog, std::vector<float> weights, JobId job)
@@ -201,7 +201,7 @@ class FirstSnapshot {
   server::ManifestRecord manifest_;
 };
 
-// Writes the log that a coordinator of this job would have written up to its first snapshot.
+// Writes a coordinator's log that ends with the job's first snapshot.
 Status WriteLog(const std::string& path, const JobConfig& config, JobId job, const server::ManifestRecord& manifest) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto log, server::FileCoordinatorLog::Open(path, 0));
   CAPSTAN_RETURN_IF_ERROR(log->Append(server::JobRecord{job, PrintJobConfig(config)}));

@@ -1,9 +1,9 @@
 // ImportWeights: creates a run directory whose job begins with given weights.
 //
 // Kind:   function.
-// Limits: memory for the file twice.
-// Fails:  kInvalid: the job file, or weights that do not fit its model, all of them named; kCorrupt: the file;
-//         kUnreachable: the disk. No run directory is then changed.
+// Limits: memory for about twice the file.
+// Fails:  kInvalid: the job file, the run directory, or weights that do not fit the job's model, all of them named;
+//         kCorrupt: the file; kUnreachable: the disk. No snapshot is then left in the run directory.
 // Why:    the weights become an ordinary snapshot of version 0, from which the job continues on any number of shards.
 #pragma once
 
@@ -23,7 +23,7 @@ struct ImportOptions {
   std::vector<std::string> renames;  // OLD=NEW: the file's tensor OLD is the model's NEW
 };
 
-// The file's layout: as an export writes it, or as in OpenAI's GPT-2.
+// The layout of the file of weights: as `capstan snapshot export` writes it, or as in OpenAI's GPT-2.
 enum class WeightLayout : std::uint8_t { kOwn, kGpt2 };
 
 struct Imported {

@@ -1,7 +1,7 @@
 // PrintRows: prints a command's results as JSON or as a table with the same columns.
 //
 // Kind:   function; writes to stdout.
-// Why:    one list for both, so the table has no column that JSON lacks.
+// Why:    both forms print the same list, so the table has no column that JSON lacks.
 #pragma once
 
 #include <nlohmann/json.hpp>

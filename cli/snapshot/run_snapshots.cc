@@ -32,8 +32,8 @@ const Record* LastOf(const std::vector<server::LogRecord>& records) {
   return last;
 }
 
-// Returns how many snapshots the run retains now. That affects no bit of the job, so a continued job may retain more
-// than it began with.
+// Returns how many snapshots the run retains now. The number does not affect the weights, so a continued job may have
+// another one than it began with.
 std::uint32_t KeepOf(const RunSnapshots& run) {
   const Result<JobConfig> in_force = LoadJobConfig(run.run_dir + "/job.toml");
   return in_force.ok() ? in_force->snapshot.keep : run.config.snapshot.keep;

@@ -1,7 +1,7 @@
 // RunSnapshots: the snapshots of a run directory at the time of reading.
 //
 // Kind:   value, owned by one thread. Reading does not disturb a running job: it takes no lock and writes nothing.
-// Fails:  kInvalid: no run directory; kCorrupt, kUnsupported (a newer build wrote it): its log.
+// Fails:  kInvalid: no run directory; kCorrupt: the log is damaged; kUnsupported: a newer build wrote the log.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct RunSnapshots {
 
 Result<RunSnapshots> ReadRunSnapshots(const std::string& run_dir);
 
-// Finds the snapshot of this step, or the newest. If there is none, returns kInvalid and names the existing ones.
+// Finds the snapshot of this step or, without a step, the newest. Returns kInvalid and names the existing snapshots if
+// there is none of this step, and kRefused if the run has no snapshots.
 Result<const server::ManifestRecord*> FindSnapshot(const RunSnapshots& run, std::optional<std::uint64_t> step);
 
 // Whether the snapshot still exists. A running job deletes old snapshots.

@@ -3,7 +3,7 @@
 // Kind:   functions; the first two read the job's data, because the model's shape depends on it.
 // Fails:  kInvalid, kCorrupt: the data, or a model that does not fit it. kUnsupported: capstan was built without the
 //         trainer (CMake compiles no_trainer.cc instead of built_in_model.cc).
-// Why:    the rest of cli/ then needs no file of the built-in trainer.
+// Why:    the other commands then need no file of the built-in trainer.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ namespace capstan::cli {
 // A job whose workers are the user's programs always passes.
 Status CheckMachine(const JobConfig& config);
 
-// The tensors of the model, before any worker has declared them.
+// Returns the list of the model's tensors that workers will declare.
 Result<Catalog> CatalogOfJob(const JobConfig& config);
 
-// Text that a byte-level gpt writes with the weights of this safetensors file.
+// Returns text that the job's byte-level gpt generates with the weights of this safetensors file.
 Result<std::string> SampleOfJob(const JobConfig& config, const std::string& weights_path);
 
 }  // namespace capstan::cli

@@ -27,8 +27,8 @@ std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// Counts a shard's memory. Window and log count with at most one gradient per slot, because a job stages no more, and a
-// small one never fills them.
+// Counts a shard's memory. A small job does not fill the window for pushes and the push log, so each of them counts as
+// at most one gradient per slot.
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
   options.mode = config.mode();

@@ -1,8 +1,7 @@
 // MachineAccount: the memory that all processes of a job will use on this machine, counted before any of them starts.
 //
 // Kind:   a value; CountMachine reads the job's data, because the model's shape depends on it.
-// Limits: it leaves out data that workers read, and the user's own programs. Each part is counted as the process
-//         itself counts it.
+// Limits: leaves out the data set and the user's own programs.
 // Fails:  CheckMachine with kInvalid: the sum by role, the machine's memory, and what to change.
 #pragma once
 

@@ -1,4 +1,4 @@
-// For a build without the trainer.
+// The functions of no_trainer.h and built_in_model.h for a build without the built-in trainer.
 #include "cli/trainer/no_trainer.h"
 
 #include "cli/trainer/built_in_model.h"

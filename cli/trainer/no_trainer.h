@@ -7,7 +7,7 @@
 
 namespace capstan::cli {
 
-// `who`: what needs the trainer, such as "the [model] of job \"digits\"". kUnsupported.
+// Returns kUnsupported. `who`: what needs the trainer, such as "the [model] of job \"digits\"".
 Status NoTrainer(const std::string& who);
 
 }  // namespace capstan::cli

@@ -1,4 +1,4 @@
-// capstan-worker, in a build without the trainer: says so.
+// capstan-worker in a build without the built-in trainer: prints that it cannot run, and fails.
 #include <cstdio>
 #include <string_view>
 

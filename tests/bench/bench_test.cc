@@ -1,4 +1,5 @@
-// Small runs of every benchmark: they run and give figures. The size of a figure is not checked here.
+// Small runs of every benchmark: each runs and gives its figures. Few values are checked, because most depend on the
+// machine.
 #include <algorithm>
 #include <cmath>
 #include <string>

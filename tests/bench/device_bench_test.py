@@ -45,8 +45,8 @@ def check(program):
             compute = steps[prefix + 'compute']
             assert steps[prefix + 'weights_and_gradients']['limit'] == compute['value'], steps
             assert (prefix + 'flops' in steps) == (model == 'gpt'), steps
-    # The operations of a token are 6 N + 6 L C T, where N is the number of parameters: embeddings, layers and the last
-    # norm.
+    # The operations of a token are 6 N + 6 L C T, with L layers of width C and T tokens in a sequence. N is the number of
+    # parameters: embeddings, layers and the last norm.
     width, layers, length, vocabulary = 32, 2, 8, 32
     parameters = (vocabulary + length + 2) * width + layers * (12 * width * width + 13 * width)
     found = figures(program, 'steps', 'gpt', '--batch', '2', '--steps', '1', '--length', '8', '--vocabulary', '32')

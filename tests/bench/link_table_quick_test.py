@@ -22,7 +22,7 @@ BIN = None
 
 
 def runs(pid):
-    """Whether the process is there, and is more than the exit code of one that has ended."""
+    """Whether the process runs. A zombie, which has ended and is only not reaped yet, does not count."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -67,7 +67,7 @@ class QuickTest(unittest.TestCase):
         self.assertIn(link_table.columns(point), out)
         print("times of the formula:", {mode: point[mode]["ratio"] for mode in ("sync", "allreduce")})
         for mode in "sync", "allreduce":
-            # In mode sync a worker pushes its whole gradient; in a ring of two it sends half of it twice.
+            # In mode sync a worker pushes its whole gradient; in a ring of two workers it sends two halves.
             self.assertGreaterEqual(point[mode]["sent_bytes"], point["bytes"], point)
             self.assertLess(point[mode]["sent_bytes"], 2 * point["bytes"], point)
             self.assertGreater(point[mode]["steps"], 0, point)

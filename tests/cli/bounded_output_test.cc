@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The two ends of a pipe or of a pair of sockets. One of them is read here.
+// The two ends of a pipe or of a pair of sockets: the tested object writes to one, and the test reads from the other.
 class Ends {
  public:
   enum class Kind { kPipe, kSockets };

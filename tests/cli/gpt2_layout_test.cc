@@ -23,8 +23,8 @@ TEST_CASE("a matrix of GPT-2 is transposed in its place", "[cli][gpt2]") {
   CHECK(turned == std::vector<float>{9, 1, 4, 2, 5, 3, 6});
 }
 
-// Handling the rows one by one would take centuries, although they have no elements: if that breaks, this test ends at
-// the runner's limit.
+// A loop over the 2^61 rows would take centuries, although they have no elements. If there is one, this test runs into
+// its time limit.
 TEST_CASE("an empty matrix of more rows than anything has is turned like any other", "[cli][gpt2]") {
   SafetensorsFile file;
   file.tensors = {{"h.0.attn.c_attn.weight", "F32", {std::uint64_t{1} << 61, 0}, 0, 0}};

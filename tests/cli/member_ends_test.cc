@@ -29,7 +29,7 @@ struct MembersOfJob {
     for (Member& one : members) added = &one;
     return *added;
   }
-  // Waits for the end of the member's process, and returns what it does to the job.
+  // Waits for the end of the member's process, and returns the job's failure if that causes one.
   Status End(Member* member) {
     while (!member->process().Reap()) poll(nullptr, 0, 1);
     return ends.See(member, steady_clock::now());

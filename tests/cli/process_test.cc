@@ -11,7 +11,7 @@
 namespace capstan::cli {
 namespace {
 
-// A child process whose launcher is this test: it reports when it gets a byte.
+// A child process with StopSignals, launched by this test. It reports its stop signals for each byte that it gets.
 class Launched {
  public:
   Launched() {
@@ -29,9 +29,9 @@ class Launched {
   }
 
   int pid() const { return pid_; }
-  // Returns the signal that the process now takes for its stop signal.
+  // Returns the process's present stop signal; 0: none.
   int Ask() { return Answer().signal; }
-  // Returns how many stop signals the process has had.
+  // Returns how many stop signals the process has counted.
   int AskCount() { return Answer().count; }
 
  private:

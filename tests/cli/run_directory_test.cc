@@ -40,7 +40,7 @@ TEST_CASE("a run directory whose run never committed a step can be used again", 
   CHECK(RunDirectory::Create(scratch.path(), "job").ok());
 }
 
-// Returns every file of a folder by name, with its bytes.
+// Returns the bytes of all files below a folder, by path; folders have none.
 std::map<std::string, std::string> FilesIn(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -58,7 +58,7 @@ server::JobRecord JobOf(const std::string& more) {
   return {JobId{1, 2}, PrintJobConfig(*ParseJobConfig("[job]\n" + more + (kJob + 6), "test"))};
 }
 
-// Makes the files that a start leaves before the coordinator's first record.
+// Makes the files that a job's start leaves if it fails before the coordinator writes to its log.
 void LeaveStart(const TempFolder& folder) {
   REQUIRE(RunDirectory::Create(folder.path(), "job").ok());
   folder.Write("job.toml", PrintJobConfig(*ParseJobConfig(kJob, "test")));

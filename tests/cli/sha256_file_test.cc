@@ -8,7 +8,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// The checksums are FIPS 180-4's own examples.
+// The checksums of "abc" and of a million times "a" are examples of the standard, FIPS 180.
 TEST_CASE("the sum of a file is the one of the standard", "[cli][sha256]") {
   const testing::TempFolder folder;
   CHECK(Sha256OfFile(folder.Write("empty", "")).value() ==

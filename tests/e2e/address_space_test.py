@@ -4,7 +4,7 @@ import harness
 
 class AddressSpaceTest(harness.JobTest):
     def run_worker(self, limit_mib, *job_settings, threads=1):
-        """Of a whole job with one worker, which has that limit."""
+        """Runs a job whose only worker has this limit of address space. Returns the worker's exit code and output."""
         job, address = self.job_file(steps=3), harness.free_address()
         settings = ["cluster.servers=1", "cluster.workers=1", f"cluster.coordinator={address}", *job_settings]
         settings = [word for setting in settings for word in ("--set", setting)]
@@ -23,8 +23,8 @@ class AddressSpaceTest(harness.JobTest):
         self.assertIn("(ulimit -v) has the limit 1200 MiB", output)
 
     def test_memory_that_is_refused_is_an_error_with_the_account(self):
-        # The model fits besides what is in use, about 30 MiB. It does not fit besides what the threads have reserved,
-        # about 900 MiB.
+        # Within 1400 MiB of address space, the model fits next to the memory in use, about 30 MiB. It does not fit next to
+        # the address space that threads have reserved, about 900 MiB.
         code, output = self.run_worker(1400, "model.hidden=[1000000]", "data.features=32")
         self.assertEqual(code, 1, output)
         self.assertIn("no more memory was given to a model that needs", output)

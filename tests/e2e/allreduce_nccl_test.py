@@ -40,13 +40,13 @@ class AllReduceNcclTest(NcclJobTest):
         self.assertNotIn(OVER_GLOO, self.logs(run))
 
     def assert_each_says(self, *words):
-        """Each of two workers, of how gradients are added up. What one says."""
+        """Checks that the logs of both workers have a line with these words about how gradients are added up. Returns one."""
         for name in BOTH:
             said = self.assert_line_with(self.logs(only=name), OVER_GLOO, *words)
         return said
 
     def run_all(self, text, *cases):
-        """Digests by name."""
+        """Runs a job for each case, (name, settings). Returns the digests of the weights by name."""
         return {name: self.run_job(text, name, *settings) for name, settings in cases}
 
     # ---- undisturbed
@@ -70,8 +70,9 @@ class AllReduceNcclTest(NcclJobTest):
         self.assert_on_devices("nccl", 2)
 
     def losses_apart(self, text, slots, again, *more):
-        """How far the losses of three workers' devices are from those over Gloo, at most. `again`: a run whose digest is
-        compared, and whether it is to be the same."""
+        """Runs a job of three workers on devices, over Gloo, and with the settings `more`. Returns, by run, the largest relative
+        difference between its losses and those over Gloo. `again`: the name of the run with `more`, and whether its weights
+        must equal those of the first run."""
         settings = ["cluster.workers=3", f"job.slots={slots}"]
         name, same = again
         digests = self.run_all(text, ("first", settings), ("gloo", [*settings, OVER_HOSTS]), (name, [*settings, *more]))
@@ -106,7 +107,7 @@ class AllReduceNcclTest(NcclJobTest):
     # ---- kills, pauses, and failures of NCCL
 
     def disturb_and_await(self, launch, victim, number):
-        """The group is whole before and after, and adds up on devices."""
+        """Sends the victim a signal while the whole group adds up on devices, and waits until a whole group does so again."""
         self.wait_until_counting(launch, BOTH, SENT)
         lines, groups = len(launch.lines), {name: self.seen(name, ON_DEVICES) for name in BOTH}
         (pid,) = self.disturb(launch, [victim], number)
@@ -134,7 +135,7 @@ class AllReduceNcclTest(NcclJobTest):
             shutil.rmtree(self.path("run"))
 
     def test_a_collective_that_never_ends_ends_its_generation(self):
-        """And the next one goes on where it was, with devices once more."""
+        """The next generation continues from the same step, again on devices."""
         settings = [*PAIR, f"limits.lease={LEASE}"]
         for fault, words in (("hang 40", f"did not add up a bucket in {LEASE} s after all had handed it over"),
                              ("error 40", "a peer is gone, as CAPSTAN_NCCL_FAULT asks")):
@@ -183,8 +184,8 @@ class AllReduceNcclTest(NcclJobTest):
                 for word in words:
                     self.assertIn(word, ended.stderr)
                 recovery.say(said)
-                # If a worker ends before the other one, the other one may begin another group. But a refusal must not
-                # be reported as a group that is given up.
+                # After the first worker has ended, the second may begin another group. But a refusal must not be reported
+                # as a group that is given up.
                 self.assertNotRegex(ended.stderr + ended.stdout, "is given up at step .*(NCCL|nccl|one device)")
                 self.assert_nothing_runs("run")
 

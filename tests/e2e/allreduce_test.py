@@ -21,7 +21,7 @@ ALL_REDUCE = [*TWO_WORKERS, "--set", "job.mode=allreduce"]
 class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
     @classmethod
     def text(cls, steps):
-        """Also of the job in mode sync that the others are compared with."""
+        """The job file, also of the job in mode sync that the others are compared with."""
         text = super().text(steps)
         assert "slots = 5" in text and "workers = 3" in text
         return text.replace("slots = 5", "slots = 2").replace("workers = 3", "workers = 2")
@@ -33,8 +33,8 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
         return [record["loss"] for record in recovery.records(self.path(run))]
 
     def wait_until_whole(self, launch, run="run"):
-        """Until both workers send to each other what they add up. At most two steps that were in progress are recorded after
-        a kill, and none after that of the coordinator: with more, the job has recovered from it."""
+        """Waits until the job has recorded three more steps and both workers send each other what they add up. After a kill at
+        most two steps that were in progress are recorded, so a third one shows that the job has recovered."""
         self.wait_for_steps(launch, 3, run)
         self.wait_until_counting(launch, BOTH, SENT, run)
 
@@ -65,7 +65,7 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
         self.assertLess(narrow, 0.05)
 
     def test_a_worker_sends_no_more_than_its_share(self):
-        """2 (P - 1) / P of the gradient's bytes, by the worker's own counters."""
+        """By its own counters, one of P workers sends 2 (P - 1) / P times the gradient's bytes."""
         for workers in (2, 4):
             run, settings = f"run{workers}", [f"cluster.workers={workers}", f"job.slots={workers}"]
             with self.begin(*recovery.options(settings), run=run) as launch:
@@ -82,7 +82,8 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
     # ---- kills and pauses
 
     def kill(self, launch, names, number=signal.SIGKILL):
-        """Once the group is whole and has done some steps. The processes, and how much the job had said before."""
+        """Sends a signal once the group is whole and has done some steps. Returns the process ids, and the number of lines that
+        the job had printed before."""
         self.wait_until_whole(launch)
         self.wait_for_steps(launch, 5)
         lines = len(launch.lines)
@@ -129,7 +130,7 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
         self.assert_nothing_runs()
 
     def kill_between_snapshots(self, launch, every):
-        """Both workers, when only they have the newest version. Stopped first, so that no step comes in between."""
+        """Kills both workers when only they have the newest version. Stops them first, so that no step is done meanwhile."""
         self.wait_until_whole(launch)
         while True:
             self.disturb(launch, BOTH, signal.SIGSTOP)
@@ -154,7 +155,7 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
     # ---- resumed, in either mode
 
     def await_snapshot(self, launch):
-        """One that this process has taken, and some steps."""
+        """Waits until the launched job has done some steps and taken a snapshot."""
         launch.wait_for_line("running: ")
         self.wait_for_steps(launch, 20)
         launch.wait_for_line("snapshot of version")

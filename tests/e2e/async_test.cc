@@ -99,8 +99,8 @@ constexpr std::uint32_t kWholeBlocks = 4;
 constexpr std::uint32_t kPullsAtOnce = 16;
 constexpr std::uint32_t kPushes = 2;
 
-// A peer of a shard whose messages the test makes. All of them take one connection, so the shard handles them in that
-// order. The peer has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
+// A peer of a shard that sends what the test asks for. All its messages take one connection, so the shard handles them
+// in order. The peer has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
 class LatePeer {
  public:
   explicit LatePeer(const std::string& shard)
@@ -138,7 +138,7 @@ class LatePeer {
     report.samples = report.predictions = 1;
     Send({EndSlot{kGeneration, kIncarnation, SessionId{1}, Step{1}, report, {}}, {}});
   }
-  // Reads until so many blocks have arrived, or a refusal.
+  // Reads until `blocks` blocks have arrived, or a refusal, which fails the test.
   std::vector<Message> Read(std::size_t blocks) {
     std::vector<Message> read;
     std::string refused;
@@ -152,7 +152,7 @@ class LatePeer {
     CHECK(refused.empty());
     return read;
   }
-  // Whether the shard has applied the first push of each of these slots.
+  // Whether the shard has applied the first push of each of the first `slots` slots.
   bool HasApplied(std::uint32_t slots) {
     bool all = false;
     (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kIncarnation, SessionId{1}, Step{1}}, {}}).ok();
@@ -181,7 +181,7 @@ class LatePeer {
   const PeerId shard_;
 };
 
-// Whether this is a block that has had so many updates, each of which adds -0.25 to every number.
+// Whether the block has had exactly `updates` updates, each of which adds -0.25 to every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
   const Weights& weights = message.header.Get<Weights>();
   const auto* values = reinterpret_cast<const float*>(message.payload.data);
@@ -203,7 +203,7 @@ TEST_CASE("async: three workers finish all their steps while the fourth stands s
   std::vector<std::future<Observed>> workers;
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::function<void()> before = i == 0 ? std::function<void()>([released] { released.wait(); }) : [&] {
-      // The last step of the fast workers releases the slow one.
+      // The last step of the three fast workers releases the slow one.
       if (++computed_by_fast == (kSlots - 1) * kSteps) release.set_value();
     };
     workers.push_back(std::async(std::launch::async, Train, job.address(), "w" + std::to_string(i), before));

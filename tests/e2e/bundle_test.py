@@ -19,7 +19,7 @@ PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1"))
 SYSTEM = ["ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0",
           "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"]
 FOLDERS = ["/lib64", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"]
-# The functions of cuBLASLt besides the one that returns its version.
+# The functions that the test's stand-in for cuBLASLt has, besides the one that returns its version.
 FUNCTIONS = ["Create", "Destroy", "GetStatusString", "Matmul", "MatmulAlgoGetHeuristic", "MatmulDescCreate",
              "MatmulDescDestroy", "MatmulDescSetAttribute", "MatmulPreferenceCreate", "MatmulPreferenceDestroy",
              "MatmulPreferenceSetAttribute", "MatrixLayoutCreate", "MatrixLayoutDestroy"]
@@ -48,7 +48,7 @@ def make_root(root):
 
 
 def in_root(root, *command):
-    """With an empty environment, and mounts that go with the process."""
+    """Runs a command with `root` as its root folder, almost no environment, and mounts that end with the process."""
     return run("unshare", "--mount", "sh", "-c", IN_ROOT, "sh", root, *command, env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
 
 
@@ -66,7 +66,7 @@ def check_starts(root, top):
 
 
 def check_cublaslt(root, top):
-    """Where it is nowhere, each place is said; beside a PyTorch that Debian's pip has installed it is found."""
+    """If cuBLASLt is missing, all places where it was searched are named; next to a PyTorch installed by pip it is found."""
     program = f"/somewhere else/{top}/bin/device_bench_cuda"
     missing = in_root(root, program, "libraries")
     assert missing.returncode == 1, missing
@@ -85,7 +85,7 @@ def check_cublaslt(root, top):
 
 
 def check_libraries(folder):
-    """All that is loaded is the bundle's, or what every machine has."""
+    """Every library that the programs load is in the bundle, or is one that every machine has."""
     for program in glob.glob(os.path.join(folder, "bin", "*")) + glob.glob(os.path.join(folder, "lib", "capstan", "*")):
         for path in re.findall(r"=> (/\S.*) \(", run("ldd", program).stdout):
             ours = os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
@@ -93,7 +93,7 @@ def check_libraries(folder):
 
 
 def check_gpu_check(folder):
-    """Without a device it says so; with one, each figure that it has no time for."""
+    """Without a device gpu-check says so; with one, it names each figure for which it had no time."""
     device = run(os.path.join(folder, "bin", "device_bench_cuda"), "facts")
     assert device.returncode in (0, SKIP), device
     code, words = (FAILED, "not run") if device.returncode == 0 else (SKIP, "no CUDA device")

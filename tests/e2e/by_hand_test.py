@@ -63,7 +63,7 @@ class ByHandTest(harness.JobTest):
 
     @contextlib.contextmanager
     def whole_job(self, *coordinator_arguments, steps=1000000):
-        """A coordinator at a port of its own choice, and the others where it says that it is."""
+        """Starts a coordinator that chooses its port, and the other processes at the address that it prints."""
         with contextlib.ExitStack() as stack:
             head = stack.enter_context(self.server(self.job_file(steps=steps), "--coordinator", *coordinator_arguments))
             said = head.wait_for_line("servers: capstan-server --join ")

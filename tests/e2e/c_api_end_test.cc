@@ -1,4 +1,4 @@
-// A C client that ends while its thread still writes the weights of a round.
+// A client in C that is freed while its background thread still writes the weights of a round.
 #include <capstan/capstan.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// A statistic (observed, not trained) declared in C, in structs with and without that field; and the
-// output of a C client.
+// A tensor that is a statistic (observed, not trained) and declared in C, by structs with and without that field; and
+// the output of a client in C.
 #include <capstan/capstan.h>
 #include <unistd.h>
 

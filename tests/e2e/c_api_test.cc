@@ -78,7 +78,7 @@ capstan_code Declare(capstan_client* client, std::int32_t initial = CAPSTAN_ZERO
   return capstan_declare(client, &description);
 }
 
-// Sets gradient descent with these rates, one for each group.
+// Sets the learning rates of the two groups of tensors.
 capstan_code SetRates(capstan_client* client, double first, double second) {
   std::array<capstan_hyper_parameters, 2> groups{};
   for (capstan_hyper_parameters& group : groups) group.size = sizeof group;
@@ -108,7 +108,7 @@ capstan_code RunSlot(capstan_client* client, std::uint32_t slot) {
   return code == CAPSTAN_OK ? capstan_end_slot(client, slot, &result) : code;
 }
 
-// Trains to the job's end.
+// Computes rounds until the job ends. Returns the last code.
 capstan_code Train(capstan_client* client) {
   capstan_work work{};
   work.size = sizeof work;
@@ -326,7 +326,7 @@ TEST_CASE("two workers with different hyper-parameters: the second hears whose t
       REQUIRE(RunSlot(clients[i], work.slots[slot]) == CAPSTAN_OK);
     }
   }
-  // Either worker may be refused: the shard may have finished the first one's round before the second one's data.
+  // The shard refuses the worker whose pushes come second. That may be either of them.
   capstan_code code = CAPSTAN_TIMEOUT;
   const char* text = "";
   for (int i = 0; i < 600 && code == CAPSTAN_TIMEOUT; ++i) {

@@ -11,10 +11,10 @@ SENT = "capstan_worker_group_transmit_bytes_total"  # 0 in a group of one member
 
 
 class CollectiveJob:
-    """A second base class next to harness.JobTest."""
+    """A second base class of a test, besides harness.JobTest."""
 
     def page_of(self, address):
-        """A process's counters, by name with labels; empty if it does not answer."""
+        """Returns a process's counters, by name with labels; empty if it does not answer."""
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as page:
                 lines = [line for line in page.read().decode().splitlines() if not line.startswith("#")]
@@ -25,12 +25,12 @@ class CollectiveJob:
         return self.page_of(self.endpoints(run)["metrics"][process])
 
     def seen(self, process, counter, run="run"):
-        """The process's present address and counters: a restarted process answers elsewhere."""
+        """Returns the process's present address and counter. A restarted process has another address."""
         address = self.endpoints(run)["metrics"].get(process)
         return address, self.page_of(address).get(counter, 0)
 
     def wait_until_counting(self, launch, names, counter, run="run", since=None):
-        """Waits until each of these processes has raised the counter above `seen`, or above its present value."""
+        """Waits until the counter of each of these processes differs from `since` (default: from its present value)."""
         since = since or {name: self.seen(name, counter, run) for name in names}
 
         def adds(name):

@@ -13,13 +13,13 @@ import recovery
 
 
 def big_files(shard_folder):
-    """SST files with blocks in them, by snapshot, newest first: numbers rise, and a snapshot's files come together."""
+    """Returns the SST files that have blocks, those of the newest snapshot first: RocksDB numbers its files in order."""
     names = sorted(glob.glob(os.path.join(shard_folder, "*.sst")), reverse=True)
     return [name for name in names if os.path.getsize(name) > 100000]
 
 
 def flip_bytes(path, rng, count=3):
-    """In the middle half, where the blocks are."""
+    """Flips bits of `count` random bytes in the middle half of the file, where the blocks are."""
     size = os.path.getsize(path)
     with open(path, "r+b") as file:
         for _ in range(count):
@@ -57,7 +57,7 @@ class DamageTest(recovery.RecoveryTest):
 
     @classmethod
     def stop_a_run(cls, folder, name):
-        """Killed with three snapshots, of which two are there."""
+        """Runs a job and kills it after its third snapshot, when two of them are still there. Returns the run directory."""
         job, run = os.path.join(folder, "job.toml"), os.path.join(folder, name)
         with open(job, "w", encoding="utf-8") as file:
             file.write(cls.text(cls.STEPS))
@@ -68,12 +68,12 @@ class DamageTest(recovery.RecoveryTest):
         return run
 
     def stopped_run(self):
-        """A copy, so that many kinds of damage begin with the same run."""
+        """Copies the stopped run, so that every test begins with the same run. Returns the folders of its shards by number."""
         shutil.copytree(self.stopped, self.path("run"), dirs_exist_ok=True)
         return recovery.snapshots_in(self.path("run"))
 
     def assert_refused(self, *words, then_say=""):
-        """The job does not begin, says why, and leaves everything so that putting the damaged thing right is enough."""
+        """Checks that the job does not begin and prints one line with these words. Returns the line."""
         with self.resume(*self.LIMITS) as launch:
             self.assertIn(launch.wait(), (1, 2), launch.output)
             self.assertNotIn("done: ", launch.output)
@@ -83,7 +83,7 @@ class DamageTest(recovery.RecoveryTest):
         return line
 
     def assert_goes_on(self, *arguments):
-        """With the right weights, beyond all that was done before. What it said."""
+        """Checks that the job continues beyond all earlier steps and has an undisturbed job's weights. Returns its output."""
         begun = max(record["step"] for record in recovery.records(self.path("run")))
         with self.resume(*arguments) as launch:
             recovery.poll(lambda: launch.closed or recovery.records(self.path("run"))[-1]["step"] > begun + 10, "more steps")
@@ -91,7 +91,7 @@ class DamageTest(recovery.RecoveryTest):
         return launch.output
 
     def put_right(self, *names):
-        """From the run as it was before the damage."""
+        """Restores these entries of snapshots/ to their state before the damage. The job must then continue."""
         for name in names:
             source, target = os.path.join(self.stopped, "snapshots", name), self.path("run", "snapshots", name)
             if os.path.isdir(source):
@@ -147,8 +147,8 @@ class DamageTest(recovery.RecoveryTest):
         self.put_right("shard-1")
 
     def test_snapshots_without_their_life_record(self):
-        """The database's own log is gone, and with it what the shard was told; the coordinator's log knows all of it, and
-        the snapshot's parts have the digests of its manifest."""
+        """The log of the shard's database is deleted, and with it what the coordinator told the shard. The coordinator's log
+        still has all of that, and the snapshot's parts have the digests in its manifest."""
         logs = glob.glob(os.path.join(self.stopped_run()[0], "*.log"))
         self.assertTrue(logs)
         for log in logs:
@@ -200,7 +200,8 @@ class DamageTest(recovery.RecoveryTest):
         self.put_right("coordinator.log")
 
     def old_log(self):
-        """The log as it was before another term, generation and snapshot; what it has become since is returned."""
+        """Continues the run until it has another term, generation and snapshot, then puts back the coordinator's log as it was
+        before. Returns the log's path and its newer content."""
         path, lines = self.log_lines()
         with self.resume() as launch:
             launch.wait_for_line("running: ")
@@ -222,8 +223,8 @@ class DamageTest(recovery.RecoveryTest):
         self.assert_one_line_says(self.assert_goes_on("--accept-rollback"), "rolling back", "the log counts")
 
     def test_a_log_without_the_newest_manifests_is_refused(self):
-        """Of the same generation, so that only their shards' snapshots are newer. Before a shard made its part
-        of the third snapshot it had been told that the second one is kept: it knows more than a log with one."""
+        """The log keeps only the first manifest, which is of the newest generation. Before a shard made its part of the third
+        snapshot, it had been told that the second one is retained, so it knows more than this log."""
         path, lines = self.log_lines()
         first = next(number for number, line in enumerate(lines) if b"manifest" in line.lower())
         self.write_log(path, b"".join(lines[:first + 1]))
@@ -251,7 +252,7 @@ class DamageTest(recovery.RecoveryTest):
         self.assertEqual({record["generation"] for record in recovery.records(self.path("run"))}, {1})
 
     def warnings(self, launch):
-        """But for those of a machine that stands still for a while."""
+        """Returns the warnings, except those that a machine causes by standing still for a while."""
         of_time = re.compile(r"warning: (waiting \d+ s for |\S+ has been silent for \d|\S+ \(process \d+\) has not run for \d)")
         return [line for line in launch.lines if "warning" in line and not of_time.match(line)]
 

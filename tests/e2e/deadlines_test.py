@@ -87,7 +87,7 @@ class DeadlinesTest(harness.JobTest):
                 self.server(job, address, "--index", "0") as first:
             first.wait_for_line("server-0 at")
             with self.server(job, address, "--index", "0", "--run-dir", self.path("second")) as second:
-                # The test cannot know which of them the coordinator heard first.
+                # The coordinator refuses the server that it hears second. That may be either of them.
                 loser = self.first_to_end(first, second)
                 self.assert_fails(loser, "server 0 is already running at", "another --index")
 

@@ -59,7 +59,7 @@ STUB = 'const struct { unsigned abi; const char* id; void* create; } capstan_dev
 
 
 def name_at_run_time(library):
-    """By which a program that was linked with this library asks for it."""
+    """Returns the name under which a program that was linked with this library loads it."""
     found = subprocess.run(["gcc", f"-print-file-name={library}"], capture_output=True, text=True, check=True).stdout.strip()
     dynamic = subprocess.run(["readelf", "-dW", found], capture_output=True, text=True, check=True).stdout
     return re.search(r"SONAME.*\[(.*)\]", dynamic).group(1)
@@ -100,7 +100,7 @@ class DeviceTest(recovery.SameBitsTest):
         self.assert_kills_move_no_bit(MLP, ["job.steps=150"], ("worker-0", "server-1", "worker-1"))
 
     def refusal(self, *settings, binaries=None, **variables):
-        """What a job says that cannot begin for its device."""
+        """Launches a job that must fail because of its device. Returns its message."""
         arguments = [word for setting in settings for word in ("--set", setting)]
         shutil.rmtree(self.path("refused"), ignore_errors=True)
         launched = subprocess.run(
@@ -128,7 +128,7 @@ class DeviceTest(recovery.SameBitsTest):
                     self.assertIn(word, said)
 
     def copy_of_the_installation(self):
-        """Where its plug-ins may be changed."""
+        """Copies the programs into a folder whose plug-ins a test may change. Returns the folder of the programs."""
         os.makedirs(self.path("copy", "bin"))
         for name in ("capstan", "capstan-server", "capstan-worker"):
             shutil.copy(harness.program(name), self.path("copy", "bin"))

@@ -24,7 +24,7 @@ class SmallDiskTest(recovery.RecoveryTest):
         return folder
 
     def fill(self, folder):
-        """To the last byte. The job may free some later: files of an older snapshot."""
+        """Fills the disk to the last byte. The job may free space later, by deleting an older snapshot."""
         with open(os.path.join(folder, "ballast"), "ab", buffering=0) as file, contextlib.suppress(OSError):
             while file.write(bytes(64 << 10)) > 0:
                 pass
@@ -39,7 +39,7 @@ class SmallDiskTest(recovery.RecoveryTest):
         os.unlink(os.path.join(folder, "ballast"))
 
     def elsewhere(self, run, name, is_folder):
-        """An entry of the run directory that lies on another disk, so that the one that fills is not its own."""
+        """Puts an entry of the run directory on another disk than the one that fills."""
         os.makedirs(self.path("elsewhere"), exist_ok=True)
         target = self.path("elsewhere", name)
         if is_folder:
@@ -47,7 +47,7 @@ class SmallDiskTest(recovery.RecoveryTest):
         os.symlink(target, os.path.join(run, name))
 
     def assert_waits_for(self, launch, folder, name):
-        """The job stands, and says for which file and how much is free."""
+        """Checks that the job waits, and names the file and how much space is free."""
         self.keep_full_until(folder, launch, lambda: self.WAITS in launch.output, "a job that waits for room")
         self.assertFalse(launch.closed, launch.output)
         said = self.assert_one_line_says(launch.output, self.WAITS, os.path.join(folder, name), "No space left", "; 0 bytes are free")
@@ -56,7 +56,7 @@ class SmallDiskTest(recovery.RecoveryTest):
 
 class DiskFullTest(SmallDiskTest):
     def run_with_a_shard_on_a_small_disk(self):
-        """A stopped run, whose second shard's directory moved."""
+        """Makes a stopped run, and moves the directory of its second shard to a small disk. Returns that directory."""
         with self.launch(self.job()) as launch:
             launch.wait_for_line("snapshot of version")
             harness.kill(launch.pid)
@@ -96,8 +96,8 @@ class DiskFullTest(SmallDiskTest):
         recovery.say(f"{steps} steps while the disk was full; then: {line}")
 
     def test_a_disk_on_which_nothing_can_be_written(self):
-        """Metrics, logs, snapshots, process ids, and the coordinator's log. A worker that is lost meanwhile is started again,
-        and its new id written when there is room."""
+        """The disk has the metrics, logs, snapshots, process ids and the coordinator's log. A worker that is killed meanwhile is
+        started again, and its new process id is written when there is room."""
         folder = self.mount(self.path("run"), "40m")
         with self.launch(self.job()) as launch:
             launch.wait_for_line("snapshot of version")
@@ -116,7 +116,7 @@ class DiskFullTest(SmallDiskTest):
             self.assert_stops_with_same_bits(launch)
 
     def test_a_coordinators_log_that_finds_no_room(self):
-        """Alone: the shards and all other files lie on other disks."""
+        """Only this log is on the full disk; the shards' files and all others are on other disks."""
         folder = self.mount(self.path("run", "snapshots"), "64k")
         for shard in ("shard-0", "shard-1"):
             self.elsewhere(folder, shard, is_folder=True)
@@ -166,7 +166,7 @@ class DiskFullTest(SmallDiskTest):
 
 
 class DurableLogTest(SmallDiskTest):
-    """A server that cannot log what it has to acknowledge durably."""
+    """A server cannot log pushes that it must acknowledge durably."""
 
     def test_acknowledged_pushes_wait_for_room_and_none_is_lost(self):
         folder = self.mount(self.path("run", "snapshots", "shard-1"), "48m")

@@ -28,7 +28,7 @@ import harness
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 STEPS = 60  # jobs of blocks are shortened to this
 MORE_STEPS = 120  # or to this, if a block itself sets job.steps
-# The keys that a whole job needs.
+# The keys that every job file needs, and values for blocks that lack them.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
 CAPSTAN = """\
 #!/bin/sh
@@ -58,7 +58,7 @@ class Block:
 
 
 def blocks_of(name, text):
-    """The blocks in order; `name` is for messages."""
+    """Returns the blocks of a document in order. `name`: the document's name in messages."""
     blocks, marks, open_block, comment = [], {}, None, None
     for number, line in enumerate(text.splitlines(), start=1):
         if open_block is not None:
@@ -183,7 +183,7 @@ class Reader:
 
 
 def documents():
-    """Path from the root -> text, for all documents of users."""
+    """Returns the texts of all documents for users, by their paths from the root."""
     folder = os.path.join(ROOT, "docs")
     names = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(folder) if name.endswith(".md"))]
     found = {}

@@ -48,7 +48,7 @@ SERVERS = ("server-0", "server-1")
 
 @contextlib.contextmanager
 def slowed(pid, times):
-    """A process that runs for a tenth of the time, for `times` = 10."""
+    """Makes a process `times` times slower within the block, by pausing it again and again."""
     over = threading.Event()
 
     def toggle():
@@ -91,7 +91,7 @@ class DurableTest(harness.JobTest):
         self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
 
     def stop_whole(self, launch):
-        """Stops the job. The steps of its records, of which none may be missing."""
+        """Stops the job. Checks that no step is missing in its records, and returns the steps of the records."""
         self.wait_for_steps(launch, 20)
         recovery.poll(lambda: launch.closed or recovery.has_caught_up(self.path("run")), "the steps that were counted before")
         count = recovery.stop(launch)
@@ -117,14 +117,14 @@ class DurableTest(harness.JobTest):
         self.assertEqual(steps, list(range(len(steps))), "the count of steps fell")
 
     def logged(self, server):
-        """Records that this server's shard has acknowledged."""
+        """Returns how many records this server's shard has acknowledged."""
         address = self.endpoints()["metrics"][server]
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
             (line,) = re.findall(r"^capstan_server_log_records_total.* ([0-9.e+]+)$", answer.read().decode(), re.MULTILINE)
             return int(float(line))
 
     def test_a_slow_worker_and_all_servers_killed_lose_no_acknowledged_push(self):
-        """The others go on, so their pushes are many steps ahead when the servers die."""
+        """The other workers do not wait for the slow one, so they are many steps ahead of it when the servers are killed."""
         with self.launch(self.job(), "--max-restarts", "100", "--set", "job.slots=12") as launch:
             launch.wait_for_line("running: ")
             with slowed(self.pids()["worker-0"], times=10):

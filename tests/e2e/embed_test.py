@@ -15,7 +15,7 @@ import harness
 import installed_prefix
 import recovery
 
-# The libraries that the shared library may need on its machine; never CUDA, RocksDB, OpenBLAS, prometheus or a logger.
+# A pattern for the libraries that the shared client library may need: not CUDA, RocksDB, OpenBLAS, prometheus or a logger.
 NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
 CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::PrintNotice",
              "capstan::Reader::Connect", "capstan::Status::ToString[abi:cxx11]"}
@@ -23,7 +23,7 @@ STEPS = 400
 KILLED_AT = 200  # steps that are committed before something is killed
 HELD_AT = 300  # before this step, programs that are to be killed wait for the test
 PREFIX = BUILT = None
-# C++ code for a loop of rounds: does what gate.py's wait_at() does.
+# C++ code for the beginning of a round: waits at a gate, as wait_at() of gate.py does.
 WAIT = f"""
     if (const char* gate = work->step >= {HELD_AT} ? std::getenv("{gate.VARIABLE}") : nullptr) {{
       static const int file = open(gate, O_RDONLY);
@@ -58,7 +58,7 @@ def example(language, name=""):
 
 
 def build_by_cmake(language, library, folder):
-    """The example's program, from a copy that names this target."""
+    """Builds a copy of the example that links `library` instead of capstan::client. Returns the program's path."""
     shutil.copytree(example(language), folder)
     lists = os.path.join(folder, "CMakeLists.txt")
     with open(lists, encoding="utf-8") as file:
@@ -88,7 +88,7 @@ def logistic():
 
 @functools.cache
 def paced_linear():
-    """The example's program, which waits at a gate before step HELD_AT."""
+    """Builds the C++ example with a gate: from step HELD_AT on, a round waits until the gate is open. Returns the path."""
     with open(example("cpp", "linear.cc"), encoding="utf-8") as file:
         before, done, after = file.read().partition("if (!work) return {};  // the job is done\n")
     assert done, "the example has another loop"
@@ -164,7 +164,7 @@ class EmbedTest(harness.JobTest):
 
     @classmethod
     def undisturbed(cls, test):
-        """The digest of the C++ program's job, by the first test that asks for it."""
+        """Returns the digest of the C++ program's job, which the first test that asks for it runs."""
         cls.known = cls.known or test.trained(1, run="undisturbed")
         return cls.known
 

@@ -1,4 +1,4 @@
-// The traffic between a worker and its shards in a job with 16-bit numbers: half the bytes, and the same job.
+// A worker and its shards in a job with 16-bit numbers exchange about half the bytes of the same job in fp32.
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 
@@ -100,8 +100,8 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
   CHECK(wide.counters.payload_messages_in == kMessages);
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     const Trained narrow = Train(precision);
-    // The weights are 0, 1/2, 3/4, 7/8, which 16 bits hold. In fp16 the first gradient times 65536 overflows, so this
-    // step is skipped.
+    // The weights are 0, 1/2, 3/4, 7/8, which 16 bits hold exactly. In fp16 the first gradient times the loss scale
+    // 65536 overflows, so this step is skipped.
     const std::vector<float> expected =
         precision == Precision::kBf16 ? std::vector<float>{0, 0.5, 0.75, 0.875} : std::vector<float>{0, 0, 0.5, 0.75};
     CHECK(narrow.weights == expected);
@@ -116,7 +116,7 @@ TEST_CASE("16-bit numbers train the same job in half the bytes, statistics in fp
                             wide.counters.payload_bytes_in + wide.counters.header_bytes_in);
     INFO("out " << out << ", in " << in);
     CHECK((out >= 0.499 && out <= 0.51));
-    // Pushes of the skipped step that were sent before the decision are sent once more.
+    // Weights of the skipped step that were sent speculatively, before the decision, are sent once more.
     const std::uint64_t again = precision == Precision::kFp16 ? 4 : 0;
     CHECK(narrow.counters.payload_messages_in >= kMessages);
     CHECK(narrow.counters.payload_messages_in <= kMessages + again);

@@ -37,13 +37,13 @@ class EvaluatorTest(own_workers.OwnWorkersTest):
         return self.write("reader.py", SCRIPT.format(lines="\n".join("    " + line for line in lines)))
 
     def versions(self, evaluator):
-        """(step, accuracy, whether it is the last) of each line."""
+        """Returns (step, accuracy, whether it is the last) of each line that the evaluator printed."""
         found = [LINE.match(line) for line in evaluator.lines]
         self.assertTrue(found and all(found), evaluator.output)
         return [(int(match[1]), float(match[2]), match[3] is not None) for match in found]
 
     def follow(self, mode):
-        """The versions that an evaluator sees of a job in this mode, with the last one's bits compared."""
+        """Runs a job in this mode with an evaluator, and checks the bits of its last version. Returns the versions it saw."""
         with self.job("followed", 1, f"job.mode={mode}") as launch:
             address = self.address(launch)
             with self.example("evaluate.py", address, self.path("last.npz")) as evaluator, \

@@ -21,8 +21,8 @@ import recovery
 SERVERS, WORKERS = 2, 2
 MADE = SERVERS + WORKERS * (1 + SERVERS)  # connections, where none breaks
 DISTURBED = float(os.environ.get("CAPSTAN_CHAOS_SECONDS", "8"))
-# This is longer than 80 s: a process whose handshake was damaged may be taken for another one, and it connects again
-# only after it has heard nothing for 80 s.
+# This is longer than 80 s: a process whose handshake was damaged may be taken for another process. Then it gets no
+# messages, and it connects again only after 80 s of silence.
 STALL = harness.patient(150)
 PROXIES = "127.{}.{}".format(int(harness.HOST.split(".")[1]) + 64, harness.HOST.split(".", 2)[2])  # this process's own, too
 REFUSED = ("capstan_network_errors_total", "capstan_server_payload_hash_mismatches_total")
@@ -31,7 +31,8 @@ REFUSED = ("capstan_network_errors_total", "capstan_server_payload_hash_mismatch
 class FaultsTest(recovery.RecoveryTest):
     @contextlib.contextmanager
     def job_through_proxies(self, seed, run="run", steps=None, fault=None):
-        """The coordinator's process, the proxies and their thread; all others run too. `fault`: from the start on."""
+        """Starts a whole job whose connections go through proxies. Yields the coordinator's process, the proxies and their
+        thread. `fault`: set from the start on."""
         coordinator, *shards = (harness.free_address() for _ in range(1 + SERVERS))
         proxied = lambda address: (PROXIES, int(address.rsplit(":", 1)[1]))
         target = lambda address: (harness.HOST, int(address.rsplit(":", 1)[1]))
@@ -56,7 +57,7 @@ class FaultsTest(recovery.RecoveryTest):
             yield head, proxies, network
 
     def scrape(self, process):
-        """Sums of REFUSED as the process counts them, 0 when it has ended."""
+        """Returns the sum of the process's counters named in REFUSED; 0 if it has ended."""
         address = re.search(r"metrics at (http://[0-9.:]+)/", process.output)
         with contextlib.suppress(OSError):
             with urllib.request.urlopen(address[1] + "/metrics", timeout=harness.DEADLINE) as answer:
@@ -68,7 +69,7 @@ class FaultsTest(recovery.RecoveryTest):
         return sum(self.scrape(process) for process in [head, *self.others])
 
     def disturb(self, head, proxies, network, rng, happened, noticed):
-        """Faults one after the other for DISTURBED seconds, and until all kinds have happened and were noticed."""
+        """Sets faults one after the other for DISTURBED seconds, and until all kinds have happened and were noticed."""
         began = time.monotonic()
         while time.monotonic() < began + DISTURBED or not all(happened().values()) or not noticed():
             proxy, late = rng.choice(proxies), time.monotonic() >= began + DISTURBED
@@ -81,7 +82,8 @@ class FaultsTest(recovery.RecoveryTest):
             self.assertLess(time.monotonic(), began + DISTURBED + harness.DEADLINE, "an invalid run: too little happened")
 
     def run_with(self, *kinds, noticed=lambda made, refused: True):
-        """All kinds of faults must come, and be noticed by what was made or refused."""
+        """Runs a job with these kinds of faults. `noticed`: whether the numbers of connections made and messages refused show
+        that the job has noticed them."""
         seed = recovery.chaos_seed()
         recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
         with self.job_through_proxies(seed) as (head, proxies, network):

@@ -36,7 +36,7 @@ class Child:
             self.report.send(str(number).encode())
 
     def tell_exit(self):
-        """The exit code, or minus the signal that killed it, as in subprocess."""
+        """Sends the test the exit code, or minus the number of the signal that killed the script, as in subprocess."""
         result = os.waitid(os.P_PIDFD, self.ends, os.WEXITED | os.WNOWAIT)
         self.tell(result.si_status if result.si_code == os.CLD_EXITED else -result.si_status)
 
@@ -103,7 +103,7 @@ class Server:
 
 
 def packages():
-    """The folders of PYTHONPATH."""
+    """Returns the folders of PYTHONPATH."""
     text = os.environ.get("PYTHONPATH", "")
     return text.split(os.pathsep) if text else []
 
@@ -126,7 +126,7 @@ def become(request, output):
 
 
 def run(arguments):
-    """Runs like `python3 ARGUMENTS...`: a script or -c, in a fresh __main__."""
+    """Runs a script or -c as `python3 ARGUMENTS...` does, in a fresh __main__."""
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if arguments[0] == "-c":
         source, name, folder = arguments[1], "<string>", ""
@@ -143,7 +143,7 @@ def run(arguments):
 
 
 def end(module):
-    """Ends like the interpreter, but keeps imported modules: freeing PyTorch's objects one by one takes 0.2 s."""
+    """Ends as the interpreter does, but does not free imported modules: for PyTorch's objects that takes 0.2 s."""
     threading._shutdown()
     atexit._run_exitfuncs()
     vars(module).clear()

@@ -14,7 +14,7 @@ SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fork_server.p
 
 
 class ForkServer:
-    """A Python that has imported `modules`. Its scripts are killed when it is closed, or this process ends."""
+    """A Python process that has imported `modules`. Its scripts are killed when it is closed or this process ends."""
 
     def __init__(self, modules, environment):
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -72,7 +72,7 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
 
     def release(self):
-        """Until this call the process's id is not reused."""
+        """Allows the system to reuse the process's id, which it does not do before this call."""
         self.report.close()
 
 

@@ -50,7 +50,7 @@ with forked_script.ForkedScript(server, "-c", sys.argv[1], cwd=".", environment=
 
 
 def without_callers(lines):
-    """A traceback begins with what ran the script."""
+    """Removes all lines of a traceback but the last: they also name what ran the script, which differs."""
     return [line for line in lines if not line.startswith((" ", "Traceback"))]
 
 
@@ -70,7 +70,7 @@ class ForkedScriptTest(harness.JobTest):
         return harness.Process("/usr/bin/env", "-i", *words, sys.executable, "-B", *arguments, cwd=self.folder)
 
     def both(self, *arguments):
-        """The exit code and the output of each."""
+        """Runs a script by the fork server and as a new process; yields the exit code and output of each."""
         for start in (self.forked, self.from_nothing):
             with start(*arguments) as process:
                 yield process.wait(), process.lines

@@ -23,6 +23,6 @@ class Gate:
 
 
 def wait_at(path):
-    """Called in a worker."""
+    """Waits in a worker until the test opens the gate."""
     with open(path, encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_SH)

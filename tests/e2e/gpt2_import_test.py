@@ -48,7 +48,7 @@ RANDOM = random.Random(5)
 
 
 def gpt2_tensors():
-    """Shapes and values by the names that Hugging Face gives them."""
+    """Returns shapes and values of a GPT-2, by the names that Hugging Face gives to tensors."""
     shapes = {"wte.weight": [VOCABULARY, WIDTH], "wpe.weight": [POSITIONS, WIDTH]}
     for layer in (f"h.{i}." for i in range(LAYERS)):
         shapes |= {layer + "ln_1.weight": [WIDTH], layer + "ln_1.bias": [WIDTH],
@@ -63,7 +63,7 @@ def gpt2_tensors():
 
 
 def file_of(tensors, prefix="", masks=False, head=False):
-    """What write_safetensors takes."""
+    """Returns the tensors as write_safetensors takes them, with attention masks or the head if wanted."""
     file = {prefix + name: (shape, numbers.tobytes()) for name, (shape, numbers) in tensors.items()}
     if masks:
         for layer in range(LAYERS):
@@ -75,7 +75,7 @@ def file_of(tensors, prefix="", masks=False, head=False):
 
 
 def turned(tensors):
-    """What an export of the imported weights has to hold."""
+    """Returns what an export of the imported weights must hold: transposed matrices, and only the positions in use."""
     wanted = {}
     for name, (shape, numbers) in tensors.items():
         if name == "wpe.weight":
@@ -90,7 +90,7 @@ def turned(tensors):
 
 
 def torch_loss(tensors, ids):
-    """The mean loss over all samples: GPT-2 as its paper and its code have it, weights as they are in the file."""
+    """Returns the mean loss of a GPT-2 in PyTorch over all samples, with the weights as they are in the file."""
     import torch
     from torch.nn import functional
     w = {name: torch.tensor(numbers.tolist(), dtype=torch.float64).reshape(shape)
@@ -150,7 +150,7 @@ class Gpt2ImportTest(harness.JobTest):
             said = self.run_import(file_of(self.tensors, **form), run=f"run-{run}")
             self.assertIn("GPT-2's layout", said)
             self.assertEqual(self.export(f"run-{run}"), wanted)
-        # This job's export has our own layout, so it is taken as it is.
+        # An export has capstan's own layout, so the import takes it as it is.
         said = self.run_import(self.export("run-0"), run="again")
         self.assertNotIn("GPT-2's layout", said)
         self.assertEqual(self.export("again"), wanted)

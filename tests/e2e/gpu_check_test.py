@@ -27,7 +27,7 @@ def figures(report, part):
 
 
 def check_good(arguments, folder):
-    """Parts of two runs end in one file."""
+    """Two runs of different parts write to one file, which then has the parts of both."""
     out = os.path.join(folder, "good.json")
     code, report = gpu_check(arguments, out, "--device", "emulated", "--part", "parity", "--part", "compare")
     assert code == 0, code
@@ -48,7 +48,7 @@ def check_good(arguments, folder):
 
 
 def check_compared(found):
-    """Each model by PyTorch, where there is one; else what says that it was left out."""
+    """Checks that there are figures of each model in PyTorch. Without PyTorch, a figure must say that it was left out."""
     if importlib.util.find_spec("torch") is None:
         assert sorted(found) == ["PyTorch, gpt", "PyTorch, resnet18"], found
         assert all("skipped" in figure for figure in found.values()), found
@@ -65,7 +65,7 @@ def write_program(path, text):
 
 
 def check_bad(arguments, folder):
-    """A test that fails, one that dies, one for which there is no time, and a part that breaks in the middle."""
+    """A test fails, one dies, one has no time, and a part breaks in the middle: the file names each."""
     build, out = os.path.join(folder, "build"), os.path.join(folder, "bad.json")
     programs = {"bin/capstan": None, "bench/device_bench_emulated": None,
                 "tests/kernels/cuda/kernels_emulated_test": FAILS, "tests/worker/device/worker_device_test": DIES}
@@ -99,7 +99,8 @@ def check_bad(arguments, folder):
     assert figures(report, "train")["train"]["failed"].startswith("gpu-check itself: "), report
 
 
-# A stand-in for a test program: it answers as Catch does; with `alone` it prints how it was called.
+# A stand-in for a test program. Called with -r first, it writes a report as Catch does, with one failed test; otherwise
+# it prints the test that it is to run, and fails.
 FAILS = """#!/bin/sh
 case $1 in -r) ;; *) echo "-r $1"; exit 3;; esac
 cat >"$4" <<END
@@ -109,13 +110,13 @@ cat >"$4" <<END
 END
 exit 1
 """
-# A stand-in that prints figures, of which one is cut.
+# A stand-in for a benchmark: prints figures, of which one is cut short.
 BABBLES = """#!/bin/sh
 case $1 in facts) echo '{"device": "emulated on the CPU"}'; exit 0;; esac
 echo '[{"name": "cut", "val'
 echo ',{"name": "good", "value": 2, "unit": "s", "PATH": "'${PATH%%:*}'"}'
 """
-# A stand-in for a job that ends well and leaves nothing.
+# A stand-in for capstan: its jobs end with exit code 0 and leave no files.
 FORGETS = """#!/bin/sh
 case $1 in --version) echo "capstan 0";; esac
 """

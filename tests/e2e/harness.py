@@ -16,19 +16,19 @@ import unittest
 
 import still_there
 
-# Factors for slow machines and slow binaries; the sanitizers' presets set the second.
+# By how much limits are longer on slow machines, and for slow binaries; the sanitizers' presets set the second factor.
 PATIENCE = int(os.environ.get("CAPSTAN_TEST_PATIENCE", "1")) * int(os.environ.get("CAPSTAN_TEST_SLOWDOWN", "1"))
 
 
 def patient(seconds):
-    """A limit in seconds, longer if the machine or the binaries are slow."""
+    """Returns the limit of a wait: `seconds`, or more if the machine or the binaries are slow."""
     return seconds * PATIENCE
 
 
 OUT_OF_TIME = "(limit of the test)"  # in each failure caused by a test's deadline; tests/suite looks for it
 DEADLINE = patient(120)  # seconds for anything that should take a few
-# This is put before a command: nohup and background jobs of a shell leave signals ignored, and the command would
-# inherit that.
+# This is put before a command, so that the command does not inherit ignored signals: nohup and background jobs of a
+# shell ignore some.
 OBEDIENT = "/usr/bin/env", "--default-signal=HUP,INT"
 ENDLESS = 10**9  # steps of a job that runs until its test ends it
 # Each test process has its own loopback address, so another test cannot take a port there.
@@ -86,7 +86,7 @@ def free_port(host="127.0.0.1"):
 
 
 def free_address():
-    """A free HOST:PORT that stays free for the process that gets it: each call returns another one."""
+    """Returns a free HOST:PORT, another one in each call, so that it stays free for the process that gets it."""
     while True:
         address = f"{HOST}:{free_port(HOST)}"
         if address not in _addresses:
@@ -150,7 +150,7 @@ class Process:
         return "\n".join(self.lines)
 
     def wait_for_line(self, text, timeout=DEADLINE, since=0):
-        """The first line from number `since` on that contains `text`."""
+        """Waits for a line that contains `text`, and returns it. Ignores the first `since` lines."""
         found = lambda: next((line for line in self.lines[since:] if text in line), None)
         with self.arrived:
             if not self.arrived.wait_for(lambda: found() is not None or self.closed, timeout):
@@ -160,7 +160,7 @@ class Process:
             return found()
 
     def wait(self, timeout=DEADLINE):
-        """The exit code, after all output has been read."""
+        """Waits for the process's end, reads all its output and returns the exit code."""
         try:
             code = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -172,12 +172,12 @@ class Process:
 
 
 class Pid(int):
-    """A process id from a file. The kernel reuses ids: `started` tells the process from a later one."""
+    """A process id from a file. The kernel reuses ids, so `started` distinguishes the process from a later one."""
     started = None  # in ticks since boot; None: it had ended before the file was read
 
 
 def stat_of(pid):
-    """The state of a process and its start, in ticks since boot; None if there is no such process."""
+    """Returns a process's state, and its start in ticks since boot; None if there is no such process."""
     try:
         with open(f"/proc/{pid:d}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rsplit(")", 1)[1].split()
@@ -191,7 +191,8 @@ def read_pid(path):
         pid, written = Pid(file.read()), os.fstat(file.fileno()).st_mtime
     stat = stat_of(pid)
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    # A process writes its file after its own start. Ids are not reused within a second.
+    # The file is written after the process's start. So a process that started later has reused the id; within a second
+    # that does not happen.
     if stat is not None and booted + stat[1] / os.sysconf("SC_CLK_TCK") <= written + 1:
         pid.started = stat[1]
     return pid
@@ -223,7 +224,7 @@ class JobTest(unittest.TestCase):
         return Process(program("capstan"), "launch", job, "--run-dir", self.path(run), *arguments, cwd=self.folder)
 
     def pids(self, run="run"):
-        """Ids by process name."""
+        """Returns the ids of the run's processes by name."""
         folder = self.path(run, "pids")
         return {name: read_pid(os.path.join(folder, name)) for name in os.listdir(folder) if "." not in name}
 
@@ -240,7 +241,8 @@ class JobTest(unittest.TestCase):
             return json.load(file)
 
     def weights(self, run="run"):
-        """Names in order and bytes of final.safetensors, read by the format's rules."""
+        """Returns the names of the tensors in final.safetensors, in order, and the file's bytes. Checks that no bytes lie between
+        tensors."""
         with open(self.path(run, "final.safetensors"), "rb") as file:
             content = file.read()
         (length,) = struct.unpack("<Q", content[:8])

@@ -52,7 +52,7 @@ class AddressTest(unittest.TestCase):
 
 
 class LimitTest(harness.JobTest):
-    """A limit of a test that ran out says one phrase, and nothing else says it."""
+    """Every message about a time limit of a test that was exceeded has the same phrase, and no other message has it."""
 
     def start(self, *words):
         return harness.Process("/usr/bin/env", *words)

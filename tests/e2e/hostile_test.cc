@@ -61,16 +61,16 @@ void SendRawBytes(const std::string& endpoint, RandomStream& random) {
   close(fd);
 }
 
-// Returns a header of any kind with any values in its fields, sometimes with a payload. Half of them carry the running
-// job's numbers, so that they pass the first check.
+// Returns a message of any kind with random values in its fields, sometimes with a payload. About half of the messages
+// carry the running job's generation and incarnation, so that they pass the first check.
 Message RandomMessage(RandomStream& random, Generation generation, Incarnation incarnation) {
   Header header = testing::RandomHeader(random.Below(std::variant_size_v<MessageVariant>), random);
   if (random.Below(2) == 0) {
     std::visit(
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
-          // A peer that names this shard's incarnation and sends a correct contribution counts as a worker, because
-          // nothing distinguishes the two. So an EndSlot keeps its random numbers, and a Push has samples.
+          // A correct EndSlot or Push counts, whoever sends it. So an EndSlot keeps its random generation and
+          // incarnation, and a Push has samples: then its payload must have the right hash, which a random one has not.
           if constexpr (std::is_same_v<Body, EndSlot>) return;
           if constexpr (std::is_same_v<Body, Push>) body.samples |= 1;
           if constexpr (requires { body.generation = generation; }) body.generation = generation;
@@ -97,7 +97,8 @@ void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t
   while (!stop.load()) {
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const Message message = RandomMessage(random, Generation{1}, Incarnation{1 + random.Below(2)});
-      // The attacker may guess a name and send its Leave or Join. It may not cause a crash or another result.
+      // The attacker may guess a member's name and send a Leave or Join for it. That must not cause a crash or another
+      // result.
       if (transport->Send(peers[i], message).ok()) ++sent;
       if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
     }
@@ -143,8 +144,8 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> rounds{0}, sent{0};
   std::future<void> attack;
-  // The attack begins when the job runs, because the attacker can guess more then. Each round waits for its share of
-  // attacks.
+  // The attack begins when the job runs, because the attacker can guess more then. Each round waits until ten messages
+  // have been sent for each round so far.
   const Status status = Train(job.address(), rounds, [&] {
     if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(sent), std::ref(stop));
     for (std::uint64_t now = sent; now < 10 * rounds; now = sent) sent.wait(now);

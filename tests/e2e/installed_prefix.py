@@ -53,7 +53,7 @@ def written_at(path):
 
 
 def newest_source(build):
-    """When the newest of the install scripts, and of the files they name, was written."""
+    """Returns when the newest of the install scripts, and of the files that they name, was written."""
     newest = 0
     for script in scripts_of(build):
         with open(script, encoding="utf-8") as file:
@@ -63,7 +63,7 @@ def newest_source(build):
 
 
 def scripts_of(build):
-    """The build's cmake_install.cmake, and the scripts that it includes."""
+    """Returns the build's cmake_install.cmake and the scripts that it includes."""
     found = [os.path.join(build, "cmake_install.cmake")]
     for script in found:
         with open(script, encoding="utf-8") as file:

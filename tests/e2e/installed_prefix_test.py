@@ -27,7 +27,7 @@ class InstalledPrefixTest(harness.JobTest):
         self.write("part/cmake_install.cmake", INSTALL.format(folder=self.folder))
 
     def installed(self):
-        """What is in the prefix, and whether it was installed only now."""
+        """Brings the prefix up to date. Returns its files, and whether this call has installed it."""
         if os.path.exists(self.path("installs")):
             os.remove(self.path("installs"))
         prefix = installed_prefix.up_to_date(self.folder)
@@ -56,7 +56,7 @@ class InstalledPrefixTest(harness.JobTest):
         self.assertEqual(self.installed(), ({"lib64/library": "second", "headers/of/b.h": "second"}, True))
 
     def make_all_older(self):
-        """Than the prefix, also on a file system whose clock is coarse."""
+        """Makes all files older than the prefix, by so much that a coarse clock of the file system does not matter."""
         for folder, _, names in os.walk(self.folder):
             if os.path.relpath(folder, self.folder).split(os.sep)[0] != "prefix":
                 for path in (folder, *(os.path.join(folder, name) for name in names)):

@@ -30,7 +30,7 @@ def table(kind, times):
 
 class KillTest(recovery.RecoveryTest):
     def kill_at_random(self, launch, run, rng):
-        """Bursts of one to four kills; after each, the job has time for some steps. Names and moments of kills."""
+        """Kills processes in bursts of one to four. After each burst, waits for some steps. Returns (moment, name) of each kill."""
         kills = []
         for _ in range(BURSTS):
             before = len(kills)
@@ -80,7 +80,8 @@ class KillTest(recovery.RecoveryTest):
         self.assert_nothing_runs()
 
     def kill_and_measure(self, launch, clock, victims):
-        """Seconds to the next committed step; where a shard is lost, to the first of a new generation."""
+        """Kills these processes. Returns the seconds to the next committed step or, if a shard is killed, to the first one of a
+        new generation."""
         self.wait_for_steps(launch, 20)
         for name in victims:  # the last kill's may still be on their start
             recovery.wait_until_alive(self.path("run"), name)

@@ -17,7 +17,7 @@ import harness
 
 
 class Terminal:
-    """A terminal whose text is read; `child` is what a process writes to."""
+    """A terminal whose text the test reads. Processes write to `child`."""
 
     def __init__(self):
         self.parent, self.child = pty.openpty()
@@ -42,7 +42,8 @@ class Terminal:
 
 
 def painted_steps(text):
-    """The progress lines in what a terminal was sent, without the first two, which may be older than its width."""
+    """Returns the progress lines that a terminal was sent. Leaves out the first two lines: they may have been sent before
+    the terminal got its width."""
     return [line for line in text.replace("\n", "\r").split("\r\x1b[K")[2:] if line.startswith("step ")]
 
 
@@ -53,7 +54,7 @@ class LaunchTest(harness.JobTest):
             return launch.output
 
     def scrape_until(self, address, wanted):
-        """Some metrics are updated a few times a second only."""
+        """Waits until the metrics contain `wanted`: some are updated only a few times per second."""
         def scrape():
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
                 return wanted in answer.read().decode()
@@ -314,7 +315,7 @@ exit 5
     # ---- arguments and messages
 
     def call(self, *words):
-        """The exit code of a call that starts nothing, and what it says."""
+        """Calls capstan with words that start no job. Returns the exit code and the output."""
         with harness.Process(harness.program("capstan"), *words, cwd=self.folder) as call:
             return call.wait(), call.output
 
@@ -384,7 +385,7 @@ exit 5
 
 
     def files(self, folder):
-        """What is in a folder, also behind links: bytes by path."""
+        """Returns the bytes of all files in a folder, also behind links, by path."""
         found = {}
         for where, _, names in os.walk(folder, followlinks=True):
             for name in names:
@@ -393,7 +394,8 @@ exit 5
         return found
 
     def assert_refused(self, run, *words):
-        """To launch, and to a coordinator that is started by hand; and nothing is changed."""
+        """Checks that `capstan launch`, and a coordinator that is started by hand, refuse this run directory and change nothing
+        in it."""
         job, before, elsewhere = self.path(run, "job.toml"), self.files(self.path(run)), self.path("a.toml")
         shutil.copy(job if os.path.exists(job) else self.job_file(), elsewhere)
         calls = [["capstan", "launch", elsewhere], ["capstan-server", elsewhere, "--coordinator", "--set", "job.seed=77"]]
@@ -409,7 +411,7 @@ exit 5
             self.assertEqual(after, before)
 
     def test_what_a_new_run_did_not_make_stays(self):
-        """A run whose metrics.jsonl was emptied or moved away; and somebody's own folder."""
+        """A run whose metrics.jsonl was emptied or removed, and folders of the user's own, are refused and not changed."""
         with self.launch(self.job_file(steps=1000000), "--set", "snapshot.every_steps=50") as launch:
             launch.wait_for_line("snapshot of version")
             harness.kill(launch.pid, signal.SIGTERM)

@@ -35,7 +35,7 @@ class LocalReduceNcclTest(NcclJobTest):
         self.wait_until_counting(launch, names(count), REDUCED)
 
     def groups_on_devices(self, count):
-        """How many groups of so many workers each of them has said that it adds up on a device in."""
+        """Returns, for each of the first `count` workers, in how many groups of `count` it has reported to add up on a device."""
         return [ON_DEVICE.findall(self.logs(only=name)).count(str(count)) for name in names(count)]
 
     # ---- undisturbed
@@ -63,7 +63,7 @@ class LocalReduceNcclTest(NcclJobTest):
     # ---- kills, pauses, and failures of NCCL
 
     def disturb_and_await(self, launch, victim, number):
-        """The group is whole before, and another one is after."""
+        """Sends the victim a signal while three workers add up gradients, and waits until three do so again."""
         self.wait_until_reducing(launch, 3)
         (pid,) = self.disturb(launch, [victim], number)
         recovery.say(f"{victim}, signal {number}")

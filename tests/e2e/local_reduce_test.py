@@ -29,12 +29,12 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
         return self.launch(self.job(), *LOCAL, *arguments, run=run)
 
     def wait_until_reducing(self, launch, count, run="run"):
-        """Until the job's first `count` workers add up gradients."""
+        """Waits until the job's first `count` workers add up gradients."""
         launch.wait_for_line("running: ")
         self.wait_until_counting(launch, names(count), REDUCED, run)
 
     def wait_for_reducing_process(self, process):
-        """The same of a worker that was started by hand."""
+        """Waits until a worker that was started by hand adds up gradients."""
         address = PAGE.search(process.wait_for_line("metrics at http://"))[1]
         begun = self.page_of(address).get(REDUCED, 0)
         recovery.poll(lambda: process.closed or self.page_of(address).get(REDUCED, 0) > begun, "adding up gradients")
@@ -64,14 +64,14 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
                 self.assert_stops_with_bits_of_one_worker(launch, precision, settings)
 
     def received(self, run):
-        """How many steps are done, and what the only server has received by then."""
+        """Returns how many steps are done, and how many bytes the only server has received by then."""
         before = recovery.count_records(self.path(run))
         received = sum(value for name, value in self.counters("server-0", run).items() if name.startswith(RECEIVED))
         return (before + recovery.count_records(self.path(run))) / 2, received
 
     @contextlib.contextmanager
     def four_at_work(self, run, *arguments):
-        """A job of four workers and one server, all of which take part."""
+        """Runs a job of four workers and one server within the block, which begins after the job's first steps."""
         with self.launch(self.job(), *workers(4), "--set", "job.slots=4", "--set", "cluster.servers=1", *arguments,
                          run=run) as launch:
             launch.wait_for_line("running: ")
@@ -80,7 +80,7 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
             recovery.stop(launch)
 
     def bytes_per_step(self, launch, run):
-        """What the only server receives in a step, the mean over the next 100."""
+        """Returns the bytes that the only server receives per step: the mean over the next 100 steps."""
         begun = self.received(run)
         self.wait_for_steps(launch, 100, run)
         ended = self.received(run)
@@ -104,7 +104,7 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
 
     @contextlib.contextmanager
     def by_hand(self, run, *settings, machines):
-        """A coordinator, and a worker on each of these machines."""
+        """Starts a coordinator, two servers, and a worker for each of these names of machines."""
         address = harness.free_address()
         command = [harness.program("capstan-server"), self.job(), "--set", f"cluster.coordinator={address}", "--run-dir",
                    self.path(run), *recovery.options(settings), *LOCAL, *workers(len(machines))]

@@ -66,7 +66,7 @@ print("followed", steps, "versions")
 
 
 def usage_of(pid):
-    """Resident KiB, open descriptors, and how many of these are sockets; None where it has ended."""
+    """Returns the process's resident KiB, open descriptors, and how many of these are sockets; None if it has ended."""
     try:
         with open(f"/proc/{pid:d}/status", encoding="ascii", errors="replace") as file:
             resident = re.search(r"VmRSS:\s+(\d+)", file.read())
@@ -90,7 +90,7 @@ def bytes_below(folder):
 
 
 def newest_step(run):
-    """The number of the last step in metrics.jsonl; -1: none."""
+    """Returns the number of the last step in metrics.jsonl; -1 if there is none."""
     try:
         with open(os.path.join(run, "metrics.jsonl"), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
@@ -109,7 +109,7 @@ class LongJobTest(recovery.RecoveryTest):
         return [name for name in recovery.names_in(run) if not harness.ended(recovery.pid_of(run, name))]
 
     def look(self, launch, when):
-        """One row for each process, and the bytes on disk."""
+        """Prints a line for each process with its memory, descriptors and sockets, and a line with the run's size on disk."""
         run = self.path("run")
         processes = {"launch": launch.pid} | {name: recovery.pid_of(run, name) for name in self.alive()}
         for name, pid in processes.items():
@@ -118,7 +118,7 @@ class LongJobTest(recovery.RecoveryTest):
         recovery.say(f"{when:>9}: {'on disk':12} {bytes_below(run) // 1024:8} KiB")
 
     def disturb_until(self, step, launch, members, rng):
-        """Kills until the job has come to this step, and each role was hit. The roles that were hit."""
+        """Kills processes until the job has done this step and each role was hit. Returns the role of each kill."""
         run, last, since, kills = self.path("run"), -1, time.monotonic(), []
         while (now := newest_step(run)) < step or set(kills) != ROLES:
             self.assertFalse(launch.closed, launch.output[-4000:])

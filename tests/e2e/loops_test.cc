@@ -1,4 +1,4 @@
-// Coordinator, shards and clients over real sockets, in one process: they write what they commit.
+// Coordinator, shards and clients over real sockets, in one process: files and weights show what they committed.
 #include <capstan/client.h>
 
 #include <algorithm>
@@ -48,8 +48,7 @@ WorkerDescription Describe() {
   return description;
 }
 
-// Trains with gradients that are all `gradient_value`: after five steps of sgd each weight is its first value minus 5 *
-// 0.25 times that.
+// Trains with gradients that are all `gradient_value`: each update lowers each weight by 0.25 * `gradient_value`.
 Status Train(const std::string& coordinator, const std::string& name, float gradient_value = 1.0F) {
   ClientOptions options;
   options.coordinator = coordinator;
@@ -160,7 +159,8 @@ TEST_CASE("a host program that flushes denormal numbers to zero pushes the same 
   CHECK(firsts[0] == firsts[1]);
 }
 
-// A machine whose sums never come. After `looks_max` looks at them this process is asked to stop.
+// Stands for a sum over a machine's workers that never comes. At the `looks_max`-th call of Done, the process is asked
+// to stop.
 class EndlessSums final : public client::MachineReduce {
  public:
   EndlessSums(int looks_max, bool* is_asked) : looks_max_(looks_max), is_asked_(*is_asked) {}

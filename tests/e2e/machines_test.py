@@ -29,7 +29,7 @@ class MachinesTest(recovery.RecoveryTest):
 
     @classmethod
     def text(cls, steps):
-        """As the README has it: the coordinator's address, and none of anybody else."""
+        """Returns a job file as in the README: with the coordinator's address, and no address of another process."""
         text = re.sub(r'\[cluster\]\n.*?\n\n\[metrics\]\n.*?\n\n', f'[cluster]\ncoordinator = "{cls.address}"\nservers = 2\n'
                       "workers = 2\n\n", super().text(steps), flags=re.S)
         assert "listen" not in text, text
@@ -48,7 +48,7 @@ class MachinesTest(recovery.RecoveryTest):
         return self.enterContext(harness.Process(*command, cwd=self.path(machine)))
 
     def commands(self):
-        """(machine, program and its arguments) by name."""
+        """Returns (machine, program, arguments...) for each process, by name."""
         self.assertEqual(self.address, f"{self.network.address('head')}:{PORT}")
         job = self.write(os.path.join("head", "digits.toml"), self.text(STEPS))
         return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator"),
@@ -81,7 +81,7 @@ class MachinesTest(recovery.RecoveryTest):
         recovery.say(f"sha256 {recovery.digest_of(run)[:16]} on three machines and undisturbed on one")
 
     def see_addresses_from(self, machine, run):
-        """Every process of the job is found from another machine, and answers it."""
+        """Checks that each process of the job can be found and reached from another machine."""
         metrics = self.endpoints(os.path.relpath(run, self.folder))["metrics"]
         groups = json.loads(self.fetch(machine, f"http://{metrics['coordinator']}/http_sd"))
         self.assertEqual({group["labels"]["name"]: group["targets"] for group in groups},

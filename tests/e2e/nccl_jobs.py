@@ -95,14 +95,14 @@ class NcclJobTest(CollectiveJob, recovery.SameBitsTest):
         self.assert_nothing_runs(run)
 
     def assert_stops_with_bits_of(self, launch, *settings, text=None, run="run"):
-        """The same for an endless job."""
+        """Stops an endless job. Checks that it has the weights of an undisturbed job that did as many steps."""
         steps = recovery.stop(launch)
         calm = recovery.undisturbed(text or self.JOB, [*settings, f"job.steps={steps}"])
         self.assertEqual(recovery.digest_of_version(self.path(run), steps), calm, f"after {steps} steps:\n{launch.output}")
         self.assert_nothing_runs(run)
 
     def with_a_worker_without_nccl(self):
-        """A folder of programs in which worker-1 has no NCCL."""
+        """Makes a folder of programs in which worker-1 has no NCCL. Returns the path of its capstan."""
         folder = self.path("programs")
         os.makedirs(folder, exist_ok=True)
         for name in ("capstan", "capstan-server"):

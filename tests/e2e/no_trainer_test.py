@@ -20,7 +20,7 @@ INSTEAD = "start your own program"
 
 
 def compiled(build):
-    """The sources of this build, as paths from the root, including those that are compiled in units."""
+    """Yields the sources of this build as paths from the root, also those that are compiled several at once (units/)."""
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         sources = [entry["file"] for entry in json.load(file)]
     for source in sources:

@@ -77,7 +77,7 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         return self.python(self.PROGRAM, coordinator, name)
 
     def undisturbed(self):
-        """By a process that has imported nothing before."""
+        """Returns the digest of an undisturbed job, whose worker is a new Python process: it has imported nothing before."""
         return self.once("undisturbed", lambda: self.digest_of_one(functools.partial(self.new_python, self.PROGRAM)))
 
     def test_two_processes_give_the_bits_of_one_and_learn(self):
@@ -87,7 +87,7 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
         self.assertLess(losses[-1], 0.5 * losses[0])
 
     def test_hyper_parameters_of_the_program_give_the_bits_of_the_job_file_s_where_they_are_equal(self):
-        """Groups in the program, with the numbers of the job file's optimizer; then one with another rate."""
+        """The program sets the hyper-parameters of two groups: first to the job file's values, then one rate to another value."""
         with open(self.PROGRAM, encoding="utf-8") as file:
             plain = file.read()
 
@@ -144,7 +144,7 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
             self.assertEqual(record["metrics"], {"none": None, "slot": 3.0 * (0 + 1 + 2 + 3) / (4 * 2.0)})
 
     def said_by(self, coordinator, lines, worker="w"):
-        """What a worker prints that runs these lines."""
+        """Runs these lines in a worker, and returns its output."""
         script = self.write("worker.py", SCRIPT.format(lines="\n".join("        " + line for line in lines)))
         with self.python(script, coordinator, worker) as process:
             self.assertEqual(process.wait(), 0, process.output)

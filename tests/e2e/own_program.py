@@ -23,7 +23,7 @@ STEP = 5
 
 
 def befall(how, step):
-    """Whether it ends in order in this step."""
+    """Does in this step what HOW says. Returns whether the program is to exit with 0 now."""
     if how[0] == "fail-once" and step > STEP and not os.path.exists(how[1]):
         open(how[1], "w", encoding="ascii").close()
         sys.exit("a disk was lost")

@@ -41,7 +41,7 @@ join = {harness.DEADLINE}
 
 class OwnProgramTest(harness.JobTest):
     def own(self, *how, steps=30, options=(), run="run"):
-        """A launch of it; no variable of this test leads to the package."""
+        """Launches a job with own_program.py. Removes PYTHONPATH, so that only the launcher can make Python find the package."""
         job = self.write("job.toml", JOB.format(steps=steps))
         return harness.Process("/usr/bin/env", "-u", "PYTHONPATH", harness.program("capstan"), "launch", job, "--run-dir",
                                self.path(run), *options, "--", sys.executable, "-B", PROGRAM, *how, cwd=self.folder)
@@ -179,7 +179,7 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
         self.assertRegex(launch.output, r"stopped at step \d+; the newest snapshot is of version \d+")
         self.assert_nothing_runs()
 
-    # ---- stopped, and gone on with
+    # ---- stopped, and continued
 
     def test_the_call_that_is_said_at_ctrl_c_goes_on_with_the_same_programs(self):
         with self.own("train", steps=harness.ENDLESS) as launch:

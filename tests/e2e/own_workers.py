@@ -19,7 +19,7 @@ ENDLESS = 10**6  # steps of a job that its test ends
 
 
 def environment(**settings):
-    """The environment of a script that finds the installed package."""
+    """Returns an environment in which a script finds the installed package."""
     packages = os.path.join(installed_prefix.prefix(harness.BIN), "lib", "python3", "dist-packages")
     return {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": "1", **settings}
 
@@ -39,7 +39,7 @@ class OwnWorkersTest(harness.JobTest):
         self.gates = []
 
     def python(self, *arguments, **settings):
-        """A Python script, or -c, that waits at the present gates; `settings` go into its environment."""
+        """Starts a Python script, or -c, that waits at the present gates. `settings`: variables of its environment."""
         if self.gates:
             settings[gate.VARIABLE] = " ".join(one.text for one in self.gates)
             arguments = (os.path.join(HERE, "paced_script.py"), *arguments)
@@ -67,7 +67,7 @@ class OwnWorkersTest(harness.JobTest):
 
     @classmethod
     def once(cls, key, digest):
-        """What `digest` returns for the first test of this class that asks for `key`."""
+        """Calls `digest` for the first test of this class that asks for `key`, and returns the result to all of them."""
         known = cls.__dict__.get("known_digests")
         if known is None:
             known = cls.known_digests = {}
@@ -76,7 +76,7 @@ class OwnWorkersTest(harness.JobTest):
         return known[key]
 
     def job(self, run, workers, *more):
-        """Launches a job that waits for `workers` workers, with more settings."""
+        """Launches a job that waits for `workers` workers. `more`: further settings."""
         settings = [f"cluster.workers={workers}", "cluster.servers=2", f"job.steps={self.STEPS}", f"limits.lease={harness.patient(2)}",
                     f"limits.join={harness.DEADLINE}", *more]
         return self.launch(os.path.join(EXAMPLES, self.EXAMPLE, "job.toml"),
@@ -94,7 +94,7 @@ class OwnWorkersTest(harness.JobTest):
             return hashlib.sha256(file.read()).hexdigest()
 
     def digest_of_one(self, start, run="one"):
-        """`start(address, name)` starts a worker."""
+        """Runs a job with one worker, which `start(address, name)` starts. Returns the digest of its weights."""
         with self.job(run, 1) as launch, start(self.address(launch), "a") as worker:
             return self.digest_at_end(launch, run, [worker])
 
@@ -107,13 +107,13 @@ class OwnWorkersTest(harness.JobTest):
         recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")
 
     def kill_in_mid_run(self, pid, run):
-        """For a job that cannot end meanwhile, because a gate before its last steps is shut."""
+        """Kills a process after some steps. The job must not end meanwhile, so a gate before its last steps must be shut."""
         self.wait_for_steps(run, KILL_AFTER)
         os.kill(pid, signal.SIGKILL)
         self.assertLess(recovery.count_records(self.path(run)), self.STEPS, "an invalid run: it was over")
 
     def digest_with_a_killed_worker(self, start):
-        """One of two is killed, and another one takes part before the job may end."""
+        """Runs a job with two workers, of which one is killed; a third one joins before the job may end. Returns the digest."""
         with self.gate_in_mid_run() as held, self.job("killed", 2) as launch:
             address = self.address(launch)
             with start(address, "a") as a, start(address, "b") as b:

@@ -25,7 +25,7 @@ def ip(*arguments, inside=None):
 
 
 class Network:
-    """A namespace for each member, joined by a hub that forwards."""
+    """A network namespace for each member, and one that forwards between them."""
 
     def __init__(self):
         self.prefix = f"capstan{os.getpid()}"
@@ -65,7 +65,7 @@ class Network:
         return ["/usr/bin/env", "ip", "netns", "exec", self.space(member), harness.program(program), *arguments]
 
     def set_routes(self, what, pairs):
-        """`what`: add or del. A pair (a, b): what a sends to b is lost."""
+        """Adds routes ("add") through which all that a sends to b is lost, for each pair (a, b), or deletes them ("del")."""
         for a, b in pairs:
             ip("route", what, "blackhole", self.address(b) + "/32", inside=self.space(a))
 
@@ -86,7 +86,7 @@ class PartitionTest(recovery.RecoveryTest):
             yield head
 
     def cut(self, network, head, pairs, *named):
-        """Lost until a warning says all of `named`; then the job goes on."""
+        """Cuts these pairs until a warning contains all of `named`, then waits until the job does another step."""
         self.wait_for_steps(head, 15)
         lines = len(head.lines)
         network.set_routes("add", pairs)

@@ -6,8 +6,8 @@ import time
 import harness
 import recovery
 
-# The processes that stand still, and the warning: for workers it comes after a lease, for servers and the coordinator
-# after 3 s.
+# The processes that stand still, and the warnings to wait for. For workers a warning comes after a lease, for servers
+# and the coordinator after 3 s.
 PAUSES = ((["worker-1"], ['"worker-1" has been silent']), (["server-0"], ["for server 0"]),
           (["coordinator"], ["for the coordinator (process"]),
           (["worker-0", "worker-1", "worker-2"], [f'"worker-{index}" has been silent' for index in range(3)]))
@@ -17,7 +17,7 @@ class PauseTest(recovery.RecoveryTest):
     LEASE = harness.patient(1)
 
     def pause(self, launch, names, warnings):
-        """Until all warnings are said: then it was for longer than a lease."""
+        """Pauses processes until all these warnings have been printed, then lets them continue."""
         self.wait_for_steps(launch, 15)
         lines, pids = len(launch.lines), [self.pids()[name] for name in names]
         for name in names:
@@ -32,7 +32,7 @@ class PauseTest(recovery.RecoveryTest):
         recovery.say(f"{' '.join(names)} stood still: {said[:150]}")
 
     def takes_part(self, launch, name):
-        """Where the machine is busy a worker may lose its lease by itself, and comes back."""
+        """Whether the process takes part now. On a busy machine a worker may lose its lease and join again."""
         count = lambda words: launch.output.count(f'"{name}" {words}')
         return not name.startswith("worker-") or count("joined") > count("has been silent")
 
@@ -62,7 +62,7 @@ class PauseTest(recovery.RecoveryTest):
         self.assert_nothing_runs()
 
     def test_everything_stands_still_for_longer_than_the_job_may_stall(self):
-        """As on a machine that was suspended: the launcher stands still, too."""
+        """The launcher is paused, too, as on a machine that was suspended."""
         stall = harness.patient(6)
         with self.launch(self.job(), *recovery.options([f"limits.stall={stall}"])) as launch:
             launch.wait_for_line("running: ")

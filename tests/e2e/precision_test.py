@@ -72,7 +72,7 @@ ALONE = ("1 worker", ["cluster.workers=1", "cluster.servers=1"])
 
 
 def recomputed_by(workers):
-    """A case that differs from ALONE in all that is to move no bit."""
+    """Returns a case that differs from ALONE in everything that must not change the bits."""
     return (f"{workers} workers, 2 servers, 2 threads, recomputed",
             [f"cluster.workers={workers}", "cluster.servers=2", "worker.threads=2", "worker.recompute=true"])
 
@@ -82,13 +82,13 @@ class PrecisionTest(recovery.SameBitsTest):
         return self.assert_one_digest(GPT_JOB, [f"worker.precision={precision}"], ALONE, recomputed_by(workers))
 
     def test_the_bits_of_a_gpt_depend_on_its_precision_and_not_on_workers_or_shards(self):
-        """It has five slots: of five workers, leaves travel and no sums."""
+        """The job has five slots, so five workers send gradients of single slots and no sums."""
         digests = {precision: self.gpt_has_one_digest(precision, workers) for precision, workers in (("bf16", 3), ("fp16", 5))}
         digests["fp32"] = self.run_job(GPT_JOB, "wide")
         self.assertEqual(len(set(digests.values())), 3, digests)
 
     def test_killed_processes_move_no_bit(self):
-        """Of the other 16-bit type, test_kills_while_the_scale_falls_move_no_bit has it."""
+        """Tests bf16; test_kills_while_the_scale_falls_move_no_bit tests fp16."""
         self.assert_kills_move_no_bit(GPT_JOB, ["worker.precision=bf16", "job.steps=150"],
                                       ("worker-0", "server-1", "worker-1"))
 

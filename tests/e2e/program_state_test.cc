@@ -1,4 +1,5 @@
-// A program's state from step to step, through the C functions of the client and a job in this process.
+// Program state: bytes that a program gives with a step and gets back with the next one, through the C functions of the
+// client and a job in this process.
 #include <capstan/capstan.h>
 
 #include <algorithm>
@@ -38,7 +39,7 @@ EditableJobConfig MakeConfig(Mode mode = Mode::kSync) {
   return config;
 }
 
-// The only client of a job, which has two shards.
+// The only client of a job with two shards.
 class Program {
  public:
   explicit Program(const JobConfig& config) : job_(config) {

@@ -74,7 +74,7 @@ Status Train(Client* client, std::uint64_t end = UINT64_MAX) {
   }
 }
 
-// Returns the weight and the momentum of version k when all gradients are 1.
+// Returns the weight and the momentum after `step` steps in which all gradients are 1.
 std::pair<float, float> After(std::uint64_t step) {
   float weight = 0, momentum = 0;
   for (std::uint64_t i = 0; i < step; ++i) {
@@ -85,8 +85,7 @@ std::pair<float, float> After(std::uint64_t step) {
 }
 
 bool IsAll(const float* values, std::uint64_t count, float value) {
-  // Compares with the library's function: in unoptimised tests a loop would pause the reader so long that the job stops
-  // waiting for it.
+  // Compares with memcmp: in unoptimised tests a loop would pause the reader so long that the job stops waiting for it.
   const std::vector<float> expected(count, value);
   return values != nullptr && std::memcmp(values, expected.data(), count * sizeof(float)) == 0;
 }
@@ -107,7 +106,7 @@ Reader::Deadline In(double seconds) {
          std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-// Lets the job finish while the reader has the version before the last one.
+// Lets the reader read the version before the last one, then the worker do the last step.
 void FinishAfterReading(Client* worker, Reader* reader) {
   REQUIRE(Train(worker, kSteps - 1).ok());
   const std::optional<PulledVersion> read = reader->Pull({}, In(kPatience)).value();

@@ -58,13 +58,13 @@ class DocumentsTest(unittest.TestCase):
 
 
 def headings_of(text):
-    """As GitHub names them in links."""
+    """Returns the headings as GitHub names them in links."""
     titles = re.findall(r"^#+ (.*)$", text, re.M)
     return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
 
 
 class BrokenBlocksTest(unittest.TestCase):
-    """What the test of the documents is worth."""
+    """Tests the test of the documents: it accepts good blocks and refuses broken ones."""
 
     GOOD = {
         "sh": "capstan --version",
@@ -122,7 +122,7 @@ class BrokenBlocksTest(unittest.TestCase):
                 "```sh\ntest $(/usr/bin/python3 three.py) = 1\n```\n")
 
 
-# Parts of job files. Every key applies in one of their combinations.
+# Parts of job files. Every key of the job file applies in at least one of the combinations below.
 MODELS = ("mlp", "convnet", "resnet", "gpt", "client")
 DATA = {"text": {"path": "x"}, "tokens": {"path": "x", "vocabulary": 64}, "idx": {"path": "x", "labels": "y"},
         "csv": {"path": "x"}, "cifar10": {"path": "x"}, "synthetic": {}}
@@ -132,7 +132,7 @@ TYPES = {"Text": "text", "Integer": "integer", "Number": "number", "Flag": "true
 
 
 def keys_of_programs():
-    """(section, key) -> (type, words, required), of the one list that the programs read, print and suggest from."""
+    """Returns (section, key) -> (type, words, required), from the list by which the programs read and print job files."""
     with open(os.path.join(documents.ROOT, "common", "config", "job_config_keys.h"), encoding="utf-8") as file:
         source = file.read()
     lists_of_words = re.findall(r"Word<\w+> (k\w+)\[\] = \{(.*?)\};", source, re.S)
@@ -149,7 +149,7 @@ def keys_of_programs():
 
 
 def rows_of_reference():
-    """(section, key) -> the cells of its row in docs/job-file.md."""
+    """Returns (section, key) -> the cells of its row in docs/job-file.md."""
     rows, section = {}, None
     for line in documents.documents()["docs/job-file.md"].splitlines():
         if heading := re.match(r"## (?:\[(\w+)\])?", line):
@@ -192,7 +192,7 @@ class JobFileReferenceTest(harness.JobTest):
         self.assertEqual(without_default, {("model", "preset")})
 
     def printed_jobs(self):
-        """What --print-config prints of jobs, and what their files say."""
+        """Yields, for several jobs, what --print-config prints and what the job file contains."""
         jobs = [({"kind": model}, {"kind": "synthetic", **({"image": [8, 8, 1]} if model in ("convnet", "resnet") else {})})
                 for model in MODELS]
         jobs += [({"kind": "gpt" if kind in ("text", "tokens") else "mlp"}, {"kind": kind, **more})
@@ -213,7 +213,7 @@ class JobFileReferenceTest(harness.JobTest):
 
 
 def shown(value):
-    """As --print-config writes it."""
+    """Returns the value as --print-config writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -42,8 +42,8 @@ kind = "adamw"
 lr = 0.002
 """
 
-# The job's two tensors are separate blocks, so that both shards own some. The slots do not divide the batch. Some steps
-# exceed the clip norm and others do not, so that shards exchange norms (checked on undisturbed runs).
+# The job's two large tensors are blocks of their own, so that both shards own some. The slots do not divide the batch.
+# Some steps exceed the clip norm and others do not, so that shards exchange norms (checked on undisturbed runs).
 CLIP_NORM = 0.08
 JOB = """\
 [job]
@@ -87,7 +87,7 @@ def say(*words):
 
 
 def chaos_seed():
-    """Each test prints the seed that it uses, so that a run can be repeated."""
+    """Returns the seed of random disturbances. Each test prints it, so that its choices can be repeated."""
     if seed := int(os.environ.get("CAPSTAN_CHAOS_SEED", "0")):
         return seed
     seed = os.environ.get("CAPSTAN_TEST_SEED")
@@ -117,7 +117,7 @@ class RecoveryTest(harness.JobTest):
 
     @classmethod
     def golden(cls, steps):
-        """The sha256 of the weights after so many undisturbed steps; each number of steps is computed once."""
+        """Returns the sha256 of the weights after so many undisturbed steps. Runs a job once for each number of steps."""
         return undisturbed(cls.text(steps), cls.UNDISTURBED, check_that_some_are_clipped)
 
     def resume(self, *arguments, run="run"):
@@ -152,7 +152,7 @@ class RecoveryTest(harness.JobTest):
         self.assertEqual(last, highest)
 
     def wait_for_steps(self, launch, count, run="run"):
-        """Until `count` records more than now are in metrics.jsonl."""
+        """Waits until metrics.jsonl has `count` records more than now."""
         wait_for_steps(launch, self.path(run), count)
 
     def logs(self, run="run", only=None):
@@ -174,7 +174,7 @@ class SameBitsTest(harness.JobTest):
     """Jobs that must end with the same weights."""
 
     def run_job(self, text, name, *settings):
-        """The sha256 of the final weights."""
+        """Runs a job to its end and returns the sha256 of its final weights."""
         with self.launch(self.write(f"{name}.toml", text), *options(settings), run=name) as launch:
             self.assertEqual(launch.wait(), 0, launch.output)
         self.assert_nothing_runs(name)
@@ -213,7 +213,7 @@ def options(settings):
 
 
 def wait_for_steps(launch, run, count):
-    """Until `count` records more than now are in metrics.jsonl."""
+    """Waits until metrics.jsonl has `count` records more than now."""
     begun = count_records(run)
     poll(lambda: count_records(run) >= begun + count or launch.closed, f"{count} more steps")
     if launch.closed:
@@ -221,7 +221,7 @@ def wait_for_steps(launch, run, count):
 
 
 def has_caught_up(run):
-    """Whether every step that was done once and taken back is there again."""
+    """Whether the job has again done all steps that it had done before it went back."""
     steps = [record["step"] for record in records(run)]
     return bool(steps) and steps[-1] == max(steps)
 
@@ -239,7 +239,7 @@ def stop(launch):
 
 
 def are_some_clipped(steps):
-    """And some not."""
+    """Whether some steps exceed the clip norm and others do not."""
     return 0 < sum(step["grad_norm"] > CLIP_NORM for step in steps) < len(steps)
 
 
@@ -251,7 +251,8 @@ _undisturbed = {}
 
 
 def undisturbed(job, settings, check=lambda steps: None):
-    """The sha256 of the final weights of a job with this text, which runs once. `check` gets the records of its steps."""
+    """Returns the sha256 of the final weights of an undisturbed job with this text. Runs the job only in the first call, and
+    then passes the records of its steps to `check`."""
     key = (job, tuple(settings))
     if key not in _undisturbed:
         with tempfile.TemporaryDirectory(prefix="capstan-golden-") as folder:
@@ -271,7 +272,7 @@ def undisturbed(job, settings, check=lambda steps: None):
 
 
 def digest_of_version(run, version):
-    """The sha256 of one snapshot's weights, as exported by `capstan snapshot export`."""
+    """Returns the sha256 of the weights of one snapshot, as `capstan snapshot export` writes them."""
     with tempfile.TemporaryDirectory(prefix="capstan-export-") as folder:
         path = os.path.join(folder, "weights.safetensors")
         done = subprocess.run([harness.program("capstan"), "snapshot", "export", "--run-dir", run, "--step", str(version),
@@ -307,7 +308,7 @@ def count_records(run):
 
 
 def snapshots_in(run):
-    """Folders of shards by number."""
+    """Returns the folders of the run's shards, by number."""
     folder = os.path.join(run, "snapshots")
     return {int(name.split("-")[1]): os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("shard-")}
 
@@ -317,7 +318,7 @@ def pid_of(run, name):
 
 
 def wait_until_alive(run, name):
-    """Waits until the launcher has restarted a killed process."""
+    """Waits until a process of this name runs: the launcher has restarted it."""
     poll(lambda: not harness.ended(pid_of(run, name)), f"a start of {name}")
 
 
@@ -360,13 +361,13 @@ class StepClock:
                     return
 
     def first_step_after(self, moment):
-        """Seconds from `moment` to the next record, or None."""
+        """Returns the seconds from `moment` to the next record; None if there is none yet."""
         index = bisect.bisect_right(self.seen, moment, key=lambda entry: entry[0])
         return self.seen[index][0] - moment if index < len(self.seen) else None
 
 
 def kill_if_alive(pid, number):
-    """Whether the signal hit a process of ours that was alive."""
+    """Sends the signal if the process runs. Returns whether it was sent."""
     if harness.ended(pid):
         return False
     with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ import recovery
 
 class ResumeTest(recovery.RecoveryTest):
     def interrupt(self, number=signal.SIGKILL, run="run", steps=120):
-        """A run of which about `steps` steps and a snapshot exist when its launcher gets the signal. The launcher, ended."""
+        """Launches a job, and sends the launcher a signal after `steps` steps and a snapshot. Returns the ended launcher."""
         with self.launch(self.job(), run=run) as launch:
             launch.wait_for_line("running: ")
             self.wait_for_steps(launch, steps, run)
@@ -22,7 +22,7 @@ class ResumeTest(recovery.RecoveryTest):
         return launch
 
     def assert_goes_on(self, launch, run="run"):
-        """It does more than was done before it was resumed. The number of steps that were done again."""
+        """Checks that the resumed job does more steps, with the same bits. Returns how many steps it did again."""
         first = {record["step"] for record in recovery.records(self.path(run))}
         launch.wait_for_line("running: ")
         recovery.poll(lambda: launch.closed or recovery.records(self.path(run))[-1]["step"] > max(first) + 20, "more steps")
@@ -144,7 +144,7 @@ class ResumeTest(recovery.RecoveryTest):
             self.assertLess(step["lr"], 0.001)
             self.assertEqual("validation_loss" in step, step["step"] % 7 == 0 or step["step"] == done + 39)
 
-    # ---- where it goes on
+    # ---- which run is continued, and on which port
 
     def test_without_a_directory_the_newest_run_is_gone_on_with(self):
         for name in ("first", "second"):
@@ -183,7 +183,7 @@ class ResumeTest(recovery.RecoveryTest):
                 self.assertNotEqual(self.endpoints()["coordinator"], address)
                 recovery.stop(launch)
 
-    # ---- where there is nothing to do
+    # ---- runs that cannot be continued, or are done
 
     def test_a_directory_without_a_run_is_refused(self):
         self.job()

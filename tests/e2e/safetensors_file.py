@@ -4,7 +4,7 @@ import struct
 
 
 def read_safetensors(path):
-    """Shapes and bytes by name, and the metadata."""
+    """Returns (shape, bytes) of each tensor by name, and the metadata."""
     with open(path, "rb") as file:
         content = file.read()
     (length,) = struct.unpack("<Q", content[:8])
@@ -15,7 +15,7 @@ def read_safetensors(path):
 
 
 def write_safetensors(path, tensors):
-    """`tensors`: shapes and bytes by name; a third element is the type."""
+    """Writes a file of `tensors`: (shape, bytes) or (shape, bytes, type) by name."""
     header, data = {}, b""
     for name, (shape, values, *dtype) in tensors.items():
         header[name] = {"dtype": dtype[0] if dtype else "F32", "shape": shape,

@@ -166,7 +166,7 @@ def count_in_log(run_dir, text):
 
 
 def blocks_of(run_dir):
-    """Blocks of each tensor, by the shapes in final.safetensors."""
+    """Returns the number of blocks of each tensor, from the sizes in final.safetensors."""
     with open(os.path.join(run_dir, "final.safetensors"), "rb") as final:
         (length,) = struct.unpack("<Q", final.read(8))
         header = json.loads(final.read(length))
@@ -227,7 +227,7 @@ def main():
 
 
 def check_that_it_was_so(name, run_dir, pauses):
-    """What the name of a case promises did happen: else equal bits would prove nothing."""
+    """Checks that what the name of a case promises has happened. Otherwise equal bits would prove nothing."""
     blocks = blocks_of(run_dir)
     if max(blocks) < 2:
         sys.exit(f"{name}: no tensor has several blocks: {blocks}")

@@ -9,7 +9,7 @@ _left_out = []
 
 
 def skip(test, reason):
-    """Ends this test."""
+    """Skips this test; with CI=true, fails it."""
     if os.environ.get("CI") == "true":
         test.fail(f"nothing may be left out here: {reason}")
     _left_out.append(reason)
@@ -17,7 +17,7 @@ def skip(test, reason):
 
 
 def lack_of(package):
-    """Why a test that imports this package cannot run, or None."""
+    """Returns why a test that imports this package cannot run; None if it can."""
     return None if importlib.util.find_spec(package) else f"{package} is not there; install python3-{package}"
 
 
@@ -27,7 +27,7 @@ def need(test, package):
 
 
 def main(package=None):
-    """harness.main() of a file whose tests import `package`, all of them."""
+    """Runs the tests of a file as harness.main() does. `package`: all of them import it, so without it none is run."""
     if package and (reason := lack_of(package)):
         print(f"SKIPPED: {reason}", file=sys.stderr)
         sys.exit(1 if os.environ.get("CI") == "true" else 77)

@@ -58,8 +58,8 @@ class SlowLineTest(harness.JobTest):
             worker = start("capstan-worker", "--coordinator", coordinator, "--name", "w0")
             for process in head, worker, server:
                 self.assertEqual(process.wait(), 0, process.output)
-            # Each step is pulled and pushed. The last version is pulled twice: for the final weights, and by the
-            # worker, which then learns that it is the last.
+            # In each step the weights are pulled and the gradient is pushed. The last version is pulled twice: for the
+            # final weights, and by the worker, which then learns that it is the last.
             needed = 4 * PARAMETERS * (2 * STEPS + 2)
             print(f"{line.bytes_passed / needed:.2f} times the {needed} bytes needed", flush=True)
             self.assertGreater(line.bytes_passed, 4 * PARAMETERS * 2 * STEPS)

@@ -18,7 +18,7 @@ SNAPSHOTS = ("--set", "snapshot.every_steps=4", "--set", "snapshot.every_seconds
 
 class SnapshotCommandTest(harness.JobTest):
     def snapshot(self, command, *arguments, run="run", code=0):
-        """stdout and stderr of capstan snapshot, which has to end with this code."""
+        """Runs `capstan snapshot`, which must end with this code. Returns stdout and stderr."""
         words = [harness.program("capstan"), "snapshot", command, "--run-dir", self.path(run), *arguments]
         done = subprocess.run(words, capture_output=True, text=True, timeout=harness.DEADLINE, cwd=self.folder)
         self.assertEqual(done.returncode, code, f"{command} {arguments}: {done.stdout}{done.stderr}")
@@ -48,7 +48,7 @@ class SnapshotCommandTest(harness.JobTest):
             return hashlib.sha256(file.read()).hexdigest()
 
     def tree(self, run="run"):
-        """Names and contents of all files of a run directory."""
+        """Returns the contents of all files of a run directory, by path."""
         files = {}
         for folder, _, names in os.walk(self.path(run)):
             for name in names:
@@ -57,7 +57,8 @@ class SnapshotCommandTest(harness.JobTest):
         return files
 
     def run_with_three_snapshots(self):
-        """The number of its steps. A snapshot that is due while one is written is passed over: a longer job has more."""
+        """Runs a job that has three snapshots at its end, and returns its number of steps. Tries longer jobs if there are fewer:
+        a snapshot that is due while another one is written is skipped."""
         for steps in (200, 400, 1600, 6400):
             shutil.rmtree(self.path("run"), ignore_errors=True)
             self.run_job(steps=steps)
@@ -187,8 +188,8 @@ class SnapshotCommandTest(harness.JobTest):
                 self.assertIn(said, command.output)
 
     def test_beside_a_running_job_all_is_read_and_nothing_changed(self):
-        # Many snapshots are kept, so that the job deletes some during a listing, but never all that were there a moment
-        # ago.
+        # Many snapshots are kept, so that the job deletes some during a listing, but not all that were there when it
+        # began.
         with self.launch(self.job_file(steps=1000000), *SNAPSHOTS, "--set", "snapshot.keep=30") as launch:
             launch.wait_for_line("running: ")
             for _ in range(harness.DEADLINE * 10):

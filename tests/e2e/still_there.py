@@ -10,7 +10,7 @@ SECONDS_MAX = 30  # for one look with gdb
 
 
 def descendants(pid):
-    """Ids of the process and all its descendants."""
+    """Returns the ids of the process and of all its descendants."""
     found = [pid]
     with contextlib.suppress(OSError):
         with open(f"/proc/{pid:d}/task/{pid:d}/children", encoding="ascii") as file:
@@ -20,7 +20,7 @@ def descendants(pid):
 
 
 def describe(pid):
-    """A line for each process, followed by one for each way in which its threads wait; with stacks if gdb is installed."""
+    """Returns a line for each process and, if gdb is installed, a line for each stack in which its threads wait."""
     lines = []
     for process in descendants(pid)[:PROCESSES_MAX]:
         with contextlib.suppress(OSError):
@@ -34,7 +34,7 @@ def describe(pid):
 
 
 def stacks(pid):
-    """The number of threads that wait in each way: functions, the innermost first."""
+    """Returns the number of threads by stack: names of functions, the innermost first. Empty without gdb."""
     ways = collections.Counter()
     gdb = shutil.which("gdb")
     if gdb is None:

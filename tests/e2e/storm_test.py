@@ -6,7 +6,7 @@ import subprocess
 import harness
 
 STORM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts", "storm")
-# A stand-in for capstan: its only process waits in the storm until it is killed.
+# A stand-in for capstan. In the run named storm, its only process waits until it is killed.
 STAND_IN = """\
 #!/usr/bin/python3
 import json, os, subprocess, sys

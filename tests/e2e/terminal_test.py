@@ -44,7 +44,7 @@ class TerminalTest(harness.JobTest):
             self.assertEqual(launch.wait(), 0, launch.output)
             self.assertIn(f"sha256 {self.sum_of()}", launch.output)
 
-    # ---- who has nothing to do
+    # ---- workers without work
 
     def test_workers_beyond_the_slots_are_named_with_what_to_change(self):
         output = self.run_job(self.job_file(), "cluster.workers=4")

@@ -96,8 +96,8 @@ ARRAYS_SAID = (
     r'Invalid: .*"w".*__dlpack__\(\) gave 3,', 'Invalid: .*"w".*TypeError: no stream', 'Invalid: .*"w".*no export',
     'Invalid: "w" .*read-only',
     r"\[0\.0, 0\.0, 0\.0, 0\.0, 0\.0, 0\.0\]", "2", r"Invalid: .*shape \(3, 2\)", "2")
-# Prints what arrives of a gradient that is copied, for several choices of the copy's stream, the event's stream, and
-# whether the gradient is kept until the end.
+# Copies a gradient and prints what has arrived when the event has happened, for several choices of the copy's stream and
+# the event's stream, and with or without keeping the gradient until then.
 STREAMS = """
 import fake_gpu, torch
 
@@ -156,7 +156,7 @@ class ArraysTest(torch_worker_test.TorchJobTest):
 
 
 class StagingTest(torch_worker_test.TorchJobTest):
-    """There is no GPU here: fake_gpu.py copies as late as one may."""
+    """Copies from a GPU, which fake_gpu.py plays: it copies as late as a GPU may."""
 
     STEPS, PARAMETERS = 12, 6
 
@@ -168,7 +168,7 @@ class StagingTest(torch_worker_test.TorchJobTest):
         return digest, json.loads(worker.output.splitlines()[-1])
 
     def test_gradients_from_a_gpu_are_read_when_they_are_there_and_change_no_bit(self):
-        """Whole slots, and slots in pieces, whose gradients are added up."""
+        """Slots are computed whole, and in pieces whose gradients are added up."""
         for batch, pieces in ((32, 1), (20, 2)):
             with self.subTest(batch=batch):
                 wanted, untouched = self.trained(f"cpu-{batch}", "off", batch)

@@ -11,7 +11,7 @@ import skips
 import torch_worker_test
 
 
-# Prints each schedule and step for which a Schedule that went to and fro has other numbers than PyTorch alone.
+# Prints each schedule and step for which a Schedule, moved forwards and backwards, has other numbers than PyTorch alone.
 SCHEDULES = """
 import io, warnings
 import numpy, torch
@@ -73,8 +73,8 @@ for name, kind in KINDS.items():
 """
 
 
-# Calls check_told several times for the same steps, and prints the calls that are refused. The groups' sum stands for
-# their hash, so it may be 0.
+# Calls check_told several times for the same steps, and prints the calls that are refused. The module uses `sum` as its
+# hash function, so that a hash of 0 occurs.
 TOLD = """
 import torch
 from capstan import Unsupported
@@ -104,7 +104,7 @@ class ScheduleTest(torch_worker_test.TorchJobTest):
             self.assertEqual(process.output.splitlines(), ["0 [0, 1]", "1 [0]"])
 
     def test_a_skipped_step_is_no_update(self):
-        """Of what torch counts for the optimizer; the scheduler goes on."""
+        """The optimizer's state in torch does not count a skipped step."""
         lines = ["model, optimizer = prepare(trainer, loader=False, name='adam')",
                  "scaler, data = capstan.torch.GradScaler(trainer), training.data()", "for slot in trainer.slots():",
                  "    x, y = data[slot.index * 32:(slot.index + 1) * 32]",
@@ -120,8 +120,8 @@ class ScheduleTest(torch_worker_test.TorchJobTest):
 
 
 class KeptScheduleTest(torch_worker_test.TorchJobTest):
-    """A scheduler that no number of steps tells of. A process that begins later is told another beginning, and has the
-    job's."""
+    """A scheduler whose rate depends on its state and not only on the number of steps. A process that begins later is given
+    another initial state, and must have the job's."""
 
     STEPS = 80
     FIRST, LATER = 0.25, 0.875

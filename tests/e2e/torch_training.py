@@ -27,7 +27,7 @@ def data():
 
 
 class Noisy(Dataset):
-    """The data with noise that is drawn again each time."""
+    """The data plus noise, which is drawn again each time that a sample is read."""
 
     def __len__(self):
         return SAMPLES
@@ -44,7 +44,7 @@ def network(seed):
 
 
 def optimizer_of(name, model):
-    """Two groups, which differ in rate and decay."""
+    """Returns an optimizer with two groups, which differ in learning rate and weight decay."""
     kind, options = OPTIMIZERS[name]
     weights = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
@@ -52,7 +52,8 @@ def optimizer_of(name, model):
 
 
 class Wandering:
-    """A rate that depends on where its process began, and on all that came since: its state, and no number of steps."""
+    """A scheduler whose rates depend on its initial state and on earlier rates, so the number of steps does not determine
+    them."""
 
     def __init__(self, optimizer, begin):
         self.optimizer, self.place, self.seen = optimizer, begin, ()
@@ -78,7 +79,7 @@ def scheduler_of(optimizer, begin=None):
 
 
 def plain(setup, rank=0, ranks=1):
-    """By PyTorch alone, over the batches that the job would choose; with several ranks, slot r in rank r."""
+    """Trains by PyTorch alone, with the batches that the job would choose. With several ranks, rank r computes slot r."""
     from capstan.torch.batches import Plan
 
     model = network(setup["seed"])

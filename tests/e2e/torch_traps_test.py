@@ -40,7 +40,7 @@ class TrapTest(torch_worker_test.TorchJobTest):
         return self.python(self.write(f"{name}.py", text), **settings)
 
     def said(self, run, lines, *, name="w", **setup):
-        """The lines that this worker prints, which computes all of a job."""
+        """Runs these lines as the only worker of a job, and returns the lines that it prints."""
         with self.training_job(run, setup.pop("optimizer", "adamw"), **setup) as launch:
             with self.worker(self.address(launch), lines, name) as worker:
                 self.digest_at_end(launch, run, [worker])
@@ -140,7 +140,7 @@ class EpochTest(TrapTest):
 
 
 class SchedulerTest(TrapTest):
-    """StepLR halves the rate each time that it acts."""
+    """Schedulers: StepLR, which halves the rate each time that it acts."""
 
     PER_EPOCH = ["for epoch in range(3):", "    for x, y in loader:", "        step(trainer, model, x, y)", "    scheduler.step()",
                  "    print('rate', scheduler.get_last_lr()[0], optimizer.param_groups[0]['lr'])"]
@@ -291,7 +291,7 @@ class LeftOverTest(TrapTest):
                 self.assertRegex(self.said_by(address, lines, f"w{index}").splitlines()[-1], said)
 
     def shared_job(self, *loader):
-        """Of workers that end no step, and have the same loader."""
+        """Returns the address of a job for workers that end no step; those with the same loader share a job."""
         if loader not in self.jobs:
             launch = self.training_job(f"shared-{len(self.jobs)}", "adamw", steps=ENDLESS)
             self.enterContext(launch)
@@ -327,7 +327,7 @@ class LeftOverTest(TrapTest):
 
 
 class AccumulationTest(TrapTest):
-    """Of slots of 32 samples: the losses and weights of a slot in one piece."""
+    """Slots of 32 samples in several pieces have the losses and weights of slots in one piece."""
 
     SLOTS = [*OWN_LOOP[:-1], "for slot in trainer.slots():", "    x, y = training.data()[slot.index * 32:slot.index * 32 + 32]"]
 
@@ -374,7 +374,7 @@ class AccumulationTest(TrapTest):
         self.assertLess(self.losses("sum-4")[0], 10, "the job shows the loss of a sample")
 
     def test_a_batch_may_be_skipped(self):
-        """Alone, as a piece, and as the last one."""
+        """A skipped batch is a whole slot, a piece of one, or the last piece."""
         lines = [*PREPARE, "skipped = 0", "for epoch in range(9):", "    for index, (x, y) in enumerate(loader):",
                  "        if index % 4 == 3 or index == 0:", "            trainer.skip()", "            skipped += 1", "            continue",
                  "        step(trainer, model, x, y)", "print('skipped', skipped, trainer.global_step)"]
@@ -388,7 +388,7 @@ def numbers_in(text):
 
 
 class AsyncTest(TrapTest):
-    """Each slot has a clock of its own there."""
+    """Mode async, in which each slot has a clock of its own."""
 
     def test_epochs_and_schedulers_are_those_of_a_slot_s_clock(self):
         lines = [*scheduled("scheduler_interval='epoch'"), "for epoch in range(2):", "    mains, batches = set(), 0",
@@ -496,7 +496,8 @@ class EndTest(TrapTest):
         self.assertRegex(said[0], "slot 0 has 12 samples.*job.global_batch = 64 in 2 slots makes 32")
 
 
-# The changes that a person makes to torch_cnn.py. The job's global batch holds all batches of an update.
+# The changes that a person makes to torch_cnn.py. The job's global batch holds all batches of an update, so the script
+# does not accumulate gradients itself.
 CNN_CHANGES = (
     ("import torch\nfrom torch import nn\n", "import capstan.torch\nimport torch\nfrom torch import nn\n"),
     ("ACCUMULATION = 2\n", "ACCUMULATION = 1\n"),
@@ -510,7 +511,7 @@ DIGITS = next((path for path in (os.path.join(HERE, "..", "..", "examples", "dat
 
 
 class CnnTest(TrapTest):
-    """The script of many tutorials, converted by a few lines."""
+    """torch_cnn.py, a script as in many tutorials, converted by changing a few lines."""
 
     STEPS, EPOCHS = 240, 8
 

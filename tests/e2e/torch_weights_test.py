@@ -12,8 +12,8 @@ import skips
 import torch_worker_test
 
 STEPS = 40
-# A network with norms. A norm cancels the bias before it, so that bias's gradient would be noise; these layers have
-# none.
+# A network with batch norms. A norm cancels the bias of the layer before it, whose gradient would be noise, so those
+# layers have no bias.
 NORMS = ["N = torch.nn", "torch.manual_seed(5)", "linear = lambda *sizes: N.Linear(*sizes, bias=False)",
          "model = N.Sequential(linear(12, 24), N.BatchNorm1d(24), N.Tanh(), linear(24, 24), "
          "N.BatchNorm1d(24, momentum=0.3), N.Tanh(), linear(24, 8), N.BatchNorm1d(8, momentum=None), N.Linear(8, 1))",
@@ -36,7 +36,7 @@ PLAIN = ["import json, sys", f"sys.path.insert(0, {torch_worker_test.HERE!r})", 
 class TorchWeightsTest(torch_worker_test.TorchJobTest):
     @contextlib.contextmanager
     def worker(self, launch, lines, name="w", **settings):
-        """A process that runs these lines; `settings` are names that they use."""
+        """Runs a process with these lines within the block. `settings`: values of variables that the lines use."""
         settings = {"BATCH": 64, "OPTIONS": {}, **settings}
         lines = [*(f"{key} = {value!r}" for key, value in settings.items()), *lines]
         script = torch_worker_test.SCRIPT.format(folder=torch_worker_test.HERE, coordinator=self.address(launch), name=name,
@@ -45,7 +45,7 @@ class TorchWeightsTest(torch_worker_test.TorchJobTest):
             yield process
 
     def trained(self, run, lines, workers=1, slots=1, optimizer="adamw", steps=STEPS, **settings):
-        """The digest of a job's weights, and what its processes said."""
+        """Trains a job with these lines. Returns the digest of its weights and the output of its processes."""
         with self.training_job(run, optimizer, workers=workers, slots=slots, steps=steps) as launch, \
                 contextlib.ExitStack() as stack:
             processes = [stack.enter_context(self.worker(launch, lines, f"w{index}", **settings)) for index in range(workers)]
@@ -53,12 +53,12 @@ class TorchWeightsTest(torch_worker_test.TorchJobTest):
         return digest, [process.output for process in processes]
 
     def final(self, run):
-        """Numbers by name."""
+        """Returns the values of each tensor in final.safetensors, by name."""
         tensors, _ = safetensors_file.read_safetensors(self.path(run, "final.safetensors"))
         return {name: struct.unpack(f"<{len(data) // 4}f", data) for name, (_, data) in tensors.items()}
 
     def assert_is_final(self, run, output):
-        """That a process ended with the job's weights, to the bit."""
+        """Checks that a process ended with exactly the job's weights. Returns the values that it printed."""
         state, final = json.loads(output.splitlines()[-1]), self.final(run)
         for name, values in final.items():
             self.assertEqual(tuple(flat(state[name])), values, name)
@@ -71,7 +71,7 @@ def flat(value):
 
 class StatisticsTest(TorchWeightsTest):
     def test_one_process_has_the_losses_and_the_statistics_of_pytorch_alone(self):
-        """With each momentum that a norm can have."""
+        """The network's norms have every kind of momentum: the default, another one, and None."""
         _, (output,) = self.trained("norms", [*NORMS, *LOADER, *EPOCHS, *SAY_STATE])
         with self.python("-c", "\n".join(PLAIN)) as process:
             self.assertEqual(process.wait(), 0, process.output)
@@ -86,7 +86,7 @@ class StatisticsTest(TorchWeightsTest):
                          {f"{index}.num_batches_tracked": STEPS for index in (1, 4, 7)})
 
     def test_statistics_are_the_same_bits_for_any_number_of_processes(self):
-        """Slots come in pieces."""
+        """The batches are smaller than a slot, so slots come in pieces."""
         digests, states = set(), set()
         for workers in (1, 2, 3):
             lines = [*NORMS, *LOADER, *EPOCHS, *SAY_STATE]
@@ -97,7 +97,7 @@ class StatisticsTest(TorchWeightsTest):
         self.assertEqual((len(digests), len(states)), (1, 1))
 
     def test_each_slot_begins_with_the_job_s_statistics(self):
-        """So does what is evaluated between two slots of a step."""
+        """The buffers before both slots of a step are equal."""
         lines = [*NORMS, "model, optimizer = trainer.prepare(model, optimizer)", "data, seen = training.data(), {}",
                  "for slot in trainer.slots():",
                  "    values = torch.cat([b.flatten().double() for b in model.buffers()]).tolist()",
@@ -275,7 +275,7 @@ class RefusedTest(TorchWeightsTest):
 
 class AcceptedTest(TorchWeightsTest):
     def test_other_weights_in_an_evaluation_change_nothing(self):
-        """Copied in and out, and by their memory."""
+        """The weights are replaced by copying values, and by giving the parameters other memory."""
         digest, _ = self.trained("alone", [*NETWORK, *LOOP], slots=2, BATCH=32)
         swaps = {"copied": ["for p, o in zip(model.parameters(), other): o.copy_(p), p.copy_(o * 0.5)",
                             "for p, o in zip(model.parameters(), other): p.copy_(o)"],
@@ -336,7 +336,7 @@ class AcceptedTest(TorchWeightsTest):
 
 class EndTest(TorchWeightsTest):
     def test_every_process_ends_with_the_final_weights(self):
-        """Those without a slot as well."""
+        """In each job one process has no slot."""
         for workers, slots in ((2, 1), (3, 2)):
             with self.subTest(workers=workers):
                 run = f"of-{workers}"

@@ -21,7 +21,7 @@ class TorchJobTest(own_workers.OwnWorkersTest):
     IMPORTED = ("numpy", "torch", "torch.utils.data", "capstan.torch")
 
     def reference(self, how, **setup):
-        """The losses of PyTorch alone or of its DDP."""
+        """Returns the losses of PyTorch alone or of its DDP."""
         with self.python(TRAINING, how, json.dumps(setup)) as process:
             self.assertEqual(process.wait(), 0, process.output)
             return json.loads(process.lines[-1])
@@ -40,12 +40,12 @@ class TorchJobTest(own_workers.OwnWorkersTest):
         return self.python(TRAINING, "capstan", json.dumps(setup))
 
     def script_of(self, coordinator, lines, worker):
-        """A worker that runs these lines."""
+        """Writes the script of a worker that runs these lines, and returns its path."""
         return self.write("worker.py", SCRIPT.format(folder=HERE, coordinator=coordinator, name=worker,
                                                      lines="\n".join("        " + line for line in lines)))
 
     def said_by(self, coordinator, lines, worker="w"):
-        """What that worker prints."""
+        """Runs these lines in a worker, and returns its output."""
         with self.python(self.script_of(coordinator, lines, worker)) as process:
             self.assertEqual(process.wait(), 0, process.output)
             return process.output
@@ -85,7 +85,7 @@ class LossCurveTest(TorchJobTest):
         print(f"two processes: {self.assert_near(self.losses('two'), wanted, 1e-4):.1e} from DDP")
 
     def test_what_was_trained_goes_on_in_pytorch_alone(self):
-        """Weights and optimizer state, saved by the script after the job's end."""
+        """The script saves weights and optimizer state after the job's end; PyTorch alone loads them and continues."""
         half = STEPS // 2
         for optimizer in ("momentum", "adam", "adagrad"):
             run, saved = f"half-{optimizer}", self.path(f"{optimizer}.pt")
@@ -111,7 +111,7 @@ class LossCurveTest(TorchJobTest):
         self.assertEqual(self.losses("model"), self.losses("by-8"), "model.zero_grad() lost gradients of pieces")
 
     def test_slots_without_samples_are_passed_over(self):
-        """One sample is left at the end of an epoch, and the job's end, for four slots."""
+        """At the end of each epoch, and so at the end of the job, one sample is left for four slots."""
         with self.training_job("ragged", "adamw", slots=4, steps=36, global_batch=29) as launch, \
                 self.train(launch, optimizer="adamw") as worker:
             self.digest_at_end(launch, "ragged", [worker])
@@ -319,7 +319,7 @@ class WrongUseTest(TorchJobTest):
 
 
 class OwnLoopTest(TorchJobTest):
-    """Work without a prepared loader."""
+    """Scripts with a loop over slots instead of a prepared loader."""
 
     SLOTS = ["model, optimizer = prepare(trainer, loader=False)", "data = training.data()",
              "for slot in trainer.slots():",
@@ -339,7 +339,7 @@ class OwnLoopTest(TorchJobTest):
         self.assert_near(self.losses("pieces"), self.losses("whole"), 1e-5)
 
     def test_metrics_and_learning_rate_are_those_of_the_script(self):
-        """Pieces of a slot add up; the job file's rate is another."""
+        """The sums and weights of a metric are added up over a slot's pieces. The job file has another learning rate."""
         lines = [*self.PIECES[:-1], "            trainer.log({'size': (len(y[part]), 1), 'rows': (torch.tensor(32.0), 32)})",
                  "    optimizer.step()", "    if slot.key[1] == 0: trainer.barrier(20)"]
         with self.training_job("logged", "adamw", steps=3) as launch:
@@ -362,7 +362,7 @@ class OwnLoopTest(TorchJobTest):
                 self.assertRegex(self.said_by(address, [*lines, line], f"w{index}").splitlines()[-1], said)
 
     def said_when_a_server_is_killed(self, run, lines):
-        """What a worker prints that runs these lines; of the job itself there is no end."""
+        """Runs these lines in a worker of an endless job, kills a server meanwhile, and returns the worker's output."""
         with self.training_job(run, "adamw", steps=own_workers.ENDLESS) as launch:
             with self.python(self.script_of(self.address(launch), lines, "w")) as process:
                 self.wait_for_steps(run, own_workers.KILL_AFTER)
@@ -405,12 +405,12 @@ class OwnLoopTest(TorchJobTest):
 
 
 class ExampleTest(TorchJobTest):
-    """The examples, dropout and all."""
+    """The example scripts, with their dropout."""
 
     STEPS = 120  # the five epochs of the script
 
     def job(self, run, workers):
-        """The slots do not depend on how many processes there are."""
+        """Launches a job that has four slots for any number of processes."""
         settings = [f"cluster.workers={workers}", "job.slots=4", f"limits.lease={harness.patient(2)}",
                     f"limits.join={harness.DEADLINE}", f"job.steps={self.STEPS}"]
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
@@ -421,7 +421,7 @@ class ExampleTest(TorchJobTest):
                                                 CAPSTAN_COORDINATOR=coordinator, CAPSTAN_WORKER=name)
 
     def test_two_processes_give_the_bits_of_one_and_learn(self):
-        """One that people start from nothing, and two that were spared their imports."""
+        """The one process is a new Python, as users start it; the two are forked from one that has imported the modules."""
         with self.job("one", 1) as launch, self.digits(self.new_python)(self.address(launch), "a") as worker:
             one = self.digest_at_end(launch, "one", [worker])
             right = float(worker.output.split("held out: ")[1].split()[0])
@@ -431,7 +431,7 @@ class ExampleTest(TorchJobTest):
         self.assertEqual(self.digest_with_a_killed_server(digits), one, "steps that are done again drop other numbers")
 
     def test_they_are_the_plain_scripts_but_for_four_lines(self):
-        """The lines that README.md shows, of the digits."""
+        """README.md shows the four lines of the script for digits."""
         folder, root = os.path.join(own_workers.EXAMPLES, "pytorch"), os.path.join(HERE, "..", "..")
         with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
             block = re.search(r"```diff\n(.*?)```", file.read(), re.S).group(1)

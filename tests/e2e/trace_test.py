@@ -15,7 +15,7 @@ PHASES = {"compute": {"data", "forward", "backward", "wait for weights", "wait f
 
 class TraceTest(harness.JobTest):
     def read(self, process):
-        """Spans by thread name, after a look at the rules of the format."""
+        """Checks that a process's trace follows the rules of the format. Returns the spans by thread name."""
         with open(self.path(f"trace.{process}.json"), encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
@@ -33,7 +33,7 @@ class TraceTest(harness.JobTest):
         return spans
 
     def check_order(self, spans):
-        """Begins never go backwards, and a span lies within another or behind it."""
+        """Checks that spans are in the order of their begins, and that each lies within an earlier span or after it."""
         open_ends, before = [], 0
         for span in spans:
             end = span["ts"] + span["dur"]

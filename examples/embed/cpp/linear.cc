@@ -21,7 +21,7 @@ std::array<float, kFeatures + 1> Sample(std::uint64_t step, std::uint32_t slot, 
   return row;
 }
 
-// Computes the mean gradient of the squared error, times `scale`. Returns the sum of the squared errors.
+// Computes the mean gradient of the squared error, times the loss scale. Returns the sum of the squared errors.
 double Gradient(const capstan::Work& work, std::uint32_t slot, const float* weights, float* gradient) {
   double loss = 0;
   for (std::size_t i = 0; i <= kFeatures; ++i) gradient[i] = 0;

@@ -14,7 +14,7 @@ TENSORS = [capstan.Tensor("weight", (FEATURES, CLASSES), initial="normal", scale
 
 
 def batch(key, samples):
-    """Samples of a slot: points around the corners of their class. They depend only on (seed, step, slot)."""
+    """Returns the samples of a slot: points around the corner of their class. They depend only on (seed, step, slot)."""
     seed, step, slot = key
     random = np.random.default_rng((seed, step, slot))
     labels = random.integers(CLASSES, size=samples)
@@ -23,7 +23,7 @@ def batch(key, samples):
 
 
 def loss_and_gradient(weights, x, labels):
-    """Sum of the cross entropy, and the gradient of its mean."""
+    """Returns the sum of the cross entropy, and the gradient of its mean for both tensors."""
     logits = x @ np.asarray(weights["weight"], np.float64) + np.asarray(weights["bias"], np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     log_sums = np.log(np.exp(logits).sum(axis=1))

@@ -9,7 +9,7 @@ CONTEXT, WIDTH, HEADS, LAYERS = 64, 64, 4, 2
 
 
 class Letters(Dataset):
-    """Pieces of the headers: CONTEXT letters, and the letter that follows each of them."""
+    """Pieces of the headers. A sample is CONTEXT letters, and for each of them the letter that follows."""
 
     def __init__(self):
         headers = sorted(glob.glob("/usr/include/*.h"))
