@@ -1,4 +1,5 @@
-// Backoff: when to repeat a request whose effect has not been seen: 100 ms doubling to 5 s, with jitter.
+// Backoff: when to repeat a request that has had no visible effect. The wait doubles each time, by default from 100 ms
+// to 5 s. Up to a quarter of the wait is added as jitter.
 //
 // Kind:   value.
 #pragma once
@@ -16,19 +17,19 @@ class Backoff {
   static constexpr Instant kFirst = std::chrono::milliseconds(100);
   static constexpr Instant kLongest = std::chrono::seconds(5);
 
-  // `key` separates the jitter of different requesters; `first` is the shortest wait.
+  // Requesters with different keys get different jitter. `first` is the wait after the first request.
   explicit Backoff(std::uint64_t key = 0, Instant first = kFirst)
       : random_(key, 0xBAC0FF), first_(first), wait_(first) {}
 
   bool Due(Instant now) const { return now >= next_; }
   Instant next() const { return next_; }
-  // Call when the request was sent: sets when it is due again.
+  // Call after each sending of the request: sets when the request is due again.
   void Sent(Instant now) {
     const auto jitter = static_cast<std::int64_t>(random_.Below(static_cast<std::uint64_t>(wait_.count() / 4) + 1));
     next_ = now + wait_ + Instant(jitter);
     wait_ = std::min(wait_ * 2, std::max(kLongest, first_));
   }
-  // Call after progress: the next request is due at once, and waits start small again.
+  // Call after progress: the next request is due at once, and the wait is `first` again.
   void Restart() {
     next_ = Instant::min();
     wait_ = first_;

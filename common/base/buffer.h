@@ -1,9 +1,9 @@
 // Buffer, BufferRef, Slice, BufferPool: the memory that weights and gradients travel in.
 //
-// Kind:   Buffer is shared by count; a pool is owned by one thread, but buffers come back to it from any thread.
+// Kind:   a Buffer is reference-counted; a pool is owned by one thread, but any thread may return buffers to it.
 // Limits: a pool never frees a buffer while the pool exists; its owner bounds how many are in use.
-// Why:    a received frame is the staged gradient and a published block is the sent frame, so a payload's memory lives
-//         exactly as long as a reference to it. The transport's own thread may drop the last reference.
+// Why:    payloads are not copied: a received frame is kept as the staged gradient, and a published block is sent as it
+//         is. So a payload stays valid as long as a reference to it exists, on any thread.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class Buffer {
  public:
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
-  // The number of references that exist now. Other threads can drop theirs at any time, so only the owner may rely on
-  // the number. Once all that remain are the owner's, no other thread can make one, and the owner may write.
+  // The number of references that exist now. Other threads can drop theirs at any time. A thread that finds that all
+  // of them are its own may write to the buffer: no other thread can make a reference any more.
   std::uint32_t reference_count() const { return references_.load(std::memory_order_acquire); }
 
  private:
@@ -54,7 +54,8 @@ class BufferRef {
   }
   ~BufferRef() { Drop(); }
 
-  // Turns the reference into a bare pointer, for a C callback's context. Adopt turns that back, exactly once.
+  // Turns the reference into a bare pointer, for the context of a C callback. Adopt must take back each such pointer
+  // exactly once.
   Buffer* Detach() && { return std::exchange(buffer_, nullptr); }
   static BufferRef Adopt(Buffer* detached) {
     BufferRef reference;
@@ -99,7 +100,7 @@ inline Slice WholeBuffer(BufferRef buffer) {
   return {std::move(buffer), data, size};
 }
 
-// Wraps memory that the caller owns; `done(context)` runs once, on any thread, when the last reference is dropped.
+// Wraps memory that the caller owns. The thread that drops the last reference calls `done(context)`.
 BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), void* context);
 
 // A pool of buffers of one size. Only the owner's thread calls Take(); any thread may drop references, even after the
@@ -111,11 +112,11 @@ class BufferPool {
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Returns a buffer of the pool's size with unspecified contents; allocates only if no buffer has come back.
+  // Returns a buffer of the pool's size with unspecified contents. Allocates memory only if no buffer is free.
   BufferRef Take();
 
   std::size_t buffer_bytes() const { return buffer_bytes_; }
-  // Bytes of all buffers ever made, in use or free.
+  // Bytes of all buffers of the pool, in use or free.
   std::uint64_t allocated_bytes() const { return allocated_bytes_; }
   std::uint64_t in_use_bytes() const;
 

@@ -1,5 +1,5 @@
-// kBuildId: a digest of this build's sources and compiler. Two binaries with the same id have the same classes and the
-// same arithmetic.
+// kBuildId: a digest of the compiler, the build type and the sources of common/, kernels/ and most of worker/. A worker
+// loads a device plug-in only if the plug-in's id equals its own.
 #pragma once
 
 namespace capstan {

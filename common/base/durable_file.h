@@ -16,14 +16,14 @@ namespace capstan {
 // Returns the Status of a call on `path` that failed with `error` (an errno): "cannot WHAT PATH: ...".
 Status DiskFailure(const char* what, const std::string& path, int error);
 
-// The folder that `path` is in.
+// Returns the folder that `path` is in; "." if the path names none.
 std::string FolderOf(const std::string& path);
 // Returns the free bytes on the disk of `path`, or of its folder if there is no such file; 0 if unknown.
 std::uint64_t FreeBytes(const std::string& path);
 
-// Makes the names in a folder durable.
+// Makes the names of all files in a folder durable.
 Status SyncFolder(const std::string& folder);
-// Makes the folder and its missing parents.
+// Makes the folder and its missing parents, durably.
 Status MakeFolders(const std::string& path);
 Status RenameDurably(const std::string& from, const std::string& to);
 // Replaces the file atomically: after a crash it is the whole old file or the whole new one. Writes PATH.partial first.

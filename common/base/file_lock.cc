@@ -18,11 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The longest wait before the lock is tried again: the kernel reports that a file was closed shortly before it releases
-// the file's lock.
+// The longest wait before the lock is tried again. The notification that a file was closed comes shortly before the
+// kernel releases the lock, so a try at that moment may fail.
 constexpr int kLookAgainMilliseconds = 20;
 
-// Waits until a process closes the file, but for a short time at most.
+// Waits until some process closes the file, at most kLookAgainMilliseconds.
 class CloseWatch {
  public:
   explicit CloseWatch(const std::string& path) : descriptor_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)) {
@@ -66,7 +66,7 @@ Result<FileLock> FileLock::Acquire(const std::string& path, double wait_seconds)
   }
 }
 
-// Whether the locked file still has this name. If the former holder has replaced the file, the lock is on the old one.
+// Whether `path` still names the locked file. If the previous holder has replaced the file, the lock is on the old one.
 bool FileLock::IsStillAt(const std::string& path) const {
   struct stat locked {};
   struct stat there {};

@@ -1,8 +1,8 @@
 // FileLock: an exclusive lock on a file, held by one process at a time.
 //
 // Kind:   value; the lock is held until the FileLock is destroyed or the process ends.
-// Fails:  kBusy: another process held it for the whole wait; kUnreachable: the file cannot be opened.
-// Why:    two processes that write to one directory destroy it.
+// Fails:  kBusy: the lock was taken for the whole wait; kUnreachable: the file cannot be opened or locked.
+// Why:    two processes that write to one directory would corrupt its files.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace capstan {
 
 class FileLock {
  public:
-  // Makes the file (mode 0600) if there is none. Waits at most `wait_seconds` for the process that holds the lock.
+  // Makes the file (mode 0600) if there is none. Waits up to `wait_seconds` for another process to release the lock.
   static Result<FileLock> Acquire(const std::string& path, double wait_seconds);
 
   FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}

@@ -1,5 +1,5 @@
-// FloatControl: sets this thread's floating-point control word while it lives: round to nearest, denormal inputs and
-// results kept, no exception trapped.
+// FloatControl: as long as the object exists, this thread's floating-point control word has its default: round to
+// nearest, keep denormal inputs and results, trap no exception.
 //
 // Kind:   a value of one scope, owned by the thread that made it. Its destructor restores the previous word.
 // Why:    the bits of a weight depend on this word. A new thread inherits it from its creator, and many host programs

@@ -16,7 +16,7 @@ std::uint64_t Hash64(std::span<const std::byte> bytes);
 // Each seed gives a different hash function.
 std::uint64_t Hash64(std::span<const std::byte> bytes, std::uint64_t seed);
 
-// Hashes all that is added as one sequence of bytes. So add the length before a value of variable length.
+// Hashes everything that is added as one sequence of bytes. So add the length before a value of variable length.
 class Hasher {
  public:
   Hasher();

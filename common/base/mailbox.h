@@ -1,9 +1,9 @@
 // Mailbox<T>: hands values from one thread to another.
 //
-// Kind:   shared; any number of threads on both sides.
-// Limits: `capacity` values wait at most.
+// Kind:   shared; any number of threads may push and pop.
+// Limits: at most `capacity` values wait.
 // Fails:  Push: kBusy (full), kRefused (closed).
-// Why:    every other object has one owner thread; values pass from thread to thread through the classes of this file.
+// Why:    most objects have one owner thread; values pass from thread to thread through the classes of this file.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@ class Mailbox {
   Mailbox(const Mailbox&) = delete;
   Mailbox& operator=(const Mailbox&) = delete;
 
-  // Never waits. On failure `value` is unchanged.
+  // Does not wait for room. On failure `value` is unchanged.
   Status Push(T&& value) {
     {
       const std::lock_guard lock(mutex_);
@@ -81,7 +81,7 @@ class Mailbox {
   bool closed_ = false;   // guarded by mutex_
 };
 
-// Guarded<T>: one value that several threads share, with a way to wait for a condition on it.
+// Guarded<T>: one value that several threads share under a mutex. A thread can wait until the value meets a condition.
 template <class T>
 class Guarded {
  public:
@@ -93,7 +93,7 @@ class Guarded {
     const std::lock_guard lock(mutex_);
     return f(value_);
   }
-  // Calls f(value) under the mutex; threads in AwaitUntil check their condition again.
+  // Calls f(value) under the mutex. Then threads that wait in AwaitUntil check their conditions again.
   template <class F>
   auto Change(F&& f) {
     const std::lock_guard lock(mutex_);
@@ -113,7 +113,7 @@ class Guarded {
   T value_{};  // guarded by mutex_
 };
 
-// Latest<T>: the newest value that one thread has published, readable by any thread.
+// Latest<T>: the value that was published last. Any thread may read it.
 template <class T>
 class Latest {
  public:

@@ -1,5 +1,5 @@
-// OwnAddress: the address of this machine on its route to another one; CheckOwnAddress: whether an address
-// is this machine's.
+// OwnAddress: the address of this machine on its route to another machine. CheckOwnAddress: whether an address belongs
+// to this machine.
 //
 // Kind:   functions that look up names, routes and interfaces; they send nothing apart from name queries.
 // Fails:  OwnAddress kUnreachable when the host is unknown or there is no route to it; CheckOwnAddress kInvalid.
@@ -15,7 +15,8 @@ namespace capstan {
 // has no brackets.
 Result<std::string> OwnAddress(const std::string& endpoint);
 
-// Returns ok if `host`, a name or an address without a port, is this machine.
+// Returns ok if a socket can be bound to `host`, a name or an address without a port. Of a name, the first address
+// counts.
 Status CheckOwnAddress(const std::string& host);
 
 }  // namespace capstan

@@ -1,4 +1,4 @@
-// Philox4x32-10: random numbers as a pure function of (key, counter), without state. RandomStream counts for its user.
+// Philox4x32-10: random numbers as a pure function of (key, counter), without state. RandomStream keeps a counter.
 //
 // Kind:   pure functions; RandomStream is a value.
 // Why:    initial weights, sample order, dropout and augmentation must not depend on which process draws them, or when.
@@ -12,7 +12,7 @@ namespace capstan {
 
 using Random4 = std::array<std::uint32_t, 4>;
 
-// Returns four independent 32-bit numbers for a 64-bit key and a 128-bit counter (low, high).
+// Returns four 32-bit random numbers for a 64-bit key and a 128-bit counter (low, high).
 constexpr Random4 Philox(std::uint64_t key, std::uint64_t low, std::uint64_t high) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key), k1 = static_cast<std::uint32_t>(key >> 32);
   Random4 c{static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32), static_cast<std::uint32_t>(high),
@@ -28,16 +28,16 @@ constexpr Random4 Philox(std::uint64_t key, std::uint64_t low, std::uint64_t hig
   return c;
 }
 
-// Returns 64 random bits, for keys that are derived from other keys.
+// Returns a 64-bit key that is derived from another key.
 constexpr std::uint64_t PhiloxKey(std::uint64_t key, std::uint64_t low, std::uint64_t high = 0) {
   const Random4 r = Philox(key, low, high);
   return std::uint64_t{r[0]} | std::uint64_t{r[1]} << 32;
 }
 
-// Turns random bits into a number in [0, 1) with 24 significant bits.
+// Turns random bits into a number in [0, 1) that is a multiple of 2^-24.
 constexpr float UnitFloat(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
-// A sequential view of Philox for schedulers and simulations: stream `stream` of `key`.
+// Gives the numbers of Philox one after the other. Each pair (key, stream) is a sequence of its own.
 class RandomStream {
  public:
   explicit RandomStream(std::uint64_t key, std::uint64_t stream = 0) : key_(key), stream_(stream) {}
@@ -53,7 +53,7 @@ class RandomStream {
     const std::uint64_t low = Next();
     return low | std::uint64_t{Next()} << 32;
   }
-  // Returns a number that is uniform in [0, bound), by multiplication; the bias is below bound / 2^64.
+  // Returns a number that is uniform in [0, bound), by multiplication; the relative bias is below bound / 2^64.
   std::uint64_t Below(std::uint64_t bound) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(Next64()) * bound) >> 64);

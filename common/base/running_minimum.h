@@ -1,8 +1,8 @@
-// RunningMinimum: the least of several clocks.
+// RunningMinimum: the least of several clocks, which rise one push at a time.
 //
 // Kind:   a value.
-// Why:    clocks rise one push at a time. All are compared only when none is left at the minimum, so a rise costs
-//         constant time on average.
+// Why:    all clocks are compared only when none is left at the minimum. So a rise costs constant time on average, as
+//         long as all clocks rise about equally fast.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class RunningMinimum {
       if (before == least_ && --at_least_ == 0) Count();
     }
   }
-  // The minimum; kNone if there are no numbers.
+  // The minimum; kNone if there are no clocks.
   SequenceNumber least() const { return least_; }
   SequenceNumber operator[](std::size_t index) const { return values_[index]; }
   const std::vector<SequenceNumber>& values() const { return values_; }

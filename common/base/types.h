@@ -1,5 +1,5 @@
-// Strong names for the numbers of the protocol. Those that name a life (term, generation, incarnation, session) are
-// never used twice within a job; steps and versions come again after a rollback, in another generation.
+// Strong types for the numbers of the protocol. A term, generation, incarnation or session number is never used twice
+// within a job. Steps and versions repeat after a rollback, in another generation.
 //
 // Kind:   values.
 // Why:    with plain integers, a step passed as a generation compiles and corrupts a run; with these types it
@@ -27,22 +27,22 @@ using TimelineId = Number<struct TimelineTag>;      // a line of versions, named
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
 using SessionId = Number<struct SessionTag>;        // one start of a worker; 0 is none
 using Step = Number<struct StepTag>;                // a global batch; in async and bounded what every slot has done
-// async and bounded: counts the pushes of one slot. A clock is the least of several of these.
+// Counts the pushes of one slot, in modes async and bounded. A clock is the least of several sequence numbers.
 using SequenceNumber = Number<struct SequenceTag>;
 using Version = Number<struct VersionTag>;  // weights that step `value` computes with; step k makes version k+1
 
-// The timeline that begins with a generation, and back.
+// A generation and the timeline that begins with it have the same number.
 constexpr TimelineId TimelineFrom(Generation first) { return {first.value}; }
 constexpr Generation FirstGeneration(TimelineId timeline) { return {timeline.value}; }
 
-// The two meanings of a worker's `step`. In async and bounded the field `step` of Push, EndSlot, CoverageQuery and
-// Staged has the slot's sequence number. The job's clock counts its steps.
+// Convert between a step and a sequence number. In modes async and bounded the field `step` of Push, EndSlot,
+// CoverageQuery and Staged has a slot's sequence number, and the job's step is the job's clock.
 constexpr SequenceNumber SequenceOf(Step step) { return {step.value}; }
 constexpr Step StepOf(SequenceNumber number) { return {number.value}; }
-// In async and bounded, the version of a shard whose slowest slot's clock is `clock`: what bounded pulls wait for.
+// Modes async and bounded: the version of a shard whose slowest slot has this clock.
 constexpr Version VersionAt(SequenceNumber clock) { return {clock.value}; }
 
-// 128 random bits that name a job, made at its creation and kept in every directory and Join.
+// 128 random bits that name a job. They are kept on disk and sent in messages, so processes of two jobs do not mix.
 struct JobId {
   std::uint64_t high = 0, low = 0;
   auto operator<=>(const JobId&) const = default;
@@ -57,10 +57,10 @@ using ShardIndex = std::uint32_t;
 using BlockIndex = std::uint32_t;
 using TensorIndex = std::uint32_t;
 
-// Monotonic time since an arbitrary origin. Actors receive the time with each call and never read a clock.
+// Monotonic time since an arbitrary origin. The protocol's cores are given the time and never read a clock.
 using Instant = std::chrono::nanoseconds;
 
-// Address of a peer of one transport; it has no meaning to other actors. 0 is none.
+// Names a peer of one transport; it has no meaning for another transport. 0 is none.
 struct PeerId {
   std::uint64_t value = 0;
   constexpr auto operator<=>(const PeerId&) const = default;

@@ -48,7 +48,7 @@ std::string CleanUtf8(std::string_view text, std::size_t bytes_max) {
 
 namespace {
 
-// Whether the character is a control character: of C0, DEL, or of C1, whose 32 characters take two bytes.
+// Whether the character is a control character: one of C0, DEL, or one of C1, which take two bytes in UTF-8.
 bool IsControl(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   return first < 0x20 || first == 0x7F || (first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);

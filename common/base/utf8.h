@@ -14,10 +14,10 @@ bool IsUtf8(std::string_view text);
 // Returns `text` with '?' in place of every invalid byte, cut between characters to at most `bytes_max` bytes.
 std::string CleanUtf8(std::string_view text, std::size_t bytes_max);
 
-// Makes `text` safe for a terminal: control bytes and bytes that are not UTF-8 are written like \x1B. Line ends and
-// tabs are kept, because messages may have several lines.
+// Makes `text` safe for a terminal: control characters and bytes that are not UTF-8 are written like \x1B. Line ends
+// and tabs are kept, because messages may have several lines.
 std::string Printable(std::string_view text);
-// Makes part of one line safe for a terminal, like Printable, but writes line ends and tabs as \x0A and \x09, too.
+// Makes `text` safe for a terminal, like Printable, but also writes line ends and tabs as \x0A and \x09.
 std::string PrintableLine(std::string_view text);
 
 }  // namespace capstan

@@ -88,7 +88,7 @@ bool IsEndpoint(std::string_view text) {
   return number <= 65535;
 }
 
-// Collects all names of the job file, for suggestions across sections.
+// Collects the names of all sections and keys that a job file can have.
 class NameCollector {
  public:
   struct Name {
@@ -133,8 +133,8 @@ NameCollector AllNames() {
   return collector;
 }
 
-// Kinds of problem, the first cause first: a misspelt kind makes its keys look foreign, and a misspelt key makes the
-// right one look missing.
+// Kinds of problem. Of several problems only the first in this order is reported, because it may cause the others: a
+// misspelt kind makes its keys look foreign, and a misspelt key makes the right one look missing.
 enum class Trouble { kBadWord, kUnknownName, kBadValue, kMissing, kForeign };
 
 struct Complaint {
@@ -251,7 +251,7 @@ class KeyReader {
              "unknown word " + what + ": one of " + ListOf(words.built) + DidYouMean(text, known));
   }
 
-  // Reads a device, such as "cuda" or "cuda:1": its kind, and which of the machine's devices of that kind it is.
+  // Reads a device, such as "cuda" or "cuda:1": its kind and, for cuda, the number of the machine's device.
   void Place(Key key, Device& field, Words<DeviceKind> words) {
     const TomlValue* value = Find(key);
     std::string text;
@@ -321,7 +321,8 @@ class KeyReader {
     }
   }
 
-  // Marks the key as known. Returns null if the key is absent or does not apply to this kind.
+  // Notes that the section has this key. Returns the key's value, or null if the file lacks the key or the key does not
+  // apply to the job's kinds.
   const TomlValue* Find(Key key) {
     known_.push_back(key.name);
     if (!applies_) return nullptr;
@@ -371,7 +372,7 @@ class KeyReader {
   std::vector<std::string_view> known_, later_;  // keys of the section being read
 };
 
-// Returns the place of a key; if the key is absent, that of its section; if that is absent too, no place.
+// Returns the place of a key's value. If the key is absent, returns that of its section; without a section, no place.
 TomlPlace PlaceOf(const TomlDocument& document, std::string_view section_name, std::string_view key) {
   if (const TomlEntry* entry = document.Find(section_name, key)) return entry->value.place;
   const TomlSection* section = document.FindSection(section_name);
@@ -392,7 +393,7 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
   if (const auto problem = job_config::FindProblem(config)) {
     return Invalid(document.Message(PlaceOf(document, problem->section, problem->key), problem->message));
   }
-  // Other processes receive the printed file, which also has the keys that the original leaves out.
+  // Workers receive the printed file, which also has the keys that the original leaves out.
   if (const std::size_t bytes = PrintJobConfig(config).size(); bytes > kTomlBytesMax) {
     return Invalid(std::string(file_name) + ": the whole job file has " + std::to_string(bytes) + " bytes, at most " +
                    std::to_string(kTomlBytesMax) + " are allowed; shorten its longest text");

@@ -1,11 +1,12 @@
 // JobConfig: the job file after reading and checking, with every default filled in.
 //
 // Kind:   values.
-// Fails:  kInvalid, kUnsupported (a planned word that this build does not have yet); every message starts with
-//         file:line:column (or the override's text), shows the line, and suggests the nearest word.
-// Why:    all processes read one file. Each section has its own header, so a new key recompiles only the sources that
-//         use that section. The coordinator sends workers the text of PrintJobConfig, so all of them use the same
-//         effective values whatever the defaults of their build.
+// Fails:  kInvalid, kUnsupported (a planned word that this build does not have yet). A message about a value starts
+//         with file:line:column and shows the line, or starts with the override. A message about an unknown word
+//         suggests a similar one.
+// Why:    each section has its own header, so a new key recompiles only the sources that use that section. The
+//         coordinator sends workers the text of PrintJobConfig, so all of them use the same effective values whatever
+//         the defaults of their build.
 #pragma once
 
 #include <cstdint>
@@ -80,17 +81,18 @@ class EditableJobConfig : public JobConfig {
   MetricsSection& metrics;
 };
 
-// Returns the number of slots of a job whose file names none. It depends only on the batch, so the number of workers
-// changes no bit.
+// Returns the number of slots of a job whose file names none. It does not depend on the number of workers, because the
+// bits of the weights depend on the number of slots.
 std::uint32_t DefaultSlots(std::uint64_t global_batch);
 
 bool ReducesLocally(const JobConfig& config);
 
-// Returns the encoding of the job's weights and gradients on the wire; fp32 for workers of [model] kind = "client".
+// Returns the number format of the job's weights and gradients on the wire: that of worker.precision; always fp32 with
+// [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);
 
-// Read a job file. An override is "section.key=value", with a value in TOML or a bare string. Of several overrides of
-// one key, the last one counts.
+// Read a job file, as a text or from `path`. An override is "section.key=value", with a value in TOML or a bare string.
+// Of several overrides of one key, the last one counts.
 Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_name,
                                  const std::vector<std::string>& overrides = {});
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides = {});
@@ -101,19 +103,20 @@ std::vector<std::string> JobFileKeys();
 // Prints the effective values as canonical TOML. ParseJobConfig of that text gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);
 
-// Returns the XXH3 of the settings that the bits of the weights depend on and that all members must share. Not
-// included: cluster.workers, min_workers and addresses, worker.threads, recompute and the device's number, snapshot,
-// limits, metrics, allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
+// Returns a hash of the settings that all processes of a job must share. Not included: cluster.workers, min_workers and
+// addresses; worker.threads, recompute and the device's number; [snapshot], [limits], [metrics];
+// allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
 std::uint64_t HashJobConfig(const JobConfig& config);
 
-// Describes the first difference with which a run cannot be continued, and the reason, such as "[job]: it was begun
-// with seed = 1, now seed = 2: the samples of every step follow from it"; empty if there is none. These may change: the
-// number of steps, the learning rate, its schedule, clipping, evaluation and on_nonfinite, from the next step on;
-// members, limits and snapshots; the path of the data. sync and allreduce may replace each other, because both have the
-// same data on disk.
+// Describes the first setting that differs and must not, if a run begun with `begun` is to be continued with `now`. An
+// example: "[job]: it was begun with seed = 1, now seed = 2: first weights, the samples ... follow from it". Returns ""
+// if there is none. These may change: job.steps, eval_every and on_nonfinite; optimizer.lr and clip_norm; data.path and
+// labels; worker.threads, recompute and the device's number; [schedule], [cluster], [snapshot], [limits], [allreduce]
+// and [metrics]. Mode sync may become allreduce and the reverse, because both keep the same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
-// Lists each key of [job], [optimizer] and [schedule] that differs, such as "job.steps = 1000 (it was 600)".
+// Lists each key of `now` in [job], [optimizer] and [schedule] that is new or has another value, such as
+// "job.steps = 1000 (it was 600)".
 std::vector<std::string> DescribeChanges(const JobConfig& begun, const JobConfig& now);
 
 }  // namespace capstan

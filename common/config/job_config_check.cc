@@ -18,7 +18,7 @@ constexpr double kMemoryGiBMax = 64;  // limit for one item in one process, far 
 constexpr double kRowNumbersMax = 1 << 20;
 constexpr std::uint32_t kGroupMembersMax = 256;
 
-// Finds a job name that cannot be part of a path.
+// Returns a problem if the job's name is not safe as part of a path.
 std::optional<Problem> FindNameProblem(const JobConfig& c) {
   const std::string& name = c.job.name;
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char x) {
@@ -66,7 +66,8 @@ std::optional<Problem> FindImageProblem(const JobConfig& c) {
                      "row's numbers, or use data kind \"idx\" or \"cifar10\""};
 }
 
-// Finds sizes that contradict the preset. Only the context may be shorter: the same model with fewer positions.
+// Returns a problem if a size contradicts the preset. Only the context may be shorter: that is the same model with
+// fewer positions.
 std::optional<Problem> FindPresetProblem(const JobConfig& c) {
   if (c.model.preset == ModelPreset::kNone) return std::nullopt;
   const GptSizes sizes = SizesOf(c.model.preset);
@@ -207,7 +208,7 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
-// Finds sizes that need too much memory. `numbers`: count of 4-byte numbers that one process holds at once.
+// Returns `problem`, with the size added to its message, if `numbers` 4-byte numbers take more than kMemoryGiBMax.
 std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   const double gib = numbers * 4 / kGiB;
   if (gib <= kMemoryGiBMax) return std::nullopt;
@@ -216,7 +217,8 @@ std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   return problem;
 }
 
-// The size of a convnet's output, weights and activations for one image; zeros if the image's size is not known yet.
+// Counts of numbers in a convnet: the output of its convolutions, their weights, and their activations for one image.
+// All are 0 if the image's size is not known yet.
 struct Convolved {
   double features = 0, weights = 0, activations = 0;
 };
@@ -236,14 +238,14 @@ Convolved Convolve(const JobConfig& c) {
   return made;
 }
 
-// Estimates the number of weights of all stages; the last stage has more than three quarters of them.
+// Estimates the number of weights, which grows with the square of the width.
 double ResnetWeights(const ModelSection& model) {
   const double at_width_64 = model.depth < 50 ? 11e6 * model.depth / 18 : 23e6 * model.depth / 50;
   return at_width_64 * (model.width / 64.0) * (model.width / 64.0);
 }
 
-// Estimates the number of the model's weights. Features and classes of data files are not known yet, so layers that
-// depend on them count as 0.
+// Estimates the number of the model's weights. Sizes that follow from data files are not known yet and are given as 0,
+// so the layers that depend on them count as 0.
 double WeightCount(const JobConfig& c, double features, double classes, double vocabulary) {
   if (c.model.kind == ModelKind::kGpt) {
     const double width = c.model.width;
@@ -279,7 +281,8 @@ std::optional<Problem> FindSizeProblem(const JobConfig& c) {
   const Problem too_wide = TooManyWeights(c.model);
   if (auto problem = FindMemoryProblem(is_gpt ? 0 : features * classes, too_many_features)) return problem;
   if (auto problem = FindMemoryProblem(WeightCount(c, features, classes, vocabulary), too_wide)) return problem;
-  // The numbers that a slot computes with at a time: its inputs, or the scores of each token.
+  // Estimates how many numbers a slot computes with at a time: the samples of a micro-batch times the largest array of
+  // one sample.
   const double samples = (c.job.global_batch - 1.0) / c.job.slots / c.worker.accumulate + 1;
   const double each =
       is_gpt ? c.model.context * std::max<double>(vocabulary, c.model.width)

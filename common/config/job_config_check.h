@@ -1,4 +1,4 @@
-// FindProblem: checks of the job file that go beyond the range of a single key.
+// FindProblem: checks of the job file that the type and range of a single key cannot express.
 //
 // Kind:   internal to common/config/job_config.cc; a pure function.
 #pragma once

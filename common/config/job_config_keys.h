@@ -4,9 +4,9 @@
 // Kind:   internal to common/config/job_config*.cc.
 // Why:    reading, printing, hashing and suggestions cannot drift apart.
 //
-// A visitor has Begin(section, when), End(), and one method per type of value, each taking (Key, field&, limits).
-// Later(word) is for a planned key that this build does not have, Default(field, value) for a default that depends
-// on a kind.
+// A visitor has Begin(section, when), End(), and one method per type of value, which takes the key, the field and its
+// limits. Later(word) is for a planned key that this build does not have, Default(field, value) for a default that
+// depends on a kind.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace capstan::job_config {
 
-// Whether a key or a section applies to the job's kinds.
+// Whether a key or a section applies, given the values of other keys.
 struct When {
   bool applies = true;
   std::string_view condition;  // such as: kind = "gpt"
@@ -106,7 +106,7 @@ inline constexpr std::int64_t kMembersMax = 4096;
 inline constexpr NumberRange kBeta{0, 1, Bound::kIncluded, Bound::kExcluded};
 inline constexpr NumberRange kSeconds{0, 1e9, Bound::kExcluded};
 
-// The sizes of a gpt whose job file sets none.
+// The sizes of a gpt; the defaults are those of a job file without a preset.
 struct GptSizes {
   std::uint32_t layers = 4, heads = 4, width = 128, context = 128, vocabulary = 64;
 };

@@ -39,7 +39,7 @@ std::string Quoted(std::string_view text) {
   return out + "\"";
 }
 
-// Returns the shortest text that reads back as the same double and that TOML takes for a float.
+// Returns the shortest text that reads back as the same double, with ".0" added where TOML would read an integer.
 std::string Shortest(double number) {
   std::array<char, 64> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
@@ -117,7 +117,7 @@ std::string PrintJobConfig(const JobConfig& config) {
 
 namespace {
 
-// Keeps the settings that the bits of the weights depend on, and gives all others fixed values.
+// Gives fixed values to settings that the bits of the weights do not depend on, such as members, threads and limits.
 EditableJobConfig TrainingPart(EditableJobConfig config) {
   config.cluster = {};
   config.worker.device.index.reset();
@@ -150,7 +150,8 @@ std::uint64_t HashJobConfig(const JobConfig& config) {
 
 namespace {
 
-// Resets the settings that may change when a run is resumed: no data on disk and no sample of a step depends on them.
+// Resets the settings that may change when a run is resumed: neither the data on disk nor the samples of a step depend
+// on them.
 void ForgetFreeSettings(EditableJobConfig* config) {
   config->data.path = config->data.labels = "";
   if (WorkersUpdate(config->job.mode)) config->job.mode = Mode::kSync;
@@ -189,7 +190,7 @@ std::string_view ReasonOf(std::string_view section, std::string_view key) {
 
 std::string_view KeyOf(std::string_view line) { return line.substr(0, line.find(" = ")); }
 
-// Lists keys and values of the sections that control how training continues.
+// Lists the keys and values of [job], [optimizer] and [schedule].
 std::vector<std::pair<std::string, std::string>> TrainingSettings(const JobConfig& config) {
   std::vector<std::pair<std::string, std::string>> settings;
   const std::string text = PrintJobConfig(config);

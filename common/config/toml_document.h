@@ -1,8 +1,8 @@
-// TomlDocument: a TOML text of sections with keys; each value knows its place in the text.
+// TomlDocument: a TOML text of sections with keys, and the place of each value in the text.
 //
 // Kind:   values; immutable once made.
 // Limits: kTomlBytesMax bytes of text; nesting as deep as the library allows; a bounded number of dots in a line.
-// Fails:  kInvalid, in the form of Message().
+// Fails:  kInvalid; what is wrong at a place in the text is reported in the form of Message().
 // Why:    only toml_document.cc uses the TOML library, and every message about a value can show its place.
 #pragma once
 
@@ -18,14 +18,15 @@ namespace capstan {
 
 inline constexpr std::size_t kTomlBytesMax = std::size_t{1} << 20;
 
-// A place in the file (line and column from 1, in characters), in override `override_index`, or nowhere (both unset).
+// A place in the file (line and column from 1, in characters), or in override `override_index`. Nowhere if `line` is 0
+// and `override_index` is -1.
 struct TomlPlace {
   std::uint32_t line = 0, column = 0, length = 1;
   int override_index = -1;
 };
 
 struct TomlValue {
-  // monostate: a date, a time or a table; the job file uses none of them.
+  // monostate stands for a date, a time or a table; the job file uses none of them.
   std::variant<std::monostate, bool, std::int64_t, double, std::string, std::vector<TomlValue>> data;
   TomlPlace place;
   std::string bare;  // the unparsed text of an override's value
@@ -54,7 +55,8 @@ class TomlDocument {
   const TomlSection* FindSection(std::string_view name) const;
   const TomlEntry* Find(std::string_view section, std::string_view key) const;
 
-  // Returns "job.toml:3:1: <text>", followed by the line, or a piece of a long one, with a caret under the place.
+  // Returns "job.toml:3:1: <text>", followed by the line, or a piece of a long line, with a caret under the place. For
+  // an override it returns "--set <override>: <text>".
   std::string Message(const TomlPlace& place, std::string_view text) const;
 
  private:

@@ -2,7 +2,7 @@
 //
 // Kind:   values; immutable once made.
 // Limits: kTensorsMax tensors, kElementsMax elements in all, kGroupsMax groups.
-// Fails:  kInvalid, naming the tensor.
+// Fails:  Create: kInvalid; the message names the tensor at fault, if there is one.
 // Why:    block boundaries depend only on the catalog, so the number of workers, shards or threads changes no bit.
 //
 // Tensors lie one after the other, in catalog order, in one flat array of fp32 elements ("flat space"). A block is a
@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kGroupsMax = 1024;
 // How a tensor gets its initial weights. kFromWorker: one worker sends them before the first step.
 enum class InitKind : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kFromWorker = 4 };
 
-// How version 0 of a tensor is computed from (seed, tensor name, element).
+// The initial weights of a tensor. Unless a worker sends them, they are a function of (seed, tensor name, element).
 struct Init {
   InitKind kind = InitKind::kZeros;
   float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
@@ -50,7 +50,7 @@ struct TensorSpec {
   TensorKind kind = TensorKind::kParameter;
 
   std::uint64_t ElementCount() const;
-  std::string ToString() const;  // name f32[2,3] normal(0.02)
+  std::string ToString() const;  // name f32[2, 3] normal(0.020000)
   bool operator==(const TensorSpec&) const = default;
 };
 
@@ -69,7 +69,7 @@ struct Block {
   std::uint32_t segment_count = 0;
   TensorKind kind = TensorKind::kParameter;  // all tensors of the block are of this kind
 
-  // Returns the encoding on the wire of the block's weights, and of gradients of leaves, in a job of encoding `job`.
+  // Returns the encoding on the wire of the block's weights and of one slot's gradient, in a job of encoding `job`.
   Encoding EncodingIn(Encoding job) const { return kind == TensorKind::kStatistic ? Encoding::kFp32 : job; }
 };
 
@@ -81,16 +81,16 @@ class Catalog {
   const std::vector<Block>& blocks() const { return blocks_; }
   const std::vector<Segment>& segments() const { return segments_; }  // in catalog order, grouped by block
   std::uint64_t element_count() const { return element_count_; }
-  // How many groups get hyper-parameters from each push; 0: the job file sets all hyper-parameters.
+  // How many sets of hyper-parameters each push brings, one per group; 0: the job file sets all hyper-parameters.
   std::uint32_t group_count() const { return group_count_; }
   // Whether a worker sends the initial weights of any tensor.
   bool is_given() const { return is_given_; }
   std::uint32_t block_elements() const { return block_elements_; }
   std::uint64_t flat_offset(TensorIndex tensor) const { return tensor_offsets_[tensor]; }
-  // The blocks that the tensor's elements are in: [first, last].
+  // The first and the last block that has elements of the tensor.
   BlockIndex first_block(TensorIndex tensor) const { return first_blocks_[tensor]; }
   BlockIndex last_block(TensorIndex tensor) const { return last_blocks_[tensor]; }
-  // The XXH3 of names, shapes, inits, groups, kinds and the block size.
+  // A hash of the block size and of all members of each TensorSpec.
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -109,13 +109,13 @@ class Catalog {
   std::uint64_t hash_ = 0;
 };
 
-// Describes the first tensor that differs, such as "tensor "h.3.w": theirs is f32[2,3] ..., the job has f32[2,2] ...";
-// "" if none does.
+// Describes the first tensor that differs, or else the different counts; "" if the lists are equal. An example:
+// "tensor 3 differs: this worker declares h.3.w f32[2, 3] zeros, the job has h.3.w f32[2, 2] zeros".
 std::string DescribeDifference(const std::vector<TensorSpec>& job, const std::vector<TensorSpec>& theirs);
 
-// Returns the shard of every block, a pure function of (catalog, number of shards). In catalog order each block goes to
-// the shard with the fewest bytes so far. So shards are balanced, and a pull in forward order keeps every shard's link
-// busy.
+// Returns the shard of every block, by block: a pure function of (catalog, number of shards). In catalog order, each
+// block goes to the shard with the fewest elements so far. So shards are balanced, and a pull in forward order keeps
+// all shards busy.
 std::vector<ShardIndex> PlaceBlocks(const Catalog& catalog, std::uint32_t shard_count);
 
 }  // namespace capstan

@@ -16,8 +16,8 @@ const char* NameOf(Encoding encoding);  // "fp32", "bf16", "fp16"
 
 // Decodes `count` numbers, exactly.
 void Decode(Encoding encoding, const std::byte* from, std::size_t count, float* to);
-// Encodes numbers, each rounded to nearest even. `to` may be the memory of `from`: a write never reaches numbers that
-// are still to be read.
+// Encodes numbers, each rounded to nearest, ties to even. `to` may be the memory of `from`: a write never reaches
+// numbers that are still to be read.
 void Encode(Encoding encoding, std::span<const float> from, std::byte* to);
 // Rounds each value as Encode followed by Decode would.
 void RoundTo(Encoding encoding, std::span<float> values);

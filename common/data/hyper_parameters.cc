@@ -26,7 +26,7 @@ constexpr Field kFields[] = {
     {"weight_decay", &HyperParameters::weight_decay, kNoLimit},
 };
 
-// Writes a value with 17 digits, so that different values have different texts.
+// Writes a value with 17 significant digits, so that different values have different texts.
 std::string TextOf(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", value);

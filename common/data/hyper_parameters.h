@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the group, the field and its value.
-// Why:    a worker checks at its program's call, and a shard checks again because it trusts no worker.
+// Why:    a worker checks in its program's call, and a shard checks again because it trusts no worker.
 #pragma once
 
 #include <capstan/hyper_parameters.h>
@@ -15,11 +15,11 @@
 
 namespace capstan {
 
-// Checks a push's sets. `group_count`: the catalog's; 0: the job file sets the hyper-parameters, and `groups` must be
-// empty.
+// Checks the sets of hyper-parameters in a push. `group_count`: that of the catalog; 0: the job file sets the
+// hyper-parameters, and `groups` must be empty.
 Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uint32_t group_count);
 
-// The first field that differs between two sets of equal length.
+// The first field that differs between two lists of equal length; `group` is 0 if none does.
 struct HyperDifference {
   std::uint32_t group = 0;  // from 1, as in TensorSpec::group
   std::string field;
@@ -27,7 +27,7 @@ struct HyperDifference {
 };
 HyperDifference FindDifference(const std::vector<HyperParameters>& known, const std::vector<HyperParameters>& other);
 
-// Computes the XXH3 of the bits of all fields.
+// Computes a hash of the bits of all fields of all groups.
 std::uint64_t HashOf(const std::vector<HyperParameters>& groups);
 
 }  // namespace capstan

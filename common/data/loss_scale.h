@@ -1,8 +1,9 @@
 // LossScale: the factor on a loss that keeps its gradients within the range of 16 bits, and how it adapts.
 //
-// Kind:   a value. In sync the coordinator keeps one for the job; in the other modes each slot has its own.
-// Why:    a step whose gradients overflow 16 bits is skipped and halves the scale; many good steps in a row double it.
-// Source: Micikevicius et al., Mixed Precision Training, ICLR 2018, 3.2; the numbers are torch.cuda.amp.GradScaler's.
+// Kind:   a value. In sync and allreduce the coordinator keeps one for the job; else each slot has its own.
+// Why:    a step whose gradients overflow 16 bits halves the scale and is skipped; many good steps in a row double it.
+// Source: Micikevicius et al., Mixed Precision Training, ICLR 2018, 3.2; the first scale and the number of good steps
+//         are those of torch.cuda.amp.GradScaler.
 #pragma once
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the metric and its value.
-// Why:    a worker checks at its program's call, and a shard checks again because it trusts no worker.
+// Why:    a worker checks in its program's call, and a shard checks again because it trusts no worker.
 #pragma once
 
 #include <capstan/metric.h>

@@ -33,7 +33,7 @@ float Widen(Half x);
 inline float Widen(float x) { return x; }
 inline double Widen(double x) { return x; }
 
-// Narrow<T>(x) converts x to a T.
+// Narrow<T>(x) rounds x to a T. If T is float or double, x is returned unchanged.
 template <class T>
 T Narrow(Wide<T> x) {
   static_assert(!kIs16Bit<T>);
@@ -48,7 +48,7 @@ inline Bf16 Narrow<Bf16>(float x) {
 template <>
 Half Narrow<Half>(float x);
 
-// Convert arrays of equal length that do not overlap.
+// Convert all numbers of `from`. The arrays must not overlap.
 void WidenAll(std::span<const Bf16> from, float* to);
 void WidenAll(std::span<const Half> from, float* to);
 void NarrowAll(std::span<const float> from, Bf16* to);

@@ -4,7 +4,8 @@
 // Why:    floating-point addition is not associative. Adding along one fixed tree makes the sum a function of the slots
 //         only, whichever worker computed a slot and whenever it arrived.
 //
-// Node [begin, end) with more than one slot splits after the largest power of two smaller than its size.
+// A node of more than one slot has two children. The left one has as many slots as the largest power of two below the
+// node's number of slots; the right one has the rest.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +25,18 @@ struct Node {
   bool Overlaps(Node other) const { return begin < other.end && other.begin < end; }
 };
 
-// Returns the first slot of the right child. Requires a node of two or more slots.
+// Returns the first slot of the node's right child. Requires a node of two or more slots.
 SlotIndex SplitPoint(Node node);
 
 // Whether `node` is a node of the tree over slots [0, slot_count).
 bool IsTreeNode(Node node, SlotIndex slot_count);
 
-// Returns the node whose child `node` is. Requires a tree node that is not the root.
+// Returns the parent of `node`. Requires a node of the tree that is not the root.
 Node ParentOf(Node node, SlotIndex slot_count);
 // Returns the other child of ParentOf(node).
 Node SiblingOf(Node node, SlotIndex slot_count);
 
-// Returns the fewest disjoint tree nodes that cover exactly the given sorted, distinct slots, from left to right.
+// Returns the fewest disjoint nodes of the tree that together cover exactly the given slots, from left to right.
 std::vector<Node> CoverSlots(const std::vector<SlotIndex>& slots, SlotIndex slot_count);
 
 }  // namespace capstan

@@ -2,8 +2,8 @@
 //
 // Kind:   a writer is owned by one thread; reading is a pure function.
 // Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
-// Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails). Reading: kInvalid (no
-//         such file), kCorrupt.
+// Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails, or `path` is no regular file). Reading:
+//         kInvalid (the file cannot be opened), kCorrupt.
 // Why:    the file's bytes depend only on names, shapes, metadata and weights, so two runs can be compared by sha256.
 // Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
 #pragma once
@@ -36,14 +36,14 @@ struct SafetensorsFile {
   std::vector<std::byte> data;
 };
 
-// The text fields that a file's header may have, by name.
+// Texts by name, which a header can hold besides the tensors.
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Returns the beginning of a file: the header's length, then the header, padded to a multiple of 8 bytes. It places the
-// tensors in the order given, back to back.
+// Returns the beginning of a file: the header's length, then the header, padded to a multiple of 8 bytes. The header
+// places the tensors in the given order, back to back.
 std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata = {});
 
-// Reads a header. `header`: its text without its length. `data_bytes`: the number of bytes after it in the file.
+// Reads a header: `header` is its text without the length before it. `data_bytes`: the bytes that follow in the file.
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
 Result<SafetensorsFile> ReadSafetensors(const std::string& path);
 
@@ -56,7 +56,7 @@ class SafetensorsWriter {
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
 
-  // `element`: the first value's place in flat space (catalog.h). Values may come in any order, each once.
+  // `element`: index of the first value among the elements of all tensors, in order. Values may come in any order.
   Status Write(std::uint64_t element, std::span<const std::byte> values);
   Status Commit();
 

@@ -18,7 +18,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 
 // ---- reading -------------------------------------------------------------------------------------------------------
 
-// Takes the header's values one by one. Refuses all that the format does not have, such as deeper nesting.
+// Takes the header's JSON values one by one. Refuses all that the format does not have, such as deeper nesting.
 class SafetensorsReader final : public nlohmann::json_sax<Json> {
  public:
   explicit SafetensorsReader(SafetensorsFile* file) : file_(file) {}
@@ -177,7 +177,7 @@ std::string Compact(const Json& json) { return json.dump(-1, ' ', false, Json::e
 
 }  // namespace
 
-// Puts the outer object together by hand: an object of the library compares each new name with all before it.
+// Puts the outer JSON object together by hand: the library's ordered object compares each new name with all before it.
 std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const SafetensorsMetadata& metadata) {
   Json about = {{"format", "pt"}};
   for (const auto& [key, value] : metadata) about[key] = value;

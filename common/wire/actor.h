@@ -1,5 +1,5 @@
-// Outbox: what a core answers: messages and log lines. Cores take a message and the time and return messages; they own
-// no thread, socket, clock or disk, so that production and the simulated cluster run the same code.
+// Outbox: the messages and log lines that a core returns. A core takes a message and the time. It owns no thread,
+// socket, clock or disk, so that production and the simulated cluster run the same code.
 //
 // Kind:   value.
 #pragma once

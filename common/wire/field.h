@@ -1,7 +1,7 @@
 // FieldName, the forms of fields, CAPSTAN_FIELD: the words in which part_fields.h and message_fields.h list fields.
 //
 // Kind:   templates.
-// Why:    a member's name, its name in the schema and its form are one line, which each visitor reads as it needs.
+// Why:    one line has a member's name, its name in the schema and its form; each visitor takes what it needs from it.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// How a member is sent, where its type does not say so.
+// Each of these structs says how a member is sent, where the member's type leaves this open.
 namespace form {
 
 struct Text {  // UTF-8

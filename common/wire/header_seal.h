@@ -2,9 +2,8 @@
 //
 // Kind:   pure functions.
 // Fails:  kCorrupt: the header differs from what was sealed, or its payload has another size.
-// Why:    TCP's checksum lets about one damaged segment in ten thousand pass, and a header with a flipped bit may still
-//         decode. With the seal a damaged message is dropped like a lost one, and lost requests are repeated. The
-//         payload has its own hash, which is in the header.
+// Why:    TCP's 16-bit checksum misses some damage, and a header with a flipped bit may still decode. With the seal, a
+//         damaged message is dropped, and then treated like a lost one. The payload's hash is in the header.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace capstan {
 // Appends XXH3-64 of the header, little endian. The seed is the size of the payload.
 void SealHeader(std::size_t payload_bytes, std::vector<std::byte>* header);
 
-// Checks the seal. Returns the header without it.
+// Returns the header without its seal, if the seal is right.
 Result<std::span<const std::byte>> OpenHeader(std::span<const std::byte> sealed, std::size_t payload_bytes);
 
 }  // namespace capstan

@@ -16,7 +16,7 @@ void LinePace::Dropped(const Sent& sent) {
   bytes_ -= sent.bytes;
 }
 
-// Estimates mean and deviation as TCP does (RFC 6298), and adapts the window.
+// Estimates the mean answer time and its deviation as TCP does (RFC 6298), and adapts the window.
 void LinePace::Answered(const Sent& sent, Instant now) {
   Dropped(sent);
   const Instant took = std::max(now - sent.at, Instant(1));

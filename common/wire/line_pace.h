@@ -1,15 +1,15 @@
-// LinePace: how many bytes may be unanswered in one direction of a line, and how long to wait for an answer before
-// asking for it. Both follow from measured answer times.
+// LinePace: how many bytes may be unanswered on a line (one direction of a connection), and how long to wait for an
+// answer before asking for it. Both follow from measured answer times.
 //
 // Kind:   value; the time comes in with each call.
-// Limits: one message may always be sent. More must fit into the window, which has kLeastWindow to kMostWindow bytes
-//         and at most kCountMax messages.
+// Limits: one message may always be sent. More messages must fit into the window, which has kLeastWindow to kMostWindow
+//         bytes and at most kCountMax messages.
 // Why:    a line that takes four seconds for a block has not lost the block. A fixed timeout would repeat messages that
 //         are still in the sender's own queue, and each copy would delay the next answer.
 //
-// The window adapts to the line, as TCP's does. An answer within kQueue of the shortest answer time grows it by the
-// answered bytes; a later answer shrinks it to what the line carries in that time. A slow line queues two blocks, a
-// fast one up to kMostWindow.
+// The window adapts to the line, as TCP's does. An answer that takes at most kQueue longer than the shortest one grows
+// the window: by the answered bytes or, once the window has been too large, by about one message per window. A slower
+// answer shrinks the window to what the line carries in the allowed time.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ class LinePace {
     Instant at{};
   };
 
-  // `key` separates the jitter of different senders.
+  // Senders with different keys get different jitter.
   explicit LinePace(std::uint64_t key = 0, Waits waits = {kFirstWait, kMostWait})
       : waits_(waits), random_(key, 0x11EFACE) {}
 
@@ -50,23 +50,23 @@ class LinePace {
   std::size_t count() const { return count_; }
   std::uint64_t window() const { return window_; }
   Sent Send(std::uint64_t number, std::uint64_t bytes, Instant now);
-  // Call when the message was answered. Measures the line and restarts the wait.
+  // Call when the message was answered. Measures the answer time and restarts the wait.
   void Answered(const Sent& sent, Instant now);
-  // Call when the message was lost, or its answer is no longer needed. Measures nothing.
+  // Call when the message was lost, or its answer is no longer needed. Measures no answer time.
   void Dropped(const Sent& sent);
 
   // Starts waiting for an answer, unless a wait is running. Send also does this.
   void Await(Instant now);
-  // Whether an answer is overdue.
+  // Whether an answer is overdue, so that the caller should ask about it.
   bool Due(Instant now) const { return due_ && now >= *due_; }
-  // Call after a question about the overdue answer was sent. The next wait is twice as long, up to the longest.
+  // Call after a question about the overdue answer was sent. The next wait is twice as long, up to `Waits::most`.
   void Asked(Instant now);
   // Call when a message arrived that shows progress. Restarts the wait.
   void News(Instant now);
   // Stops waiting for an answer.
   void Rest() { due_.reset(); }
   Instant wait() const;  // how long to wait for an answer before a question is sent
-  // The mean answer time; 0 before the first measurement.
+  // The mean answer time, in which new answers weigh most; 0 before the first answer.
   Instant usual() const { return mean_.value_or(Instant{}); }
 
  private:

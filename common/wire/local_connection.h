@@ -1,4 +1,4 @@
-// TuneLocalConnection: turns off pacing congestion control for a TCP connection within one machine.
+// TuneLocalConnection: switches a TCP connection within one machine to congestion control without pacing.
 //
 // Kind:   pure apart from the socket.
 // Why:    congestion control that paces (BBR) sets a timer for every few packets to protect the network. Between two
@@ -7,7 +7,8 @@
 
 namespace capstan {
 
-// Tunes the socket `descriptor` if it is a TCP connection within this machine; leaves any other socket unchanged.
+// Tunes the socket `descriptor` if it is a TCP connection whose ends have the same IP address. Leaves any other socket
+// unchanged.
 void TuneLocalConnection(int descriptor);
 
 }  // namespace capstan

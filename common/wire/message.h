@@ -1,4 +1,4 @@
-// Header, Message, Envelope: any message of the protocol, for code that only passes it on.
+// Header, Message, Envelope: any message of the protocol, for code that only passes messages on.
 //
 // Kind:   values. A moved-from Header holds no message; any() and Get() must not be called on it.
 // Why:    code that reads or writes a message includes that message's header in common/wire/messages/, and
@@ -53,7 +53,7 @@ class Header {
     return *As<T>();
   }
 
-  // Calls visit(message) if it holds one of Ts; returns whether it did.
+  // Calls visit(message) if the message is one of Ts. Returns whether it is.
   template <class... Ts, class Visit>
   bool VisitAs(Visit visit) const {
     return ((Is<Ts>() && (visit(*As<Ts>()), true)) || ...);

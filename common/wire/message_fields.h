@@ -5,8 +5,8 @@
 // Why:    the codec and the generators of the tests are visitors of these lists, so they cannot drift apart. A field is
 //         written in its struct, in schema/wire.capnp and here.
 //
-// A visitor is called with (member, name) or (member, name, form), or with (member) for a part whose fields lie in the
-// struct itself. Texts, lists and structs are sent in this order, which must not change: it is part of the bytes.
+// A visitor is called with (member, name) or (member, name, form), or with (member) for a part that has no struct of
+// its own in the schema. Texts, lists and structs are sent in this order; it must not change, as it decides the bytes.
 #pragma once
 
 #include <capstan/status.h>
@@ -433,7 +433,7 @@ void Fields(Visitor& v, M& m) {
 
 // ---- the schema's Header -------------------------------------------------------------------------------------------
 
-// Returns the name of a message in the schema's Header.
+// Returns the message's name in the schema's Header.
 inline auto HeaderField(const Ping*) { return CAPSTAN_FIELD(Ping); }
 inline auto HeaderField(const Reset*) { return CAPSTAN_FIELD(Reset); }
 inline auto HeaderField(const Commit*) { return CAPSTAN_FIELD(Commit); }

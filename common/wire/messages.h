@@ -2,8 +2,8 @@
 //
 // Kind:   values.
 // Limits: message_fields.h and part_fields.h have a limit for every list and text.
-// Why:    a push is identified by (generation, step, node, block), never by its sender. A shard's message carries its
-//         incarnation and a coordinator's message its term, so a message from an earlier life of the sender is
+// Why:    a push is identified by (generation, step, node, block), never by its sender. Most messages of a shard carry
+//         its incarnation, and most of the coordinator its term. So a message from before the sender's restart is
 //         recognised and dropped. docs/design/protocol.md has the rules.
 #pragma once
 

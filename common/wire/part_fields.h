@@ -17,7 +17,7 @@
 
 namespace capstan {
 
-// Returns the last value of an enumeration. All enumerations begin at 0.
+// Returns the last value of an enumeration; the decoder refuses greater ones. All enumerations begin at 0.
 constexpr Encoding LastOf(Encoding) { return Encoding::kFp16; }
 constexpr InitKind LastOf(InitKind) { return InitKind::kFromWorker; }
 constexpr TensorKind LastOf(TensorKind) { return TensorKind::kStatistic; }

@@ -17,9 +17,9 @@
 namespace capstan {
 
 // There are three kinds of PeerId, in separate ranges of numbers:
-//   below 2^32        a peer we call: the number of its socket;
-//   2^40 + 32 bits    a peer that calls us without a routing id: the five bytes that libzmq chose for it;
-//   2^63 and above    a peer that calls us with a routing id of ours: eight random bytes, the first one above 127.
+//   below 2^40        a peer that this process connects to: the number of its socket;
+//   2^40 + 32 bits    a peer that connects to us without a routing id: the five bytes that libzmq chose for it;
+//   2^63 and above    a peer that connects to us with a RandomRoutingId: eight random bytes, the first one above 127.
 struct RoutingId {
   std::array<unsigned char, 8> bytes{};
   std::size_t size = 0;
@@ -40,7 +40,7 @@ inline RoutingId RoutingIdOf(PeerId peer) {
   return id;
 }
 
-// Returns the peer with this routing id; the null PeerId if no peer of ours would have such an id.
+// Returns the peer with this routing id; the null PeerId if no transport of ours would have such an id.
 inline PeerId PeerOf(std::span<const std::byte> id) {
   std::uint64_t value = 0;
   for (std::byte byte : id.first(std::min<std::size_t>(id.size(), 8)))

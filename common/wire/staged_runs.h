@@ -1,9 +1,9 @@
 // StagedRuns: a compact form of staged nodes: runs of evenly spaced blocks that have the same node.
 //
 // Kind:   values and pure functions.
-// Limits: kStagedRunsMax runs of kStagedNodesMax nodes in a message.
-// Why:    a shard mostly has every S-th block of the catalog, and these blocks have the same nodes. So the state of
-//         100,000 blocks is a few runs and fits into a frame.
+// Limits: a list in a message has at most kStagedRunsMax runs and kStagedNodesMax nodes.
+// Why:    with S shards, a shard mostly has every S-th block of the catalog, and these blocks mostly have the same
+//         nodes staged. So the state of 100,000 blocks is a few runs and fits into a frame.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace capstan {
 inline constexpr std::size_t kStagedRunsMax = 65536;
 inline constexpr std::size_t kStagedNodesMax = std::size_t{1} << 20;
 
-// `more` + 1 blocks that have `node` staged: `block`, `block` + `stride`, ... modulo 2^32.
+// Says that `more` + 1 blocks have `node` staged: `block`, `block` + `stride`, ... modulo 2^32.
 struct StagedRun {
   BlockIndex block = 0;
   Node node;
@@ -25,7 +25,7 @@ struct StagedRun {
 };
 
 std::vector<StagedRun> RunsOf(const std::vector<StagedNode>& nodes);
-// Sorts the nodes so that they make few runs, and drops nodes that would not fit into a message.
+// Sorts the nodes so that they make few runs, and drops those that would not fit into a message.
 void ArrangeToFit(std::vector<StagedNode>* nodes);
 
 }  // namespace capstan

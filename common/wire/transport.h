@@ -1,9 +1,9 @@
 // Transport: carries messages between actors. Each actor has one.
 //
 // Kind:   owned by its actor's thread.
-// Limits: frames above the limit given at creation are refused; a peer's queue is bounded, a full one gives kBusy.
-// Fails:  kBusy (later), kUnreachable (the peer is gone), kInvalid (a bad endpoint, an occupied port).
-// Why:    the cores know no sockets, so another transport (shared memory, a simulation) needs no change in them.
+// Limits: frames above the limit given at creation are refused; each peer's queue is bounded.
+// Fails:  kBusy (the peer's queue is full), kUnreachable (the peer is gone), kInvalid (a bad endpoint, a port in use).
+// Why:    the cores use no sockets, so another transport (shared memory, a simulation) needs no change in them.
 #pragma once
 
 #include <chrono>
@@ -21,21 +21,22 @@ namespace capstan {
 
 class Transport {
  public:
-  // Takes a message from `from`. The transport itself counts and answers messages that cannot be decoded.
+  // Takes a message from `from`. It is not called for messages that cannot be decoded; the transport counts those.
   using OnMessage = std::function<void(PeerId from, Message message)>;
 
   virtual ~Transport() = default;
 
   // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc://path"; returns the endpoint bound.
   virtual Result<std::string> Bind(const std::string& endpoint) = 0;
-  // Connects to a peer. Never fails on an absent peer: the connection is made, and made again, in the background.
+  // Connects to a peer. Succeeds also if the peer is absent: the connection is made in the background, and made again
+  // after a loss.
   virtual Result<PeerId> Connect(const std::string& endpoint) = 0;
   virtual void Disconnect(PeerId peer) = 0;
 
-  // Hands the message over without copying its payload. Drops the reference to the payload once its bytes
-  // have been sent.
+  // Puts the message into the peer's queue. A large payload is not copied: it must not change until it has been sent.
   virtual Status Send(PeerId to, const Message& message) = 0;
-  // Delivers what has arrived to `on_message`, waiting up to `timeout` for the first. Returns the number delivered.
+  // Gives messages that have arrived to `on_message`. If there are none, waits for one, at most for `timeout`. Returns
+  // the number of messages given.
   virtual int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) = 0;
 
   // Makes the running Poll, or the next one, return at once. Only this call is allowed from other threads.

@@ -48,7 +48,7 @@ WatchedSocket::~WatchedSocket() {
 
 void WatchedSocket::TakeEvents() {
   if (!events_) return;
-  // An event is its number (16 bits) and a value (32 bits), mostly a descriptor, then a frame with the address.
+  // An event is two frames: its number (16 bits) with a value (32 bits), mostly a descriptor; then an address.
   zmq::message_t frame;
   while (ReceiveNow(events_, &frame)) {
     std::uint16_t kind = 0;

@@ -31,8 +31,8 @@ void WeightsReader::Tick(Instant now, Outbox* out) {
   for (std::size_t shard = 0; shard < fetches_.size(); ++shard) Tend(shard, now, out);
 }
 
-// Requests more blocks of a shard. If an answer is overdue, sends a cheap question; the reply says whether anything was
-// lost.
+// Requests more blocks of a shard. If an answer is overdue, sends a small question instead; its answer shows whether
+// anything was lost.
 void WeightsReader::Tend(std::size_t shard, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (fetch.missing() == 0) return;
@@ -83,8 +83,8 @@ void WeightsReader::Lost(Fetch* fetch, BlockIndex block) {
   fetch->wanted.insert(block);
 }
 
-// Requests lost blocks again: a shard answers a question after everything that was requested before it, so blocks that
-// have not arrived by then are lost.
+// Requests lost blocks again. A shard answers a question after everything that was requested before it. So blocks that
+// were requested before the question and have not arrived are lost, unless the pull is parked at the shard.
 void WeightsReader::On(std::size_t shard, const Staged& answer, Instant now, Outbox* out) {
   Fetch& fetch = fetches_[shard];
   if (answer.generation != generation_ || answer.incarnation != sources_[shard].address.incarnation) return;
@@ -119,7 +119,7 @@ void WeightsReader::On(std::size_t shard, const Error& error, Instant now) {
   if (error.generation != generation_ || error.incarnation != address.incarnation) {
     outdated_ = true;
   } else if (error.code == Code::kStale) {
-    // An answer to an older question has an older step and says nothing new.
+    // A late answer to a pull of an earlier version has a smaller step, and says nothing about this version.
     if (error.step.value > version_.value) passed_ = std::max(passed_.value_or(Step{}), error.step);
   } else if (!fetches_[shard].turned_away) {
     fetches_[shard].turned_away = true;

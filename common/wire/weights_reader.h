@@ -1,14 +1,14 @@
 // WeightsReader: fetches one version of all blocks from the shards.
 //
 // Kind:   owned by one thread; a pure core.
-// Limits: at most kWindow blocks per shard are requested at a time, or fewer if LinePace says so. So a reader that
-//         stands still pins at most these blocks of a shard.
+// Limits: at most kWindow blocks per shard are requested at a time, or fewer if LinePace says so. So for a reader that
+//         stops reading, a shard keeps at most these blocks in memory.
 // Fails:  kCorrupt when more than kDamagedMax payloads of a shard do not match their hash or block, kInvalid when a
-//         shard answers kInvalid.
+//         shard answers kInvalid, and the errors of OnBlock.
 // Why:    the final weights' file and programs that follow the job read weights as a worker does, without a session.
 //
-// It fetches the weights of all blocks, then (if requested) the optimizer's states. With global steps everything is of
-// the requested version. Without, each block is consistent in itself and at least as new.
+// From each shard it fetches the weights of all blocks, then (if requested) the optimizer's states. With global steps
+// everything is of the requested version. Without them each block is as new as the shard has it when it sends it.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ class WeightsReader {
              address.incarnation == other.address.incarnation && address.endpoint == other.address.endpoint;
     }
   };
-  // Called once for each array of each block. An error ends the reading with that error.
+  // Called once for each array of each block. If it returns an error, the reading ends with that error.
   using OnBlock = std::function<Status(const Block& block, std::uint32_t array, const Slice& values)>;
 
   // `sources`: the shards in order of their index. `arrays`: 1, plus one for each optimizer state to read. `catalog`
@@ -62,9 +62,10 @@ class WeightsReader {
   const std::vector<Source>& sources() const { return sources_; }
   Generation generation() const { return generation_; }
   Version version() const { return version_; }
-  // The step of a shard that no longer has the version. If set, this reading can never complete.
+  // The step of a shard that no longer has the version. If it is set, this reading cannot complete.
   const std::optional<Step>& passed() const { return passed_; }
-  // Whether a shard has another incarnation or generation than was asked for. If so, this reading can never complete.
+  // Whether a shard answered that it has another incarnation or generation than was asked for. If so, the caller should
+  // give up this reading.
   bool outdated() const { return outdated_; }
   // Whether a shard marked the received weights as the job's last version.
   bool stop() const { return stop_; }

@@ -27,7 +27,7 @@ constexpr std::size_t kWordBytes = sizeof(capnp::word);
 constexpr std::size_t kScratchWords = 256;  // headers up to this size are built and read on the stack
 constexpr int kNestingMax = 16;
 
-// Remembers the first fault of a header and lets the faulty parts pass as empty.
+// Keeps the first fault of a header. Its methods check one part each, and return a faulty part as empty.
 class Faults {
  public:
   const std::string& first() const { return first_; }
@@ -59,7 +59,7 @@ class Faults {
   }
 
  private:
-  // Returns the field's name, as in the schema.
+  // Returns the field's name for a message, with a small first letter as in the schema.
   static std::string Quoted(std::string_view title) {
     std::string name(title);
     name[0] = static_cast<char>(name[0] - 'A' + 'a');
@@ -174,7 +174,7 @@ std::string_view ToView(capnp::Data::Reader bytes) {
   return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
 }
 
-// Reads the fields of a struct, whose members hold their default values before.
+// Reads the fields of a struct whose members have their default values.
 template <class Reader>
 class FieldReader {
  public:
@@ -270,7 +270,7 @@ T ReadMessage(const wire::Header::Reader& in, Faults* faults) {
   return message;
 }
 
-// Reads a message that is one of the types.
+// Reads a message whose type is one of Ts.
 template <class... Ts>
 struct MessageReader;
 
@@ -292,7 +292,7 @@ struct MessageReader<> {
 
 // ---- framing -------------------------------------------------------------------------------------------------------
 
-// Cap'n Proto's own framing of one segment: {segments - 1, words of the segment}, then the words.
+// Cap'n Proto's own framing of one segment: two numbers, {segments - 1, words of the segment}, then the words.
 using SegmentTable = std::array<std::uint32_t, 2>;
 static_assert(sizeof(SegmentTable) == kWordBytes);
 
@@ -317,7 +317,7 @@ Result<Header> ReadSegment(kj::ArrayPtr<const capnp::word> segment) {
   return header;
 }
 
-// Builds `header` in `message`, whose first segment has the size that the caller expects to be enough.
+// Builds `header` in `message`. Fails if a part of the header is beyond a limit.
 Status WriteMessage(const Header& header, capnp::MessageBuilder& message) {
   Faults faults;
   auto root = message.initRoot<wire::Header>();
@@ -359,7 +359,7 @@ Status EncodeHeader(const Header& header, std::vector<std::byte>* out) {
     WriteFrame(small, out);
     return {};
   }
-  // Builds it again, now that the size is known: one segment never needs more words than several.
+  // Builds the message again, now that its size is known: one segment never needs more words than several segments.
   capnp::MallocMessageBuilder large(static_cast<unsigned>(words), capnp::AllocationStrategy::FIXED_SIZE);
   CAPSTAN_RETURN_IF_ERROR(WriteMessage(header, large));
   WriteFrame(large, out);

@@ -3,10 +3,10 @@
 // Kind:   pure functions.
 // Limits: those of message_fields.h and kHeaderBytesMax; they hold for encoding and decoding.
 // Fails:  kInvalid (encoding a value beyond a limit), kCorrupt (bytes that are not a header), kUnsupported (another
-//         protocol version). No bytes can crash the decoder, make it throw, or make it allocate more than a small
-//         multiple of their number.
+//         protocol version). No bytes can crash the decoder or make it throw. It allocates at most a small multiple of
+//         their number, and up to kStagedNodesMax nodes for each list of staged nodes, which are sent as runs.
 // Why:    only wire_codec.cc uses Cap'n Proto, and Cap'n Proto's exceptions stop there. Received bytes are copied
-//         before reading, because frames arrive unaligned.
+//         before reading, because frames may be unaligned.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline constexpr std::uint16_t kProtocolVersion = 1;
 
 inline constexpr std::size_t kHeaderBytesMax = kFrameBytesMax;
 
-// Replaces the contents of `out` and keeps its capacity, so a reused vector costs no allocation. Texts for users
+// Replaces the contents of `out` and keeps its capacity, so a reused vector mostly costs no allocation. Texts for users
 // (messages, reasons) are cut and cleaned to fit. Any other breach of a limit is kInvalid and leaves `out` empty.
 Status EncodeHeader(const Header& header, std::vector<std::byte>* out);
 

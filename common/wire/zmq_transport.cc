@@ -28,35 +28,37 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kPayloadCopiedBelow = 8192;  // libzmq's receive buffer has this size; a smaller frame is a part
-                                                   // of it, and would keep the whole buffer alive
-constexpr std::size_t kSendCopiedBelow = 1024;     // below this, copying is cheaper than sharing a frame
-constexpr int kMessagesPerSocketMax = 32;          // in one pass over all sockets
+// Received payloads below this size are copied: libzmq's receive buffer has this size, and a smaller frame is a part of
+// the buffer and would keep all of it alive.
+constexpr std::size_t kPayloadCopiedBelow = 8192;
+constexpr std::size_t kSendCopiedBelow = 1024;  // below this, copying is cheaper than sharing a frame
+constexpr int kMessagesPerSocketMax = 32;       // in one pass over all sockets
 constexpr int kLingerMs = 250;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
 // Many heartbeats may go unanswered: an answer waits behind the frame before it, and on a slow line (40 KB/s) a frame
-// of 1 MiB takes 26 s. A dead peer is noticed sooner, by bytes that it does not acknowledge.
+// of 1 MiB takes 26 s. A dead machine is noticed sooner, because it does not acknowledge TCP's bytes.
 constexpr int kHeartbeatsMissed = 20;  // missed heartbeats before a connection is given up
 constexpr int kUntakenMs = 15'000;     // longest time for sent bytes without the other machine's acknowledgement
-// Heartbeat intervals without an answer after which the connecting side connects again: the handshake, which carries
-// its routing id, may have been damaged.
+// The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: the
+// handshake, which carries its routing id, may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
 constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
-// Sockets of a context: three for each connection (its own and both ends of its monitor), for 4,096 connections and
-// some to spare.
+// The most sockets of a transport: three for each peer that it connects to (the peer's socket and both ends of the
+// socket's monitor), for 4,096 peers and some to spare.
 constexpr int kSocketsMax = 3 * (4096 + 64);
-// A ready descriptor is named by its dealer's PeerId, which is below 2^32, or by one of these numbers.
+// A descriptor that epoll watches is named by the PeerId of its dealer socket, which is below 2^40, or by one of these
+// numbers.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
 
 // ---- endpoints -----------------------------------------------------------------------------------------------------
 
-// Whether the text is a port. libzmq would read port 99999 as 34463.
+// Whether the text is a port, or "*" for any. libzmq itself would take port 99999 for 34463.
 bool IsPort(std::string_view text) {
   if (text == "*") return true;
   unsigned port = 0;
@@ -197,15 +199,16 @@ class ZmqTransport final : public Transport {
   void Watch(int descriptor, std::uint64_t what);
   void Watch(WatchedSocket* socket, std::uint64_t what);
   void Unwatch(WatchedSocket* socket);
-  // Has the dealer's socket read in the next pass. Call after any libzmq call on it, which may clear the readiness of
-  // its descriptor.
+  // Makes the next Drain read the dealer's socket. Call it after any libzmq call on the socket: such a call may clear
+  // the readiness of its descriptor.
   void MakeDue(std::uint64_t peer, Dealer* dealer);
-  // Waits for descriptors, marks their sockets due, and takes connection events.
+  // Waits until a descriptor is ready, but not at all if a dealer is due. Makes the dealers of ready descriptors due,
+  // and takes connection events.
   void AwaitReady(std::chrono::nanoseconds timeout);
-  // Reads every socket that is due once; returns the number of messages delivered.
+  // Reads the router's socket and those of all dealers that are due. Returns the number of messages delivered.
   int Drain(const OnMessage& on_message);
   int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message);
-  // Receives the next message of `socket`; returns false if there is none.
+  // Receives the next message of `socket`, and gives it to `on_message` if it is valid. Returns false if there is none.
   bool ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
@@ -215,7 +218,7 @@ class ZmqTransport final : public Transport {
   TransportCounters own_counters_;
   TransportCounters* const counters_;
 
-  // Wake uses these from any thread. The flag saves a system call when no thread has called Wake.
+  // Wake uses wake_fd_ and wake_pending_ from any thread. The flag saves a system call when no thread has called Wake.
   const int wake_fd_;
   const int ready_fd_;  // the owner thread's epoll of all descriptors
   std::atomic<bool> wake_pending_{false};
@@ -259,8 +262,8 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
   socket->set(option::reconnect_ivl, kReconnectMs);
   socket->set(option::reconnect_ivl_max, kReconnectMaxMs);
   socket->set(option::connect_timeout, kConnectMs);
-  // With a domain set libzmq refuses ZMTP 1 and 2. It aborts when such a greeting meets a socket that is being closed
-  // (4.3.4, process_routing_id_msg). No ZAP handler is registered, so the domain changes nothing else.
+  // libzmq 4.3.4 aborts when a greeting of ZMTP 1 or 2 meets a socket that is being closed (process_routing_id_msg).
+  // With a domain set, it refuses these versions. No ZAP handler is registered, so the domain changes nothing else.
   socket->set(option::zap_domain, kZapDomain);
   if (type == zmq::socket_type::router) {
     socket->set(option::router_mandatory, true);  // errors instead of silent loss
@@ -393,7 +396,7 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
   draining_ = true;
   int delivered = 0;
   if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
-  // on_message may send, connect and disconnect: sockets that become due meanwhile wait for the next pass.
+  // on_message may send, connect and disconnect. Dealers that become due meanwhile wait for the next Drain.
   for (const std::uint64_t peer : std::exchange(due_, {})) {
     auto dealer = dealers_.find(peer);
     if (dealer == dealers_.end()) continue;
@@ -488,7 +491,7 @@ void ZmqTransport::Watch(WatchedSocket* socket, std::uint64_t what) {
   if (socket->events()) Watch(DescriptorOf(socket->events()), what | kEventsReady);
 }
 
-// Makes epoll forget the socket's descriptors. libzmq closes them later, at a time of its own.
+// Stops watching the socket's descriptors. libzmq closes them later, at a time of its own.
 void ZmqTransport::Unwatch(WatchedSocket* socket) {
   epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->get()), nullptr);
   if (socket->events()) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, DescriptorOf(socket->events()), nullptr);

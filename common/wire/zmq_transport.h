@@ -2,15 +2,16 @@
 //
 // Kind:   owned by one thread (any thread may call Wake); libzmq's own threads do the input and output.
 // Limits: those of TransportOptions. A peer that connects to us costs no state here: its PeerId is its routing id.
-//         libzmq has a queue per connection. Only file descriptors limit the number of connections, and only the
-//         process's memory limits a message of endless frames.
+//         libzmq has a queue per connection. Only file descriptors limit how many peers can connect, and only the
+//         process's memory limits a message of very many frames.
 // Fails:  as Transport. Messages that cannot be decoded are counted. If a peer that connected to us sent one, it gets
-//         an Error, at most kErrorRepliesPerSecond a second in all.
-// Why:    a received frame is passed on in place and a sent payload is read in place: no copy on either side.
+//         an Error; all peers together get at most kErrorRepliesPerSecond.
+// Why:    payloads of some KiB and more are copied on neither side: a received frame is passed on, and a sent payload
+//         is read where it lies.
 //
-// A message is one frame of wire_codec.h and, if it has a payload, one more. A broken connection is made again in
-// the background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the
-// process that answers then. PeerIds of connecting peers are not identities: any process can claim one, and nothing
+// A message is one frame with its header and, if it has a payload, one more. A broken connection is made again in the
+// background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process
+// that answers after that. PeerIds of connecting peers are not identities: any process can claim one, and nothing
 // relies on them.
 #pragma once
 

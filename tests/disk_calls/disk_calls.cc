@@ -1,4 +1,4 @@
-// glibc's checked inline versions would hide these functions.
+// With _FORTIFY_SOURCE, glibc's checked inline versions would take the place of the functions below.
 #undef _FORTIFY_SOURCE
 
 #include "tests/disk_calls/disk_calls.h"
@@ -96,7 +96,7 @@ std::vector<std::string> DiskCalls::NotDurable() const {
 
 }  // namespace capstan::testing
 
-// These replace the C library's functions. They record a call and then do what the library does.
+// These functions replace the C library's. Each records its call, and then fails as the test wants or makes the call.
 extern "C" {
 
 using capstan::testing::Fails;

@@ -1,8 +1,8 @@
 // DiskCalls: records this program's disk calls in order, and can make any of them fail or end the process.
 //
-// Kind:   for a test program, one at a time; it records the calls of all threads while it lives.
-// Why:    the test program replaces the C library's functions (disk_calls.cc), so every writer is recorded, even
-//         RocksDB. The order of renames and fsyncs shows what a power cut would leave.
+// Kind:   for a test program, one object at a time. It records the calls of all threads, without a lock.
+// Why:    the test program replaces the C library's functions (disk_calls.cc), so the calls of other libraries, such as
+//         RocksDB, are recorded too. The order of renames and fsyncs shows what a power cut would leave.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,20 @@ class DiskCalls {
     bool failed = false;
   };
 
-  // Only paths that begin with `below` count.
+  // Only calls on paths that begin with `below` are recorded.
   explicit DiskCalls(std::string below);
   DiskCalls(const DiskCalls&) = delete;
   DiskCalls& operator=(const DiskCalls&) = delete;
   ~DiskCalls();
 
-  // Returns the errno with which a call fails instead of being made; 0: the call is made.
+  // If set, it returns the errno with which a call fails instead of being made; 0: the call is made.
   std::function<int(const Call&)> fail;
-  // The process ends before call number `end_at`, as after kill -9.
+  // The process ends before call number `end_at`, counted from 0, as after kill -9.
   std::size_t end_at = SIZE_MAX;
 
   const std::vector<Call>& calls() const { return calls_; }
-  // Returns one line for each name and file whose bytes were not synced, so that a power cut could lose or tear them
-  // now.
+  // Returns one line for each thing that a power cut could lose or tear: a file whose bytes are not synced, or were not
+  // before its renaming, and a name in a folder that is not synced.
   std::vector<std::string> NotDurable() const;
 
   // Records a call; returns the errno with which it must fail, or 0. For disk_calls.cc.

@@ -1,5 +1,5 @@
-// The target parses an address from the job file or the command line: it is refused by name, or its port can be read
-// and changed.
+// The target parses an address from the job file or the command line. A refusal must say what is wrong, and the port of
+// an address must be readable and changeable.
 #include "cli/run/address.h"
 
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Whether the host is a numeric address. A name would be looked up on the network.
+// Whether the host is a numeric IPv4 address. A name would be looked up on the network.
 bool IsNumeric(const std::string& host) {
   in_addr number{};
   return inet_pton(AF_INET, host.c_str(), &number) == 1;

@@ -1,5 +1,5 @@
-// The target reads a CIFAR-10 file in the place of each of the six: it is refused by name, or all its images can be
-// drawn.
+// The target reads the input as each of the six files of CIFAR-10. Either the message of the refusal names the folder,
+// or images can be drawn.
 #include "worker/data/cifar10.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using train::Split;
 
 constexpr std::size_t kRecordBytes = 1 + 32 * 32 * 3;
 
-// A folder in which six names stand for one file.
+// A folder in which CIFAR-10's six file names are hard links to one file.
 class CifarFolder {
  public:
   CifarFolder() {

@@ -1,6 +1,6 @@
-// A coordinator under attack: no message of strangers, workers or shards crashes it. It keeps a bounded number of
-// members and answers with a bounded number of messages. If it gives a job up, it names the reason. Messages of
-// strangers and workers do not prevent a job with correct shards from finishing.
+// A coordinator under attack: no message of strangers, workers or shards crashes it. The coordinator keeps a bounded
+// number of members and answers with a bounded number of messages. If it gives the job up, it names a peer as the
+// reason. Messages of strangers and workers do not prevent a job with correct shards from finishing.
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
@@ -64,7 +64,7 @@ class AttackedCoordinator {
       default: return Operate();
     }
   }
-  // Returns one of two strangers and a worker or, if shards may lie, a shard.
+  // Returns a sender: one of two strangers, a worker or, unless the shards are correct, one of two shards.
   PeerId Somebody() {
     const PeerId peers[] = {CoordinatorHarness::kStranger, PeerId{4000},
                             CoordinatorHarness::PeerOf(harness_.MakeJoin("w0")), harness_.shards[0].peer,
@@ -75,8 +75,8 @@ class AttackedCoordinator {
     if (!message || TakesAShardsPlace(message->header)) return;
     harness_.Send(from, std::move(message->header));
   }
-  // Whether the message is the Hello of a later incarnation of a shard. It may come from anywhere: no peer can tell it
-  // from a correct one yet.
+  // Whether the message is the Hello of a later incarnation of a correct shard. Such a message is not sent, because the
+  // coordinator cannot tell it from the Hello of a restarted shard.
   bool TakesAShardsPlace(const Header& header) const {
     const auto* hello = header.As<Hello>();
     return shards_are_sound() && hello != nullptr && hello->shard < harness_.shards.size() &&
@@ -141,7 +141,7 @@ class AttackedCoordinator {
     report.samples = 1;
     return report;
   }
-  // Sends what the shards and workers of a job send that wants to continue.
+  // Sends what correct shards and workers send to continue the job.
   void LiveOn() {
     harness_.ShardsEchoTerm();
     for (const char* name : {"w0", "w1"}) harness_.Joins(name);
@@ -166,8 +166,8 @@ class AttackedCoordinator {
 
   void Check() {
     const Coordinator& coordinator = *harness_.coordinator;
-    // One message causes at most a few views per member and a few orders per shard. One call of LiveOn sends 20
-    // messages.
+    // One message causes at most a few views per member and a few orders per shard; the bound allows 8. LiveOn sends
+    // several messages in a call; the bound allows 20.
     CheckAnswers(harness_.out(), 20 * 8 * (coordinator.worker_count() + harness_.shards.size() + 1));
     CheckAnswers(died_, 8 * (coordinator.worker_count() + 1));
     died_.Clear();

@@ -1,5 +1,5 @@
-// The target reads any lines as a coordinator's log: they are refused, or are records that can be printed and read back
-// unchanged.
+// The target reads the input as a coordinator's log. Either the log is refused, or its records can be printed and read
+// back unchanged.
 #include "server/storage/log_text.h"
 #include "server/storage/sealed_text.h"
 #include "tests/fuzz/target.h"
@@ -7,7 +7,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Returns each whole line as it would be in a log. Bytes after the last line end stay a torn line.
+// Adds to each whole line the seal that it would have in a log. Bytes after the last line end stay as a torn line.
 std::string SealLines(std::string_view text) {
   std::string sealed;
   std::uint64_t previous = 0;

@@ -1,5 +1,5 @@
-// The target reads text as a table of numbers: it is refused at a line, or gives rows that can be written and read back
-// unchanged. The first byte chooses the label's column, the second the number of header lines.
+// The target reads the input as a CSV table of numbers. Either the table is refused, or its rows can be written and
+// read back unchanged. The first byte chooses the label's column, the second the number of header lines.
 #include "worker/data/csv.h"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 using Table = train::FeatureTable<float>;
 
-// Prints the table with the label in front.
+// Prints the table as CSV, with each row's label in front.
 std::string PrintTable(const Table& table) {
   std::string text;
   std::array<char, 32> number{};

@@ -1,5 +1,5 @@
-// The target takes a safetensors file as weights of GPT-2: adopted tensors lie within the file, and a transposed matrix
-// has its values.
+// The target reads the input as a safetensors file with weights of GPT-2. Adopted tensors must lie within the file, and
+// a transposed matrix must keep its values.
 #include "cli/snapshot/gpt2_layout.h"
 
 #include <cstring>
@@ -11,8 +11,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// A catalog with some of GPT-2's tensors. AdoptGpt2 reads only the shape of wpe.weight from it: the context has 3
-// positions.
+// A catalog with some of GPT-2's tensors. AdoptGpt2 takes only the number of positions from it, 3 in wpe.weight.
 const Catalog& SmallGpt() {
   static const Catalog catalog =
       Catalog::Create({{"wte.weight", {5, 2}, {}}, {"wpe.weight", {3, 2}, {}}, {"h.0.attn.c_attn.weight", {6, 2}, {}}})

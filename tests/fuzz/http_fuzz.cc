@@ -1,5 +1,5 @@
-// The target sends any bytes as a request to the exporter: it gives no answer, or one whose head consists of the
-// exporter's own words.
+// The target sends the input as an HTTP request to the metrics exporter. Either there is no answer, or its head has
+// only the exporter's own words.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ std::string Ask(std::string_view request) {
   return answer;
 }
 
-// Takes a line from the front of the head.
+// Removes the first line from the head of an answer and returns it.
 std::string_view TakeLine(std::string_view* head) {
   const std::size_t end = head->find("\r\n");
   Require(end != head->npos, "a line of the head ends");

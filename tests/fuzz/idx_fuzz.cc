@@ -1,5 +1,5 @@
-// Fuzzes the reader of MNIST's format: it refuses the two files, or returns a table of their size.
-// The first two bytes are the size of the images' file, little endian; the labels' file follows it.
+// The target reads the input as two files in MNIST's format. Either the reader refuses them, or it returns a table of
+// their size. The first two bytes are the size of the images' file, little endian; the labels' file follows that file.
 #include "worker/data/idx.h"
 
 #include <algorithm>

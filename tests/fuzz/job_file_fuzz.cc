@@ -1,5 +1,5 @@
-// The target reads a job file, and after zero bytes overrides: they are refused at a place, or give a job that can be
-// printed and read back unchanged.
+// The target reads a job file and overrides, each after a zero byte. Either they are refused at a place, or the job can
+// be printed and read back unchanged.
 #include <string>
 #include <vector>
 

@@ -24,7 +24,7 @@ class PeerScript {
   PeerScript(std::string_view bytes, testing::Plausible plausible)
       : messages_(InputBytes(bytes.substr(0, kInputBytesMax)), std::move(plausible)) {}
 
-  // Whether there is another action. Counts it.
+  // Whether there is another action. If so, counts it.
   bool Goes() { return !messages_.random().empty() && ++actions_ <= kActionsMax; }
   std::uint64_t Below(std::uint64_t bound) { return messages_.random().Below(bound); }
   bool Flag() { return Below(2) == 1; }
@@ -33,11 +33,12 @@ class PeerScript {
     return std::chrono::milliseconds(kMilliseconds[Below(8)]);
   }
 
-  // Reads the next bytes as a frame and its payload; nothing if they are no header.
+  // Reads the next bytes as a frame and its payload. Returns nothing if they are no valid header.
   std::optional<Message> Frame();
-  // Makes a message of any kind; nothing if it cannot be sent.
+  // Makes a random message of any kind. Returns nothing if the message cannot be sent.
   std::optional<Message> Any();
-  // Returns the correct message `sound`, or one that differs in a field.
+  // Returns the correct message `sound`, or one that differs in a field, with a random payload. Returns nothing if the
+  // message cannot be sent.
   std::optional<Message> Near(Header sound);
 
  private:
@@ -51,12 +52,12 @@ class PeerScript {
 // Returns the bytes from which Frame reads this message, for seeds.
 std::string FrameOf(const Message& message);
 
-// Whether the catalog has only a few small tensors. Cores under attack use blocks of 4 elements, so a large tensor
-// would have millions of blocks.
+// Whether the catalog has at most 256 elements in all, or is invalid. Cores under attack use blocks of 4 elements, so a
+// large tensor would have millions of blocks.
 bool IsSmall(const std::vector<TensorSpec>& catalog);
 
 // Requires that one call of a core answered with at most `envelopes_max` messages, that each of these can be sent, and
-// that log lines are readable.
+// that the log lines are few and of bounded length.
 void CheckAnswers(const Outbox& out, std::size_t envelopes_max);
 
 }  // namespace capstan::fuzz

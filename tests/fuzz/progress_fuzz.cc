@@ -1,5 +1,5 @@
-// The target reads lines of a run's metrics.jsonl: each is skipped, or counted as a step; the text shown for them is
-// short.
+// The target reads the input as lines of a run's metrics.jsonl. A line that is no step is skipped, and the text shown
+// for the steps is short.
 #include "cli/report/progress.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The target reads a record of a shard's log, a line of JSON and a payload: it is refused, or can be written and read
-// back unchanged.
+// The target reads the input as a record of a shard's push log (a line of JSON and a payload), and as the log's
+// timeline. Each is refused, or can be written and read back unchanged.
 #include <algorithm>
 
 #include "server/storage/push_record_codec.h"

@@ -1,6 +1,8 @@
-// Runs each target of this program on every file of CORPUS/NAME. So the corpus is a test, with any compiler.
+// Runs each target of this program on every file of CORPUS/NAME, where NAME is the target's. So the corpus is a test,
+// with any compiler.
 //
-//   X_replay_test CORPUS
+//   fuzz_core_test CORPUS
+//   fuzz_files_test CORPUS
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

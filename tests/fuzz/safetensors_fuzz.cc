@@ -1,5 +1,5 @@
-// The target reads any bytes as a safetensors file: they are refused, or are tensors that lie within the file and can
-// be written back unchanged.
+// The target reads the input as a safetensors file. Either the file is refused, or its tensors lie within it and their
+// header can be written and read back unchanged.
 #include "common/data/safetensors.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace capstan::fuzz {
 namespace {
 
-// Returns the tensors as this program would write them; nothing if it would not write one of them.
+// Returns the tensors as capstan would write them; an empty list if one of them is none that capstan writes.
 std::vector<TensorSpec> SpecsOf(const SafetensorsFile& file) {
   std::vector<TensorSpec> specs;
   for (const SafetensorsEntry& entry : file.tensors) {

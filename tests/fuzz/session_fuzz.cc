@@ -1,5 +1,5 @@
 // A worker's session under attack: no message of a coordinator, shard or stranger crashes it or gives the program
-// invalid work or weights. A session that ends names the reason.
+// invalid work or weights. A session that fails names a peer or the job in its reason.
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
 #include "tests/worker/session/session_harness.h"
@@ -28,7 +28,7 @@ class AttackedSession {
       harness_.Forget();
       Act();
       TakeEvents();
-      // Each of the two shards may be asked for what it owes, and every push that is not staged may be sent again.
+      // One call may ask both shards for what the session lacks, and may send every unstaged push again.
       CheckAnswers(harness_.out(), 64 + 4 * pushed_);
       Require(harness_.session->unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
       (void)harness_.session->WaitingFor();
@@ -96,7 +96,7 @@ class AttackedSession {
       }
     }
   }
-  // Delivers a correct message, so that the session makes progress.
+  // Makes a correct call or delivers correct messages, so that the session makes progress.
   void Help() {
     const std::uint64_t step = harness_.session->step().value;
     switch (script_.Below(4)) {

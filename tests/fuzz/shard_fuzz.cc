@@ -1,5 +1,5 @@
-// A shard under attack: no message of any peer, the coordinator included, crashes it. They use a bounded share of its
-// memory, and do not prevent a correct coordinator from making it serve again.
+// A shard under attack: no message of any peer, the coordinator included, crashes it. Such messages take a bounded
+// share of the shard's memory, and do not prevent a correct coordinator from making the shard serve again.
 #include "common/wire/messages/fetched.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
@@ -75,7 +75,7 @@ class AttackedShard {
     const auto* reset = header.As<Reset>();
     return reset == nullptr || (IsSmall(reset->catalog) && (reset->slot_count <= 64 || reset->slot_count > 4096));
   }
-  // Returns a message that a correct coordinator may send to a shard in this state.
+  // Returns a message that a coordinator could send to a shard in this state, or a few steps away from it.
   Header AsCoordinator() {
     const std::uint64_t step = harness_.shard->version().value;
     const auto attempt = static_cast<std::uint32_t>(harness_.shard->engine().attempt() + script_.Below(2));
@@ -105,7 +105,7 @@ class AttackedShard {
       }
     }
   }
-  // Returns a part that is on this shard's disk, or one that is elsewhere.
+  // Returns a snapshot part that is on this shard's disk, or one that is on another shard's.
   SnapshotPart Part() {
     const std::vector<SnapshotPart> parts = harness_.disk.List();
     if (parts.empty() || script_.Flag()) return {kRetained, 1, 5};
@@ -142,13 +142,13 @@ class AttackedShard {
       default: return harness_.LetLogGo();
     }
   }
-  // Sends a step's pushes, so that an attack may meet a prepared step.
+  // Sends all pushes of a step, so that later messages of the attack may meet a prepared step.
   void Help() {
     if (harness_.shard->serving()) harness_.CompleteStep(harness_.shard->version().value + script_.Below(2), 1.0F);
   }
 
   void Check() {
-    // A pull names at most kBlocksMax blocks, and a batch of pushes is acknowledged to at most as many peers.
+    // A pull is answered with at most kBlocksMax blocks. The second kBlocksMax is room for all other answers.
     CheckAnswers(harness_.out(), 2 * PullQueue::kBlocksMax);
     const std::size_t blocks = harness_.shard->serving() ? harness_.shard->store().size() : 0;
     if (blocks > 0) {  // two payloads for each, with any number of senders

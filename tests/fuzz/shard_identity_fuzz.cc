@@ -1,5 +1,5 @@
-// The target reads any text as a shard's stored identity (`ShardIdentity`): it is refused, or can be written and read back
-// unchanged.
+// The target reads the input as a shard's stored identity (`ShardIdentity`). Either the identity is refused, or it can
+// be written and read back unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_identity_codec.h"
 #include "tests/fuzz/target.h"

@@ -1,5 +1,5 @@
-// The target reads any text as the header of a snapshot's part: it is refused, or can be written and read back
-// unchanged.
+// The target reads the input as the header of a snapshot's part. Either the header is refused, or it can be written and
+// read back unchanged.
 #include "server/storage/sealed_text.h"
 #include "server/storage/shard_disk.h"
 #include "tests/fuzz/target.h"

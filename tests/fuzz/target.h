@@ -27,7 +27,7 @@ const std::vector<Target>& Targets();
 // Ends the process unless `holds`. `what` names the violated property.
 void Require(bool holds, std::string_view what);
 
-// Requires that a refusal has a message of bounded length that names `subject`, the refused thing.
+// Requires that `status` is an error whose message is of bounded length and contains `subject`, the refused thing.
 void RequireReason(const Status& status, std::string_view subject);
 
 }  // namespace capstan::fuzz

@@ -1,5 +1,5 @@
-// The target reads a file of token ids: it is refused, or gives windows of ids below the vocabulary. The first two
-// bytes choose the type and the vocabulary.
+// The target reads the input as a file of token ids. Either the file is refused, or it gives windows of ids below the
+// vocabulary. The first two bytes choose the options and the vocabulary.
 #include <algorithm>
 
 #include "tests/fuzz/input_file.h"

@@ -1,5 +1,5 @@
-// The target reads any bytes as a header: they are refused with a reason, or are a message that can be sent and read
-// back unchanged.
+// The target reads the input as a message's header. Either the bytes are refused with a reason, or the message can be
+// sent and read back unchanged.
 #include "common/wire/header_seal.h"
 #include "common/wire/wire_codec.h"
 #include "tests/common/wire/random_messages.h"

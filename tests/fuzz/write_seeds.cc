@@ -2,8 +2,8 @@
 //
 //   write_seeds CORPUS
 //
-// A text that is sealed on disk is written without its seal: the targets seal their inputs, so that a fuzzer
-// gets past the seal.
+// A text that has a seal (a hash) on disk is also written without it: the targets seal their inputs, so that a fuzzer
+// gets past the check of the seal.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -106,7 +106,7 @@ class Exchange {
   std::string text_;
 };
 
-// Writes inputs that choose among kinds, fields and pauses, mostly small ones.
+// Writes random inputs. Most of their bytes are below 8, because a target mostly chooses among a few actions.
 void WriteChoices(const Folder& folder) {
   constexpr int kSeeds = 8, kBytes = 160;
   for (int seed = 0; seed < kSeeds; ++seed) {

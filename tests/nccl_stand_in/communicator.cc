@@ -128,8 +128,8 @@ void Communicator::Run(const Call& call, std::uint64_t number) {
   if (is_done) done_.fetch_add(1, std::memory_order_release);
 }
 
-// Whether all ranks make this call or, for a send or receive, whether the other rank makes its counterpart. If not, the
-// communicator is broken. False also if it was aborted.
+// Whether all ranks make this call or, for a send or receive, whether the other rank makes its counterpart. If not,
+// breaks the communicator. Returns false also if the communicator was aborted.
 bool Communicator::Agree(const Call& call) {
   Signature& mine = (*segment_)[rank_].call;
   const bool is_send = call.kind == Kind::kSend;  // the other's is a receive from this rank
@@ -175,7 +175,7 @@ void Communicator::Produce(const Call& call, std::size_t begin, std::size_t coun
   }
 }
 
-// Waits until the other ranks have reached this call. False if the communicator was aborted.
+// Waits until the other ranks of the call have reached this point of it. Returns false if the communicator was aborted.
 bool Communicator::AwaitOthers(const Call& call) {
   if (call.is_between_two()) {
     const std::uint64_t step = ++(*segment_)[rank_].steps_with[static_cast<std::size_t>(call.other)];

@@ -1,13 +1,13 @@
 // Communicator: one rank of an NCCL communicator, over shared memory, on the emulated device's streams.
 //
-// Kind:   shared by the calling host thread and the computing streams; the host makes one call at a time.
+// Kind:   shared by the host threads that call NCCL and the stream that runs the calls; one host call at a time.
 // Limits: kRanksMax ranks; sums of fp32, bf16 and fp16.
 // Fails:  as NCCL. It also fails where NCCL would silently go wrong: ranks that call different functions, a call
 //         while another one is being started, a second stream, and calls that run in another order than they were
 //         made. And it fails where NCCL would not: the calls in a group run one after the other, so sends and
-//         receives that wait for each other in a cycle end with an error between two ranks (never between more). No
-//         rank can send to itself.
-// Why:    a call that has begun on a stream ends when all ranks have reached it or it is aborted, as on a device. A
+//         receives that wait for each other in a cycle fail between two ranks, and hang between more. No rank can
+//         send to itself.
+// Why:    as on a device, a call that has begun on a stream ends when all its ranks have reached it, or by an abort. A
 //         quarter of the calls start only when the host asks for the communicator's state, as NCCL may do.
 #pragma once
 
@@ -53,7 +53,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Begin(std::vector<Call> calls);
   ncclResult_t Finalize();
   void Abort();
-  // Returns the state. Work in progress advances in this call.
+  // Returns the state, as ncclCommGetAsyncError does. Forming, starting a call and finalizing advance in this call.
   ncclResult_t State();
   const char* last_error() const { return last_error_.c_str(); }
   bool is_final() const { return is_final_; }
@@ -69,7 +69,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   ncclResult_t Launch();
   ncclResult_t Refuse(ncclResult_t result, const std::string& why);
 
-  // Runs a call on a stream. Agree and Exchange return false if the communicator was aborted.
+  // Runs a call on a stream. Agree and the functions below return false if the communicator was aborted.
   void Run(const Call& call, std::uint64_t number);
   bool Agree(const Call& call);
   template <class T>
@@ -95,7 +95,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::uint64_t begun_ = 0, enqueued_ = 0;
   cudaStream_t stream_ = nullptr;
 
-  // Used by the stream.
+  // Used by the stream and, except steps_, by the host.
   std::uint64_t steps_ = 0;
   std::string last_error_;  // written before `error_`
   std::atomic<ncclResult_t> error_{ncclSuccess};

@@ -1,4 +1,4 @@
-// The functions of libnccl.so.2 that capstan loads.
+// Stand-ins for the functions of libnccl.so.2 that capstan loads.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ using capstan::stand_in::kRanksMax;
 std::atomic<capstan::stand_in::LaunchHostFunc> launch{nullptr};
 std::atomic<int> ids{0};
 
-// Calls between ncclGroupStart and ncclGroupEnd begin together.
+// The calls between ncclGroupStart and ncclGroupEnd, which begin together.
 struct OpenGroup {
   bool is_open = false;
   ncclComm_t comm = nullptr;

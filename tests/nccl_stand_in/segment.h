@@ -1,9 +1,9 @@
 // Segment: the memory shared by the ranks of a communicator, in one process or in several.
 //
-// Kind:   one for each rank; a rank writes only to its own place.
-// Fails:  null if the system has no memory to share.
-// Why:    the memory comes zeroed, so whichever rank is first can create it. The first rank that is done removes its
-//         name, and the memory is freed after the last rank.
+// Kind:   each rank has a Segment object and writes only to its own Place.
+// Fails:  Open returns null if the system has no memory to share.
+// Why:    the memory comes zeroed, so whichever rank is first can create it. Its name is removed once all ranks have
+//         joined or one has ended, and the memory is freed after the last rank.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace capstan::stand_in {
 constexpr int kRanksMax = 8;
 constexpr std::size_t kChunkBytes = 64u << 10;
 
-// What a call must have in common for all ranks, or for the two ranks of a send.
+// What must be the same in the calls of all ranks, or in those of the sender and the receiver.
 struct Signature {
   int kind = 0, type = 0, from = 0;  // the last: the sender, between two ranks
   std::size_t count = 0;
@@ -49,7 +49,7 @@ class Segment {
   std::uint32_t news() const { return layout_->news; }
   // Wakes the ranks that wait.
   void Tell();
-  // Waits until there is news after `known`, or some time has passed.
+  // Waits until news() is no longer `known`, but only a short time.
   void AwaitNews(std::uint32_t known);
   // Removes the name, so that no rank finds it any more.
   void TakeNameAway();

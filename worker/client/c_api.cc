@@ -1,4 +1,4 @@
-// The C half of the client: <capstan/capstan.h> on <capstan/client.h>.
+// The client's functions of <capstan/capstan.h>, which call <capstan/client.h>.
 #include <capstan/capstan.h>
 #include <capstan/client.h>
 
@@ -78,8 +78,8 @@ Result<capstan::TensorDeclaration> ReadTensor(const capstan_tensor* given) {
   return out;
 }
 
-// Returns element `index` of a caller's array. The caller's `size` is the stride, and all elements must have the same
-// one.
+// Returns element `index` of a caller's array. The stride is the `size` in the first element. All elements must have
+// the same `size`.
 template <class T>
 Result<const T*> ElementOf(const T* array, std::size_t index, const char* name) {
   const auto* bytes = reinterpret_cast<const char*>(array);

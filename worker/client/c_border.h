@@ -1,8 +1,8 @@
-// Helpers of the functions in <capstan/capstan.h>: they read a call's arguments and write its results.
+// Helpers for the functions of <capstan/capstan.h>: they read a call's arguments and write its results.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid and kUnsupported; the message names the argument or the struct's field.
-// Why:    no exception and no C++ type crosses the border, and missing or wrong arguments are found in one place.
+// Why:    no exception and no C++ type reaches a C program, and missing or wrong arguments are found in one place.
 #pragma once
 
 #include <capstan/capstan.h>
@@ -78,8 +78,8 @@ inline Status CheckSize(std::size_t size, const char* name) {
   return Invalid(std::string(name) + ".size is " + std::to_string(size) + "; set it to sizeof(" + name + ")");
 }
 
-// Reads a caller's struct. A newer caller's struct is longer than ours; its extra bytes must be 0. An older caller's is
-// shorter; fields that it lacks are 0.
+// Reads a caller's struct. If a newer caller's struct is longer than ours, its extra bytes must be 0. If an older
+// caller's struct is shorter, the fields that it lacks are 0.
 template <class T>
 Result<T> ReadStruct(const T* given, const char* name) {
   if (given == nullptr) return IsMissing(name);

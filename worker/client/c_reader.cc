@@ -1,4 +1,4 @@
-// The C half of the reader: <capstan/capstan.h> on <capstan/reader.h>.
+// The reader's functions of <capstan/capstan.h>, which call <capstan/reader.h>.
 #include <capstan/capstan.h>
 #include <capstan/reader.h>
 
@@ -42,7 +42,7 @@ Status CheckIndex(std::size_t index, std::size_t count, const char* what) {
   return Invalid(std::string(what) + " " + std::to_string(index) + " is asked for; there are " + std::to_string(count));
 }
 
-// Writes the address of an array. There is none before a pull has succeeded.
+// Writes the address of an array; kInvalid if the last pull gave none.
 Status WriteArray(const float* values, const float** given, const char* name) {
   if (values == nullptr) return Invalid(std::string("there are no ") + name + ": the last pull gave none");
   return WriteOut(values, given, name);

@@ -89,7 +89,7 @@ Result<std::optional<capstan::Work>> ClientBase::NextWork(Deadline deadline) {
   while (!has_work_ || void_) {
     if (finished_) return std::optional<capstan::Work>();
     has_work_ = void_ = false;
-    // Ready is sent only once per round: a second one would give up a round that is about to be issued.
+    // ReadyCommand is sent only once per round: a second one would give up a round that is about to be issued.
     if (!std::exchange(asked_, true)) loop_->Send(session::ReadyCommand{});
     CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
   }

@@ -23,17 +23,17 @@ struct Connection {
   std::string job_file;
 };
 struct ProcessTraits {
-  // Name of this worker's machine, the same for all workers on it; empty: it adds up nothing with others.
+  // Name of this worker's machine, the same for all workers on it; empty: this worker adds up nothing with others.
   std::string machine;
   std::string metrics;  // host:port where this process serves metrics; empty: none
-  // Polled while the coordinator does not answer; true: give up.
+  // Connect polls it while the coordinator does not answer, and gives up once it returns true.
   std::function<bool()> stop_requested = [] { return false; };
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
-// Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `machine` adds up the pushes
-// of this machine's workers; null: each worker pushes for itself. EndSlot polls `stop_requested` while it waits for
-// them, and returns kStale once it is true.
+// Creates the client for all modes except allreduce: it pulls weights and pushes gradients. `machine` adds up the
+// pushes of this machine's workers; null: each worker pushes for itself. EndSlot polls `stop_requested` while it waits
+// for other workers of the machine, and returns kStale once it is true.
 std::unique_ptr<Client> CreateParameterServerClient(
     Connection connection, std::unique_ptr<MachineReduce> machine = nullptr,
     std::function<bool()> stop_requested = [] { return false; });
@@ -49,20 +49,20 @@ class ClientBase : public Client {
  protected:
   explicit ClientBase(Connection connection)
       : loop_(std::move(connection.loop)), job_file_(std::move(connection.job_file)) {}
-  // Leaves the job and stops the thread. Every derived destructor must call it first, because until then the thread may
-  // write into the weights.
+  // Leaves the job and stops the session's thread. Every derived destructor must call it, because until then the thread
+  // may write into the weights.
   void Close();
 
   session::SessionLoop& loop() { return *loop_; }
-  // Both record the failure: all later calls fail as well.
+  // Misuse and Fail record a failure; later calls fail with it, too.
   Status Misuse(const std::string& what);
   Status Fail(Status status);
   const Status& failure() const { return failure_; }
   void Declared() { declared_ = true; }
 
-  // Waits for one event of the thread and handles it; kTimeout: none came until the deadline.
+  // Waits for one event of the session's thread and handles it; kTimeout: none came until the deadline.
   Status TakeEvent(Deadline deadline, const char* what);
-  // Handles all events that have come. kStale: the round is over.
+  // Handles all events that have come, without waiting. kStale: the round is over.
   Status LookUp();
   bool round_is_over() const { return void_ || finished_; }
   bool finished() const { return finished_; }

@@ -1,7 +1,7 @@
 // CoordinatorContact: when a reader sends the coordinator its next question, and whether the coordinator is silent.
 //
 // Kind:   a value; part of ReaderCore, a pure core.
-// Why:    between two calls of a reader no messages are read, so that time does not count as the coordinator's silence.
+// Why:    between two calls, a reader reads no messages. So this time does not count as the coordinator's silence.
 #pragma once
 
 #include <algorithm>
@@ -25,15 +25,16 @@ class CoordinatorContact {
     last_tick_ = now;
   }
 
-  // A question was sent: the next one is due in kAskEvery, unless it is needed earlier.
+  // Call when a question was sent: the next one is due in kAskEvery, unless AskNow or AskSoon is called.
   void Asked(Instant now) { next_question_ = now + kAskEvery; }
   void AskNow() { next_question_ = Instant{}; }
   void AskSoon(Instant now) { next_question_ = std::min(next_question_, now + kAskSoonest); }
   bool question_is_due(Instant now) const { return now >= next_question_; }
 
-  // Whether the last tick found a question unanswered.
+  // Whether, at the last tick, nothing had come from the coordinator for more than 2 * kAskEvery.
   bool silent() const { return heard_ && last_tick_ - *heard_ > 2 * kAskEvery; }
-  // Requires a tick. Returns whether the silence has reached the limit; if so, the next one gets the full limit again.
+  // Returns whether the coordinator has been silent for `limit`; if so, the silence counts from now on again. Tick must
+  // have been called before.
   bool TakeSilence(Instant limit, Instant now) {
     if (now - *heard_ < limit) return false;
     heard_ = now;

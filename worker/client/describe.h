@@ -1,4 +1,4 @@
-// Translates a program's description of its worker into the protocol's terms.
+// Translates a program's description of its worker and its slots' results into the structs of the protocol.
 //
 // Kind:   pure functions.
 #pragma once
@@ -12,7 +12,8 @@
 
 namespace capstan::client {
 
-// Returns the tensors' specs. A tensor gets no weight decay when the program or the job file excludes it.
+// Returns the tensors as the protocol describes them. A tensor gets no weight decay if the program or the job file
+// excludes it.
 std::vector<TensorSpec> SpecsOf(const std::vector<TensorDeclaration>& tensors, const OptimizerSection& optimizer);
 
 // Makes the declaration. Its `given` (the first weights) is left null.

@@ -1,7 +1,7 @@
 // FinishedBlocks: counts, for each block, the segments of a slot's gradient that are not final yet.
 //
-// Kind:   owned by the trainer's thread.
-// Why:    a backward pass finishes tensors, but blocks are sent. A block is final with the last of its segments.
+// Kind:   owned by the application's thread.
+// Why:    a backward pass finishes tensors, but blocks are sent. A block is final when all its segments are.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class FinishedBlocks {
     for (const Block& block : catalog.blocks()) missing_.push_back(block.segment_count);
   }
 
-  // Notes that tensors [first, last] are final. Calls finished(block) for each block that they complete, in descending
-  // order.
+  // Notes that tensors [first, last] are final; name each tensor only once. Calls finished(block) for each block that
+  // they complete, in descending order.
   template <class F>
   void Take(const Catalog& catalog, TensorIndex first, TensorIndex last, const F& finished) {
     // Each tensor has one segment in every block from its first to its last.

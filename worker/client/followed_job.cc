@@ -72,8 +72,8 @@ Status FollowedJob::TakeFacts(const View& view) {
   return {};
 }
 
-// Notes the job's last version when the job is done, and forgets it when the job does not continue as before: when a
-// shard is lost, a new generation may take back the job's last steps, and a job may fail at its end.
+// Notes the job's last version when the job is done. Forgets it when the job has another generation or no longer runs:
+// after the loss of a shard a new generation may take back the last steps, and a job may fail at its end.
 void FollowedJob::SeeEnd(const View& view) {
   const bool as_before = view.phase == JobPhase::kRunning && view_ && view.generation == view_->generation;
   if (view.phase == JobPhase::kDone) {

@@ -23,34 +23,34 @@ std::vector<std::string> StateNames(OptimizerKind kind);
 
 class FollowedJob {
  public:
-  // `address`: the coordinator's, for messages.
+  // `address`: the coordinator's address, for error messages.
   FollowedJob(std::string address, std::uint32_t block_elements)
       : address_(std::move(address)), block_elements_(block_elements) {}
 
   // Takes a view. Returns false if it adds nothing: it is malformed or older than the newest, or no view has brought
   // the job file yet.
   Result<bool> Take(const View& view, Instant now);
-  // A reading has shown that this is the job's last version.
+  // Call when a reading has shown that this is the job's last version.
   void NoteLast(Step step) { last_ = step; }
 
   // The newest view; null before the first.
   const View* view() const { return view_ ? &*view_ : nullptr; }
   bool done() const { return view_ && view_->phase == JobPhase::kDone; }
   bool running() const { return view_ && view_->phase == JobPhase::kRunning; }
-  // When a view first reported the current readable version.
+  // When a view first reported the current readable version in the current generation.
   Instant step_since() const { return step_since_; }
-  // The job's last version, once the job is known to be done.
+  // The job's last version, once it is known.
   const std::optional<Step>& last() const { return last_; }
 
-  // The following are empty before the job file is known.
+  // The following have default values before the job file is known.
   JobId id() const { return id_; }
   const std::string& file() const { return file_; }
   std::uint64_t steps() const { return steps_; }
   const ReadableVersions& versions() const { return versions_; }
   const std::vector<std::string>& state_names() const { return state_names_; }
-  // How long the coordinator may be silent, if the job limits that.
+  // How long the coordinator may be silent (limits.stall); nullopt: the job has no such limit.
   const std::optional<Instant>& silence_limit() const { return silence_limit_; }
-  // The job's tensors; null before a worker has declared them.
+  // The job's tensors; null before a view has named them.
   const Catalog* catalog() const { return catalog_.get(); }
 
  private:

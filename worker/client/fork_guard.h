@@ -2,8 +2,8 @@
 // the process that connected it, and not in a forked child.
 //
 // Kind:   a value; the wrapper compares the process id before each call.
-// Fails:  kInvalid in a child. Functions that return no Status return null, zero or empty values there, and the
-//         destructor does nothing.
+// Fails:  kInvalid in a child. Most functions that return no Status return null or zero there, and the destructor does
+//         nothing.
 // Why:    fork() copies the client's memory but not its thread. The child would wait for that thread forever, and its
 //         destructor would end the parent's part in the job. Programs fork for good reasons, such as data loader
 //         processes. Comparing process ids needs no pthread_atfork handler in the user's program.

@@ -1,8 +1,9 @@
 // AllFinite, SumOfSquares: checks on a gradient before it is sent.
 //
 // Kind:   pure functions.
-// Why:    every element of every push is checked, so both run at memory bandwidth. The sum uses 16 lanes and a fixed
-//         fold, so its bits are the same on every machine.
+// Why:    in modes without global steps, one of the two functions looks at every element of every push, so both are
+//         made to run at memory bandwidth. The sum adds up 16 lanes in a fixed order, so its bits are the same on every
+//         machine.
 #pragma once
 
 #include <span>

@@ -1,9 +1,9 @@
 // MachineReduce: adds up the pushes of the workers on one machine, so that one of them pushes for all.
 //
-// Kind:   TakeGroup and TakeStepDone belong to the session's thread, the rest to the application's.
-// Fails:  never: pushes that cannot be added up in time are released, and each worker sends its own.
+// Kind:   the session's thread calls TakeGroup and TakeStepDone, the application's thread the rest.
+// Fails:  never: if pushes cannot be added up in time, each worker sends its own.
 // Why:    shards accept a node of the reduction tree from any worker, so this changes only the number of bytes sent.
-//         The client does not depend on how workers reach each other.
+//         With this interface, the client does not depend on how workers reach each other.
 #pragma once
 
 #include <chrono>
@@ -27,19 +27,19 @@ class MachineReduce {
 
   // Called once, before all other methods. `catalog` outlives this object.
   virtual void Begin(const Catalog& catalog, Encoding encoding, SendCommand send) = 0;
-  // After it returns, `send` is not called any more. Call it while `send` is still valid.
+  // After Stop has returned, `send` is not called any more. Stop itself may still call `send`.
   virtual void Stop() = 0;
 
   virtual void TakeGroup(const session::Session::MachineGrouping& group) = 0;
-  // Notes that this worker has done all its slots of the step. Other workers need not wait for gradients that it has
-  // not offered by now.
+  // Notes that this worker has done all its slots of the step. Other workers need not wait for gradients that this
+  // worker has not offered by now.
   virtual void TakeStepDone(const session::Session::StepDone& left) = 0;
 
-  // Begins the last slot of a round. Returns how the round's parts are to be pushed.
+  // Call when the last slot of a round begins. Returns how the round's parts are to be pushed.
   virtual session::PushWay BeginRound(Round round) = 0;
   // Notes that all parts of this block are final and do not change any more.
   virtual void BlockReady(BlockIndex block) = 0;
-  // Waits until the deadline. Returns whether this worker has pushed all sums that it pushes for the group.
+  // Waits until this worker has pushed all sums that it pushes for the group. Returns false if the deadline is first.
   virtual bool Done(Deadline deadline) = 0;
   // Ends the round early: no further block becomes ready.
   virtual void GiveUpRound() = 0;

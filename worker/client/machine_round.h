@@ -1,4 +1,4 @@
-// MachineRound: what a worker offers to its machine's group for one round.
+// MachineRound: what a worker offers to the other workers of its machine in one round, to be added up with theirs.
 //
 // Kind:   a value.
 #pragma once
@@ -12,7 +12,7 @@
 namespace capstan::client {
 
 struct MachineRound {
-  std::uint64_t round = 0;  // as in Gradient
+  std::uint64_t round = 0;  // the session's number of the round
   Generation generation;
   Step step;
   SlotIndex slot_count = 0;

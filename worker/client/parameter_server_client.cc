@@ -217,7 +217,8 @@ Status ParameterServerClient::SetProgramState(std::string_view state) {
   return {};
 }
 
-// Called with a round's first gradient. From then on hyper-parameters must not change: all pushes carry them.
+// Called when gradients of a round are final. From then on the hyper-parameters must not change in this round, because
+// all its pushes carry them.
 Status ParameterServerClient::SettleHyperParameters(const char* call) {
   if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
     return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
@@ -247,8 +248,8 @@ void ParameterServerClient::BeginMachineReduce() {
                                work().loss_scale, sums_->parts()});
 }
 
-// Waits until all sums are pushed that this worker pushes for others. It must stay in the round that long, because
-// Session drops pushes of a past round.
+// Waits until all sums are pushed that this worker pushes for others. The worker must stay in the round that long,
+// because Session drops pushes of a past round.
 Status ParameterServerClient::AwaitMachineReduce() {
   while (!machine_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
@@ -282,7 +283,7 @@ Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t l
 // Adds the final gradient of a block along the tree and, in the round's last slot, pushes it.
 void ParameterServerClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
-  // Round to the job's encoding first, so that sums and checks see what each slot's own push would have carried.
+  // Rounds to the job's encoding first, so that sums and checks see what each slot's own push would have carried.
   if (slot_gradient_ && (sums_->slots().size() > 1 || verdict_)) {
     RoundTo(block.EncodingIn(encoding_), GradientOf(block));
   }

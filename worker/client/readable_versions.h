@@ -1,4 +1,4 @@
-// ReadableVersions: what a job's mode means for a program that reads its versions.
+// ReadableVersions: what a job's mode means for a reader of its versions.
 //
 // Kind:   a value; ReadableIn is the one place of the reader that knows the modes.
 #pragma once

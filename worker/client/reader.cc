@@ -21,7 +21,7 @@ constexpr Instant kTick = std::chrono::milliseconds(10);
 
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
-// The connections and the core. They run on the caller's thread.
+// A reader's connections and its core. They run on the caller's thread.
 struct Machinery {
   std::unique_ptr<Transport> transport = CreateZmqTransport({});
   session::ShardConnections connections{transport.get()};
@@ -71,7 +71,7 @@ class NetworkReader : public Reader {
   std::vector<ReaderTensor> tensors_;
 };
 
-// If a full pipe rejects a message, the core repeats it like a lost one.
+// A message that the transport refuses counts as lost: the core repeats it later.
 void NetworkReader::SendOut() {
   for (const Envelope& envelope : machinery_->out.envelopes) {
     if (envelope.to.value != 0) (void)machinery_->transport->Send(envelope.to, envelope.message).ok();
@@ -79,7 +79,8 @@ void NetworkReader::SendOut() {
   machinery_->out.Clear();
 }
 
-// Runs until done() or until the core fails. Messages that have arrived are handled even when the deadline has passed.
+// Runs the core until done() is true, the core fails, or the deadline has passed. Even then, messages that have arrived
+// are handled.
 template <class Done>
 Status NetworkReader::Run(const Done& done, Deadline deadline) {
   bool in_time = true;

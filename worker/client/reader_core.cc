@@ -53,8 +53,8 @@ void ReaderCore::Leave(Outbox* out) {
 
 // ---- the coordinator -----------------------------------------------------------------------------------------------
 
-// Sends Join until the job and its tensors are known. Then it sends Heartbeat, whose answer is short and which makes the
-// job's end wait for this reader.
+// Sends Join until the job and its tensors are known, and again after Leave. In between it sends Heartbeat, which has a
+// short answer and makes the job's end wait for this reader.
 void ReaderCore::AskCoordinator(Instant now, Outbox* out) {
   coordinator_.Asked(now);
   if (job_.catalog() != nullptr && !has_last_) {
@@ -77,7 +77,7 @@ void ReaderCore::On(const View& view, Instant now, Outbox* out) {
   if (!is_new.ok()) return Fail(is_new.status());
   if (!*is_new) return;
   fresh_ = true;
-  // Sends a Heartbeat, from which on the coordinator counts this reader as a follower.
+  // The tensors have become known: sends the first Heartbeat, after which the coordinator counts this reader.
   if (job_.catalog() != nullptr && !knew_tensors) AskCoordinator(now, out);
   if (reader_ && (view.generation != reader_->generation() || view.shards.size() != reader_->sources().size())) {
     reader_.reset();
@@ -92,7 +92,7 @@ std::optional<Step> ReaderCore::NextVersion() const {
   if ((!job_.done() && !job_.running()) || view().shards.empty() || job_.catalog() == nullptr) return {};
   const Step newest = view().readable;
   if (!request_->newer_than || job_.done() || newest > *request_->newer_than) return newest;
-  // The version after the one that all shards have: a pull of it waits at the shards.
+  // A pull of the next version waits at the shards until the version exists.
   if (job_.versions().next_can_be_awaited && newest == *request_->newer_than) return newest.Next();
   return {};
 }
@@ -119,7 +119,7 @@ void ReaderCore::Continue(Instant now, Outbox* out) {
   if (look_back) steps_past_ = 1;
   if (reader_ && !look_back) return;
   if (const std::optional<Step> next = NextVersion()) return Begin(*next, now, out);
-  // Without global steps no pull can wait for a version: ask the coordinator again soon.
+  // Where no pull can wait for a version, the coordinator's next view has to report it.
   if (job_.running()) coordinator_.AskSoon(now);
 }
 

@@ -2,20 +2,21 @@
 //
 // Kind:   owned by the reader's thread; a pure core.
 // Limits: one reading at a time; WeightsReader::kWindow blocks requested per shard.
-// Fails:  status() ends a call: kRefused when the job has failed or does not answer readers, kUnreachable after the
-//         coordinator's silence, kCorrupt and kInvalid from a shard. The next call starts again.
-// Why:    programs that evaluate a job or fetch its weights hold no slot. Only the job's end waits for them, for one
+// Fails:  status() ends a call. kRefused: the job has failed, another job runs at the address, or the coordinator
+//         refuses. kUnreachable: the coordinator is silent, or no connection to a shard can be made. kBusy: no memory.
+//         kCorrupt, kInvalid: a shard's answers. The next call starts again.
+// Why:    programs that evaluate a job or fetch its weights have no slot. Only the job's end waits for them, for one
 //         lease.
 //
-// With global steps a shard serves version k only during step k. The reader requests the step that the coordinator
-// reported. If a shard has passed it, the shard's answer names its own step s. The reader then requests s + 1 from all
-// shards, or a later step if s + 1 came too late as well. Those pulls wait at the shards and are answered during that
-// whole step. So the reader gets a version unless reading it takes longer than a step. In mode allreduce shards serve
-// an uploaded version until the next one.
+// In mode sync a shard serves version k only during step k. The reader requests the version that the coordinator
+// reported. If a shard has passed this version, its answer names the shard's own step s. The reader then requests
+// version s + 1 from all shards, or a later one if s + 1 came too late as well. Such pulls wait at the shards until
+// their step begins. So the reader gets a version unless reading it takes longer than a step. In mode allreduce shards
+// serve an uploaded version until the next one.
 //
-// A reader that knows the job's last version, because it has read it or received the coordinator's kDone, does not ask
-// whether a newer one exists: the coordinator may have ended by then. When all shards mark a version as the last, that
-// version is complete, and for readers the job has ended.
+// A reader that knows the job's last version, because it has read that version or received the coordinator's kDone,
+// does not ask whether a newer one exists: the coordinator may have ended by then. With global steps, a version that
+// shards mark as the last is complete, and for readers the job has ended.
 #pragma once
 
 #include <functional>
@@ -70,22 +71,22 @@ class ReaderCore {
   // Starts a call that asks for the job's progress; fresh() becomes true with the next view.
   void Refresh();
   bool fresh() const { return fresh_; }
-  // Starts a call that asks for a version; answered() becomes true when it is complete or cannot exist. The same request
-  // again continues the current reading.
+  // Starts a call that asks for a version; answered() becomes true when the version is complete or cannot exist. The
+  // same request again continues the current reading.
   void Ask(const Request& request);
   bool answered() const { return reading_.has_value() || nothing_newer_; }
   // Returns the version that was read; valid once answered. nullopt: the job is done and has no newer version.
   const std::optional<Reading>& reading() const { return reading_; }
   // Tells why the call cannot be answered.
   const Status& status() const { return status_; }
-  // Lets the job end without this reader. Called by the core itself once it has the last version.
+  // Lets the job end without waiting for this reader. The core itself calls it once it has the last version.
   void Leave(Outbox* out);
 
   // Returns the newest view; valid once fresh.
   const View& view() const { return *job_.view(); }
   // Returns the job file; empty before it is known.
   const std::string& job_file() const { return job_.file(); }
-  // Returns the job's tensors; null before a worker has declared them.
+  // Returns the job's tensors; null before a view has named them.
   const Catalog* catalog() const { return job_.catalog(); }
   const std::vector<std::string>& state_names() const { return job_.state_names(); }
   // Returns a flat array of reading(): index 0 is the weights, the others are the optimizer's states. Null: not
@@ -97,7 +98,7 @@ class ReaderCore {
   void On(const View& view, Instant now, Outbox* out);
   void AskCoordinator(Instant now, Outbox* out);
   std::optional<Step> NextVersion() const;
-  // Answers a call that asks for more than the job's last version; false: a newer version may still come.
+  // If the call asks for a version after the job's last one, answers "nothing newer". Returns whether it did.
   bool AnswerNothingNewer(Outbox* out);
   void Continue(Instant now, Outbox* out);
   void Begin(Step step, Instant now, Outbox* out);
@@ -115,7 +116,7 @@ class ReaderCore {
   std::optional<Request> request_;
   std::unique_ptr<WeightsReader> reader_;
   bool has_last_ = false;  // has the last version, or has left
-  // Steps past the shard's own to request, once a shard has passed the requested version.
+  // Once a shard has passed the requested version: how many steps after the shard's own the next request is.
   std::uint64_t steps_past_ = 1;
   bool looked_back_ = false;  // this call has requested the present version although it waited for a later one
   bool reads_last_ = false;   // the job was done when this reading began

@@ -1,6 +1,6 @@
 // ShardSources: the connections over which a reader fetches weights from a job's shards.
 //
-// Kind:   part of ReaderCore; a pure core, which is handed the calls that connect.
+// Kind:   part of ReaderCore; a pure core, which gets the functions that connect and disconnect.
 #pragma once
 
 #include <functional>

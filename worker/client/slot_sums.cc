@@ -14,7 +14,8 @@ void SlotSums::BeginSlot(std::uint64_t samples, BufferRef gradient) {
   const SlotIndex slot = slots_[next_++];
   parts_.push_back({Node{slot, slot + 1}, samples, samples == 0 ? BufferRef() : std::move(gradient)});
   additions_.clear();
-  // Siblings within one node of the cover are added as soon as both are there, as the shards do.
+  // Two parts that are siblings in the tree become one, if their parent lies within one of the nodes that cover this
+  // worker's slots.
   while (parts_.size() >= 2) {
     const Node left = parts_[parts_.size() - 2].node, right = parts_.back().node;
     const Node parent{left.begin, right.end};

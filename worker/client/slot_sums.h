@@ -1,7 +1,7 @@
 // SlotSums: adds the gradients of several slots on a worker, along the job's reduction tree.
 //
 // Kind:   owned by one thread.
-// Limits: about log2(slots) gradient buffers, plus one per node of the cover.
+// Limits: about log2(slots) gradient buffers, plus one for each of the fewest nodes that cover the slots.
 // Why:    a worker whose slots form a node of the tree pushes that node once. This sends fewer bytes and gives the same
 //         bits as pushing every slot by itself.
 //
@@ -19,8 +19,8 @@ namespace capstan::client {
 
 class SlotSums {
  public:
-  // One push. For a leaf: the mean gradient of its samples. For an inner node: the sum over its leaves, each leaf's
-  // mean times its samples.
+  // What a worker pushes for a node. For a leaf, `gradient` is the mean over its samples. For an inner node it is the
+  // sum over the leaves of mean * samples.
   struct PartialSum {
     Node node;
     std::uint64_t samples = 0;

@@ -1,9 +1,9 @@
-// SlotVerdict: in modes without global steps, this worker's decision about each slot's push: whether it goes out, how it
-// is clipped, and the slot's loss scale.
+// SlotVerdict: in modes without global steps, a worker's decision about each slot's push: whether it counts, how it is
+// clipped, and the slot's loss scale.
 //
-// Kind:   owned by the client's thread. A job with global steps has none: there the coordinator's verdict on the step
-//         decides for all slots.
-// Why:    a push is applied as it comes, so nobody but its worker sees the whole gradient before.
+// Kind:   owned by the application's thread. A job with global steps has none: there the coordinator's verdict on the
+//         step decides for all slots.
+// Why:    shards apply each push as it comes, so only its worker sees the whole gradient before.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ struct SlotVerdictOptions {
 
 class SlotVerdict {
  public:
-  // Null: the job's mode has global steps.
+  // Returns null if the job's mode has global steps.
   static std::unique_ptr<SlotVerdict> Create(const JobConfig& config);
   explicit SlotVerdict(const SlotVerdictOptions& options) : options_(options) {}
 
-  // Whether no block may be sent before Decide has seen the whole gradient. Otherwise AllFinite on each block is enough.
+  // Whether no block may be sent before Decide has seen the whole gradient. If not, AllFinite on each block is enough.
   bool waits_for_all() const {
     return options_.clip_norm > 0 || options_.on_nonfinite == NonFinitePolicy::kSkip || options_.scales;
   }
@@ -40,10 +40,10 @@ class SlotVerdict {
   std::optional<float> LossScaleOf(SlotIndex slot);
 
   void BeginSlot() { left_out_ = false; }
-  // Clips the gradient, a flat array in the catalog's order, by the norm of all its parameters; leaves it out if it is
-  // not finite. Returns false if the job has to stop.
+  // Clips the gradient, a flat array in the catalog's order, by the norm of all its parameters. Leaves the gradient out
+  // if it is not finite. Returns false if the job has to stop.
   bool Decide(SlotIndex slot, const Catalog& catalog, std::span<float> gradient, float loss_scale, double loss_sum);
-  // The current slot's gradient is not finite: it is pushed without samples.
+  // Whether the current slot's gradient is not finite. If so, its push has no samples and changes no weight.
   bool left_out() const { return left_out_; }
 
  private:

@@ -2,7 +2,7 @@
 // states.
 //
 // Kind:   a value; part of ReaderCore.
-// Limits: the arrays of one version. They are used again for the next one.
+// Limits: the arrays of one version. The next version is read into the same memory.
 #pragma once
 
 #include <cstdint>

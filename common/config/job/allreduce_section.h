@@ -8,7 +8,8 @@
 
 namespace capstan {
 
-// How gradients travel among the workers. In mode allreduce all but local_reduce change the order or rounding of sums.
+// How workers add up gradients among themselves. In mode allreduce, all keys but local_reduce can change the order or
+// the rounding of the sums.
 struct AllReduceSection {
   Collective collective = Collective::kAuto;
   double bucket_mib = 8;            // size of the buckets of gradients that are added up during the backward pass

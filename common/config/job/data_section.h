@@ -42,7 +42,7 @@ struct DataSection {
   std::uint32_t vocabulary = 64;  // token ids are below it; default: the preset's; tokens without a preset need it
   bool operator==(const DataSection&) const = default;
 
-  // For synthetic: how many numbers a row has.
+  // How many numbers a row of synthetic data has.
   std::uint32_t row_features() const { return image.empty() ? features : image[0] * image[1] * image[2]; }
 };
 

@@ -9,10 +9,11 @@
 namespace capstan {
 
 enum class DeviceKind : std::uint8_t { kCpu, kCuda, kEmulated };
-// kFp16: gradients are scaled; in sync the coordinator chooses the scale of each step.
+// kFp16: the loss is scaled. In modes sync and allreduce the coordinator chooses each step's scale; in the others each
+// slot has its own.
 enum class Precision : std::uint8_t { kFp32, kFp16, kBf16 };
 
-// "cuda": the worker's position among the workers of its machine picks the device. "cuda:1": device number 1.
+// "cuda": the worker's --local-rank picks one of the machine's devices. "cuda:1": device number 1, counted from 0.
 struct Device {
   DeviceKind kind = DeviceKind::kCpu;
   std::optional<std::uint32_t> index = {};

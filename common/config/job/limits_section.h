@@ -5,7 +5,6 @@
 
 namespace capstan {
 
-// All limits are in seconds.
 struct LimitsSection {
   double join = 60;    // longest wait for every server and min_workers
   double lease = 10;   // silence after which a worker is lost

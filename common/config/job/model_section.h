@@ -8,7 +8,7 @@
 
 namespace capstan {
 
-// kClient: the workers are the user's own programs; the first one declares the tensors.
+// kClient: the workers are the user's own programs, and declare the tensors.
 enum class ModelKind : std::uint8_t { kGpt, kMlp, kConvnet, kResnet, kClient };
 // The sizes of OpenAI's GPT-2, for which published weights exist.
 enum class ModelPreset : std::uint8_t { kNone, kGpt2, kGpt2Medium, kGpt2Large, kGpt2Xl };
@@ -31,7 +31,7 @@ struct ModelSection {
   double dropout = 0.0;  // in [0, 1)
   bool operator==(const ModelSection&) const = default;
 
-  // Whether capstan-worker computes the model. If not, no process of capstan reads [data] and most of [worker].
+  // Whether capstan-worker computes the model. If not, [data] and most keys of [worker] must be left out.
   bool built_in() const { return kind != ModelKind::kClient; }
   bool reads_tokens() const { return kind == ModelKind::kGpt; }
   bool can_recompute() const { return kind == ModelKind::kGpt || kind == ModelKind::kResnet; }

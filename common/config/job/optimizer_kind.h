@@ -9,7 +9,7 @@ namespace capstan {
 
 enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
 
-// Whether an update needs one trust ratio per tensor, computed from norms over the whole step.
+// Whether an update needs a trust ratio for each tensor: a factor from the norms of the tensor's weights and update.
 inline bool TakesTrustRatio(OptimizerKind kind) { return kind == OptimizerKind::kLars || kind == OptimizerKind::kLamb; }
 
 }  // namespace capstan

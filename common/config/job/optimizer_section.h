@@ -11,8 +11,8 @@
 
 namespace capstan {
 
-// The defaults of each kind are PyTorch's, or its paper's where PyTorch has none (lars, lamb). Exception: `momentum` is
-// 0.9, and 0 in PyTorch.
+// The defaults of the kinds that PyTorch has (all but lars and lamb) are PyTorch's, except `momentum`, which is 0.9
+// instead of 0.
 struct OptimizerSection {
   OptimizerKind kind = OptimizerKind::kAdamW;
   double lr = 1e-3;    // adagrad: 1e-2; lars: 0.1
@@ -28,7 +28,7 @@ struct OptimizerSection {
   bool operator==(const OptimizerSection&) const = default;
 };
 
-// Whether weight decay applies to the tensor of this name.
+// Returns false if the tensor's name matches a pattern of `no_decay`.
 bool DecayApplies(const OptimizerSection& optimizer, const std::string& tensor_name);
 
 }  // namespace capstan

@@ -7,7 +7,8 @@
 
 namespace capstan {
 
-// When snapshots are taken. If every_steps and every_seconds are both 0, none are taken.
+// When snapshots are taken. If every_steps and every_seconds are both 0, none are taken, except one of initial weights
+// that a worker has sent.
 struct SnapshotSection {
   std::uint64_t every_steps = 0;  // 0: not by steps
   double every_seconds = 60;      // since the last one; 0: not by time

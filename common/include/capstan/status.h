@@ -1,4 +1,4 @@
-// Status, Result<T>: the result of every call of capstan that can fail.
+// Status, Result<T>: the results of calls that can fail.
 //
 // Kind:   values.
 // Why:    a code names the caller's reaction, the message says what failed, for which item and value, and what
@@ -36,7 +36,7 @@ class [[nodiscard, gnu::visibility("default")]] Status {
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  // The code's name and the message, such as "kInvalid: job.toml:3: ...".
+  // Returns "ok", or the code's name and the message, such as "invalid: job.toml:3:1: ...".
   std::string ToString() const;
 
  private:
@@ -51,7 +51,7 @@ inline Status Refused(std::string message) { return {Code::kRefused, std::move(m
 inline Status Unreachable(std::string message) { return {Code::kUnreachable, std::move(message)}; }
 inline Status Unsupported(std::string message) { return {Code::kUnsupported, std::move(message)}; }
 
-// The failure of CAPSTAN_CHECK: prints and aborts. Only a bug of capstan may cause it, never a peer's bytes.
+// Prints the condition of a failed CAPSTAN_CHECK and aborts. Only a bug of capstan may cause it, never a peer's bytes.
 [[noreturn, gnu::visibility("default")]] void CheckFailed(const char* file, int line, const char* condition);
 
 #define CAPSTAN_CHECK(condition) \

@@ -1,5 +1,5 @@
-// EndSlot, CoverageQuery: a worker ends a slot's step at a shard, or asks which nodes the shard has staged. Staged
-// answers both.
+// EndSlot, CoverageQuery: a worker tells a shard that a slot's step has ended, or asks which nodes the shard has
+// staged. The shard answers either with Staged.
 //
 // Kind:   values.
 #pragma once
@@ -24,8 +24,8 @@ struct EndSlot {
 };
 
 // Asks what the shard has staged of `step`. With `question` 0 the answer lists everything (Staged{full = true}). With
-// another number the answer says what became of the sender's earlier messages. Messages arrive in order, so nodes that
-// the answer reports as missing were lost.
+// another number the answer says which of `nodes` the shard has. A sender's messages arrive in order, so nodes that the
+// answer reports as missing were lost.
 struct CoverageQuery {
   Generation generation;
   Incarnation incarnation;

@@ -9,7 +9,7 @@
 
 namespace capstan {
 
-// A group is the workers of a generation (allreduce) or of a machine (sync).
+// A group consists of the workers of one generation (mode allreduce) or of one machine (mode sync).
 struct GroupMember {
   SessionId session;
   std::string worker;

@@ -7,7 +7,7 @@
 
 namespace capstan {
 
-// kLost: no member of the group has the job's current version.
+// kLost: no member of the group has the job's current version any more.
 enum class GroupState : std::uint8_t { kNone = 0, kOffered = 1, kFormed = 2, kBroken = 3, kLost = 4 };
 
 }  // namespace capstan

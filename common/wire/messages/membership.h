@@ -1,4 +1,4 @@
-// Messages of a worker to the coordinator, which answers with a View.
+// Messages of a worker to the coordinator. view.h has the coordinator's messages to a worker.
 //
 // Kind:   values.
 #pragma once

@@ -12,17 +12,17 @@
 
 namespace capstan {
 
-// A shard's report of a prepared step: sums of squares of its segments, in catalog order.
+// What a shard has prepared of a step. Lists by segment or by block are in catalog order.
 struct PrepareReport {
-  // Squares of the averaged gradient before clipping, one per segment of this shard's blocks; not finite if a gradient
-  // was not.
+  // By segment of this shard's blocks: the sum of squares of the averaged gradient before clipping; 0 for statistics.
+  // It is not finite if a gradient was not.
   std::vector<double> segment_squares;
   std::vector<SlotReport> slots;             // reports of the slots whose home is this shard
   std::vector<std::uint64_t> block_samples;  // samples in the sum of each block of this shard
   std::uint64_t hyper_hash = 0;              // hash of the hyper-parameters in the pushes; 0: there were none
   double learning_rate = 0.0;                // learning rate of group 1 in the pushes; meaningless if there were none
-  // For optimizers with trust ratios, else empty: squares per segment of the weights, and of the update's direction
-  // with this attempt's clip factor.
+  // By segment, for optimizers with trust ratios (else empty): the sums of squares of the weights, and of the update's
+  // direction with this attempt's clip factor.
   std::vector<double> weight_squares, direction_squares;
   std::string program_state;   // state from EndSlots of slots whose home is this shard; empty: none brought one
   SlotIndex program_slot = 0;  // the lowest slot that brought that state

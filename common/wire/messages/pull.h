@@ -14,13 +14,13 @@ struct Pull {
   Generation generation;
   Incarnation incarnation;
   SessionId session;
-  Version version;  // async: the least clock that the worker accepts
+  Version version;  // the wanted version; bounded: the clock of the worker's slot; async: any is answered
   std::vector<BlockIndex> blocks;
   std::uint32_t array = 0;  // 0: weights; then the optimizer's states
-  // Encoding of the weights: kFp32 or the job's own. States and blocks of statistics always come as fp32.
+  // The wanted encoding of the weights: kFp32 or the job's own. States and blocks of statistics always come as fp32.
   Encoding encoding = Encoding::kFp32;
-  // sync: blocks that the shard may send speculatively, before the version is published, a few at a time. Each is sent
-  // once; the worker pulls a lost one again after publication.
+  // sync: blocks that the shard may send speculatively, before the version is published, a few at a time. In each
+  // attempt of the step a block is sent once; the worker pulls a lost one again after publication.
   std::vector<BlockIndex> speculative;
   bool follows = false;  // whether Published is sent, before the blocks, when the version is published
 };

@@ -13,8 +13,9 @@
 
 namespace capstan {
 
-// The payload is the block's gradient. A leaf carries its slot's mean gradient; the leaf's value is samples * mean. A
-// node above carries the sum of its leaves' values. With samples = 0 there is no payload, and the node adds nothing.
+// The payload is the block's gradient. For a node of one slot it is the mean gradient over the slot's samples. For a
+// larger node it is the sum of samples * mean over the node's slots. With samples = 0 there is no payload, and the node
+// adds nothing.
 struct Push {
   Generation generation;
   Incarnation incarnation;  // the receiving shard's

@@ -21,9 +21,9 @@ struct PartSource {
   bool operator==(const PartSource&) const = default;
 };
 
-// Starts `generation` on one incarnation of a shard. If `timeline` begins with it, the shard drops everything and
-// serves the version of `snapshot`, or version 0. If `timeline` is older, the shard continues that timeline from its
-// memory; a shard that has lost its memory restores it from `snapshot` and its log.
+// Starts `generation` on one incarnation of a shard. If `timeline` begins with this generation, the shard drops what it
+// has and serves the version of `snapshot`, or version 0. If `timeline` is older, the shard continues it from memory. A
+// shard that was restarted restores its memory from `snapshot` and its push log; without a log it answers ResetBad.
 struct Reset {
   Term term;
   Generation generation;

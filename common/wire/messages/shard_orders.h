@@ -17,16 +17,16 @@ struct Ping {  // announces the coordinator's term; the shard answers with Hello
   Generation generation;
 };
 
-// Asks for a snapshot of the published version, as the flag `snapshot` of a Commit does. It serves modes without global
-// steps, and times without commits.
+// Asks for a snapshot of the published version, as the flag `snapshot` of a Commit does. It is sent in modes without
+// global steps, when no commit is due, and again while a shard's report is missing.
 struct Pin {
   Term term;
   Generation generation;
   Version version;  // sync: the published version; else the slowest slot's clock
 };
 
-// Lists the snapshots that exist, oldest first. A shard deletes other snapshots: those of older timelines, and those
-// that are not newer than `settled`.
+// Lists the snapshots that exist, oldest first. A shard deletes its parts of all others, except those of its timeline
+// that are newer than `settled`, and the newest one of a snapshot that was retained before.
 struct RetainedSnapshots {
   Term term;
   Generation generation;
@@ -43,7 +43,7 @@ struct Redo {  // prepares `step` again, as attempt `attempt`, from the kept sum
   std::vector<float> trust_ratios;  // one per tensor of the catalog; empty: all are 1
 };
 
-// For modes without global steps: the slowest slot's clock, and the parameters that follow from it.
+// Modes without global steps: the clock of the job's slowest slot, and the parameters that follow from it.
 struct ClockUpdate {
   Term term;
   Generation generation;

@@ -40,7 +40,8 @@ struct Progress {  // modes without global steps: the shard's clocks, and the ol
   std::vector<SequenceNumber> clocks;  // per slot: newest push applied to all of this shard's blocks
   using Entry = StepReport;
   std::vector<Entry> reports;  // the oldest reports, repeated until a ClockUpdate passes them
-  // At most this many reports, but always all of one step. If there are fewer, the shard has no others.
+  // A message has at most this many reports, or as many as the shard has home slots if those are more: all reports of
+  // one step fit. If there are fewer, the shard has no others.
   static constexpr std::size_t kReportsMax = 1024;
 };
 

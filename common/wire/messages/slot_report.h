@@ -12,7 +12,7 @@
 
 namespace capstan {
 
-// An EndSlot carries it, once for each step of a slot.
+// An EndSlot message carries one report for each step of a slot. The shard passes the report on to the coordinator.
 struct SlotReport {
   SlotIndex slot = 0;
   std::uint64_t samples = 0;  // number of samples of the slot
@@ -22,8 +22,8 @@ struct SlotReport {
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
   std::vector<Metric> metrics;  // other figures that the program measured
-  // allreduce: results of the whole step, with the same bits on all workers: the sum of squares of the averaged
-  // gradient before clipping, and a hash of that sum and of part of the new weights.
+  // allreduce: two results of the whole step, which must be the same on all workers: the sum of squares of the averaged
+  // gradient before clipping, and a hash of that sum and of one block of the new weights.
   double gradient_squares = 0.0;
   std::uint64_t replica_hash = 0;
   bool operator==(const SlotReport&) const = default;

@@ -11,13 +11,13 @@
 
 namespace capstan {
 
-// Reports that the shard's part of a snapshot is on disk, or could not be written. The shard repeats the report until a
-// RetainedSnapshots settles the snapshot.
+// Reports that the shard's part of a snapshot is on disk, or that there is none. The shard repeats the report of its
+// newest snapshot until a RetainedSnapshots settles the snapshot.
 struct SnapshotDone {
   ShardIndex shard = 0;
   Incarnation incarnation;
-  Term term;              // the newest term the shard has seen: the part survived every deletion that older
-                          // coordinators ordered
+  // The newest term that the shard has seen. So the part has survived every deletion that earlier coordinators ordered.
+  Term term;
   Generation generation;  // the generation in which the snapshot was taken
   Version version;
   StepParameters parameters;  // parameters of the step that begins with the snapshot's version

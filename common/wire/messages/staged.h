@@ -25,13 +25,13 @@ struct Staged {
   using Entry = StagedNode;
   std::vector<Entry> nodes;      // nodes that are staged or already applied
   std::vector<SlotIndex> ended;  // slots whose EndSlot is here
-  std::vector<SequenceNumber>
-      clocks;           // modes without global steps, in answers to a CoverageQuery: per slot, the newest
-                        // sequence number applied to all blocks of this shard
+  // Modes without global steps, in answers with `full`: by slot, the newest sequence number that is applied to all
+  // blocks of this shard and, on the slot's home shard, ended.
+  std::vector<SequenceNumber> clocks;
   bool full = false;    // `nodes`, `ended` and `clocks` are complete lists
   bool passed = false;  // the step is over on this shard: nothing is missing
-  // With global steps: the shard accepts pushes for its first `credit` blocks in push order. Without: a session may
-  // have this many unanswered pushes.
+  // With global steps, the shard accepts pushes for its first `credit` blocks in push order. Without them, a session
+  // may have `credit` unanswered pushes.
   std::uint32_t credit = 0;
   Step present;                // this shard's current step
   std::uint64_t answers = 0;   // the number of the question that this answers; 0: none

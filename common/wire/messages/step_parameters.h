@@ -8,7 +8,7 @@
 
 namespace capstan {
 
-// Everything that step k needs before its first block is updated. The coordinator decides it once.
+// Everything that a step needs before its first block is updated. The coordinator decides it, once for each step.
 struct StepParameters {
   std::uint64_t updates = 0;  // updates applied before this step; the optimizer's t is updates + 1
   float learning_rate = 0.0F;
@@ -19,9 +19,9 @@ struct StepParameters {
   // The training program's newest state, opaque. Snapshots keep it, and workers receive it with the
   // version. Empty: none.
   std::string program_state;
-  // allreduce: as part of this step, workers upload the version that it makes to the shards.
+  // allreduce: the workers upload to the shards the version that this step makes.
   bool upload_next = false;
-  // Whether the shards have the blocks of this step's version; false only in allreduce.
+  // Whether the shards have the blocks of the version that this step begins with; false only in allreduce.
   bool on_shards = true;
   bool operator==(const StepParameters&) const = default;
 };

@@ -1,4 +1,4 @@
-// UploadBlock, UploadAck: a worker uploads arrays of blocks to a shard, and the shard's answer.
+// UploadBlock, UploadAck: an array of a block that a worker uploads to a shard, and the shard's answer.
 //
 // Kind:   values.
 #pragma once
@@ -10,9 +10,9 @@
 
 namespace capstan {
 
-// The payload is one array of a block: the initial weights of a block with tensors of kFromWorker or, in allreduce, an array
-// of the version that `step` makes. The shard answers with UploadAck when it has all arrays of the block. If one array
-// is sent several times, the first copy counts.
+// The payload is one array of a block: the initial weights of a block with tensors of kFromWorker or, in allreduce, an
+// array of the version that `step` makes. The shard answers with UploadAck when it has all arrays of the block. If one
+// array is sent several times, the first copy counts.
 struct UploadBlock {
   Generation generation;
   Incarnation incarnation;

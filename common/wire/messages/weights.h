@@ -11,8 +11,8 @@
 
 namespace capstan {
 
-// Says that the version exists. If the action is kApply, the speculative weights of `attempt` are the version's; the
-// worker must discard all other speculative weights.
+// Says that the version exists. If the action is kApply, the speculative weights of `attempt` are those of the version.
+// The worker must discard all other speculative weights.
 struct Published {
   Generation generation;
   Incarnation incarnation;

@@ -93,7 +93,7 @@ TEST_CASE("foreign memory is given back once, by whoever drops the last referenc
 }
 
 // One thread takes and fills buffers; three others check and release them. A buffer that returned to the pool too early
-// would be overwritten while it is read; one that never returned would make the pool grow.
+// would be overwritten while it is read. A buffer that never returned would make the pool grow.
 TEST_CASE("buffers come back from other threads, whole and without a lock", "[common][buffer]") {
   constexpr int kReaders = 3, kBuffers = 20000;
   constexpr std::size_t kWaiting = 8;

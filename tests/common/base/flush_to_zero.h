@@ -1,6 +1,7 @@
-// FlushToZero: settings that a host program may have made for its thread: denormal numbers are zero, sums round down.
+// FlushToZero: sets this thread's floating-point control word as a host program may have done: denormal numbers count
+// as zero, and results round down.
 //
-// Kind:   a value of one scope.
+// Kind:   a value of one scope; its destructor restores the previous word.
 #pragma once
 
 #include <cfenv>
@@ -24,7 +25,7 @@ class FlushToZero {
   std::fenv_t before_{};
 };
 
-// Whether this thread computes as capstan's threads must.
+// Whether this thread keeps denormal numbers and rounds to nearest, as capstan requires.
 inline bool ComputesNormally() {
   volatile float small = 1e-39F, half = 0.5F;
   volatile double third = 1.0, three = 3.0;

@@ -1,4 +1,4 @@
-// Tests of OwnAddress: the address of this machine under which other machines reach it.
+// Tests of OwnAddress, the address of this machine on its route to another one, and of CheckOwnAddress.
 #include <string>
 #include <vector>
 
@@ -12,8 +12,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// A name with an empty label: the resolver refuses it itself and asks no server, because some servers answer for every
-// name.
+// A host name with an empty label. The resolver refuses it without asking a server; some servers have an answer for
+// every other name.
 constexpr const char* kNoHost = "no-such-host..invalid";
 
 TEST_CASE("the way to this machine itself begins at its loopback address", "[common][address]") {

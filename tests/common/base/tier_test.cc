@@ -1,4 +1,4 @@
-// The environment variables of the tests: seeds and limits.
+// Tests of the environment variables that set the seeds and time limits of the tests.
 #include "tests/tier.h"
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-// Sets an environment variable, and restores its old value at the end.
+// Unsets an environment variable, and restores its old value at the end.
 class Variable {
  public:
   explicit Variable(const char* name) : name_(name) {

@@ -1,4 +1,4 @@
-// Which settings may change when a job is continued, and the message for the others.
+// Tests which settings may change when a job is continued, and the message for those that must not.
 #include "common/config/job_config.h"
 #include "tests/catch.h"
 
@@ -66,8 +66,8 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
   CHECK_THAT(difference("job.slots=5"),
              Equals("[job]: it was begun with slots = 4, now slots = 5: the samples of every "
                     "slot and the order of all sums follow from it"));
-  // The texts are compared line by line. After the first key that only one of the kinds has, all lines differ, but the
-  // line of the kind itself comes before them and is the one that is named.
+  // The printed files are compared line by line. After the first key that only one of the kinds has, all lines differ.
+  // The message names the line of the kind itself, because it comes before them.
   CHECK_THAT(difference("optimizer.kind=sgd"), Contains("now kind = \"sgd\""));
 }
 

@@ -407,7 +407,7 @@ TEST_CASE("sizes that no memory holds are refused before anything is allocated, 
              Contains("a batch of global_batch"));
   CHECK_THAT(Message(kSmallest, {"model.kind=gpt", "model.context=1000000", "data.vocabulary=1000000"}),
              Contains("[data] vocabulary would take"));
-  // Samples are generated when needed: their number takes no memory.
+  // Synthetic samples are generated when needed, so any number of them is allowed.
   CHECK(Parse(kSmallest, {"data.samples=1000000000000"}).data.samples == 1000000000000);
   CHECK(Parse(kSmallest, {"job.global_batch=16777216", "data.features=1000000", "worker.accumulate=16777216"})
             .worker.accumulate == 16777216);

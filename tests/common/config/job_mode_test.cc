@@ -1,4 +1,4 @@
-// The modes of a job file: which settings they allow, and which mode may follow another.
+// Tests of a job file's modes: which settings they allow, and which mode may follow another in one run.
 #include "common/config/job/sections.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"

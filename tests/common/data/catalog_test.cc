@@ -120,7 +120,7 @@ TEST_CASE("a catalog that cannot be is refused, and the tensor is named", "[comm
     CHECK(status.code() == Code::kInvalid);
     CHECK(status.message().find("\"bad\"") != std::string::npos);
   }
-  // Each tensor is small enough, but all together are not.
+  // Each tensor is small enough, but the two together are not.
   CHECK(Refusal({Tensor("a", {std::int64_t{1} << 40}), Tensor("b", {1})}, kBlockElements).code() == Code::kInvalid);
 }
 

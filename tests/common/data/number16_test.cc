@@ -10,7 +10,7 @@
 namespace capstan {
 namespace {
 
-// Returns the value that a 16-bit number's bits have by the definition of its format.
+// Returns the value of a 16-bit floating-point number, by the definition of its format.
 double Meaning(std::uint32_t bits, int exponent_bits, int fraction_bits) {
   const std::uint32_t fraction = bits & ((1U << fraction_bits) - 1);
   const auto exponent = static_cast<int>(bits >> fraction_bits & ((1U << exponent_bits) - 1));
@@ -78,7 +78,7 @@ void CheckRounding() {
     const auto bits = static_cast<std::uint32_t>(PhiloxKey(17, i, 0));
     const float any = __builtin_bit_cast(float, bits);
     if (std::isfinite(any)) values.push_back(any);
-    // Numbers with the exponents of Half, and numbers halfway between two neighbours.
+    // Adds a number whose exponent is about in the range of Half, and one that is halfway between two neighbours.
     values.push_back(std::ldexp(1.0F + static_cast<float>(bits & 0x7FFFFF) * 0x1p-23F, static_cast<int>(i % 46) - 27));
     const T at{static_cast<std::uint16_t>(bits)};
     const T next{static_cast<std::uint16_t>(bits + 1)};
@@ -115,7 +115,7 @@ TEST_CASE("what is too large for 16 bits becomes infinity, and NaN stays NaN", "
   CHECK(Widen(Narrow<Half>(-infinity)) == -infinity);
   CHECK(Widen(Narrow<Bf16>(infinity)) == infinity);
   CHECK(std::isinf(Widen(Narrow<Bf16>(std::numeric_limits<float>::max()))));
-  // A NaN whose set digits are all in the lower half, which is cut off.
+  // The fraction of this NaN is set only in the lower 16 bits, which narrowing to Bf16 cuts off.
   CHECK(std::isnan(Widen(Narrow<Bf16>(__builtin_bit_cast(float, 0x7F800001U)))));
   CHECK(std::isnan(Widen(Narrow<Half>(__builtin_bit_cast(float, 0x7F800001U)))));
 }

@@ -8,7 +8,8 @@
 namespace capstan {
 namespace {
 
-// Grows the tree by its definition: a node splits after the largest power of two smaller than its size.
+// Grows the tree by its definition: a node's left child has as many slots as the largest power of two that is less than
+// the node's number of slots.
 void Grow(Node node, std::vector<Node>* nodes) {
   nodes->push_back(node);
   if (node.IsLeaf()) return;

@@ -1,5 +1,5 @@
-// Compares headers with golden_headers.txt. For each message it has the name and, as hex digits, the headers of its
-// GoldenMessage and of an empty one.
+// Compares headers with golden_headers.txt. Each line of the file has the name of a message and, as hex digits, the
+// headers of its GoldenMessage and of an empty message.
 #include <fstream>
 #include <string>
 

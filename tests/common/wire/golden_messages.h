@@ -1,4 +1,4 @@
-// GoldenMessages: one message of each kind, in the order of MessageTypes, with a different value in every field.
+// GoldenMessages: one message of each kind, in the order of MessageTypes, in which most fields have different values.
 //
 // Kind:   a pure function.
 // Why:    golden_headers.txt has the bytes of their headers, so a field that changes its place on the wire is found.

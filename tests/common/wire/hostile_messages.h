@@ -1,4 +1,4 @@
-// HostileMessages: well-formed messages of every kind that no correct peer would send.
+// HostileMessages: well-formed messages of every kind with random contents, as an attacker might send them.
 //
 // Kind:   pure functions of a random stream.
 // Why:    messages of purely random numbers fail the first check. Tamed messages get further: some of their numbers,
@@ -45,7 +45,7 @@ class HostileMessagesFrom {
     std::visit([&](auto& body) { Tame(body); }, header.any());
     return WithPayload(std::move(header));
   }
-  // Returns a correct message with one field replaced.
+  // Returns `header`, a correct message, with one field replaced and a random payload.
   Message Spoil(Header header) {
     std::visit(
         [&](auto& body) {
@@ -58,7 +58,7 @@ class HostileMessagesFrom {
         header.any());
     return WithPayload(std::move(header));
   }
-  // Adds any payload, which mostly matches the hash.
+  // Adds a random payload. A payload_hash in the header mostly matches it.
   Message WithPayload(Header header) {
     Message message{std::move(header), {}};
     const std::size_t size = Chance(80) ? Pick(plausible_.payloads) : random_.Below(100);

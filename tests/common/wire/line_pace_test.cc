@@ -12,7 +12,8 @@ using std::chrono::seconds;
 
 constexpr std::uint64_t kBlock = 1u << 20;
 
-// A queue that carries `rate` bytes per second and answers `delay` later. It is always as full as the pace allows.
+// A simulated line that carries `rate` bytes per second and answers `delay` later. Its queue is always as full as the
+// pace allows.
 struct Line {
   explicit Line(std::uint64_t rate, Instant delay = milliseconds(1)) : rate_(rate), delay_(delay) {}
 

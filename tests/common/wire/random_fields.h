@@ -1,7 +1,7 @@
 // Fill, Same: random contents for a struct that has a list of fields, and the comparison of two structs.
 //
-// Why: both walk the struct's Fields, and Fill requires that these name every member. So a member that is in a struct
-//      and not in its list fails the first test that fills the struct, and a listed member is part of every round trip.
+// Why: Fill and Same walk the struct's Fields, and Fill requires that these name every member. So a member that is not
+//      listed fails the first test that fills the struct, and a listed member is part of every round trip.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct AnyValue {
   operator T() const;
 };
 
-// Returns the largest number of values that the struct can be made from.
+// Returns the largest number of values that the struct can be made from: its number of members.
 template <class T, class... Values>
 constexpr std::size_t MemberCount() {
   if constexpr (requires { T{Values()..., AnyValue()}; }) {

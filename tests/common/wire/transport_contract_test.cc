@@ -1,4 +1,4 @@
-// The contract of every Transport. A new carrier gets a row in Carriers().
+// Tests that every Transport must pass. A new kind of transport gets a row in Carriers().
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,17 +46,17 @@ std::vector<Carrier> Carriers() {
   return {{"zmq over tcp", zmq, FreeTcpEndpoint}, {"zmq over ipc", zmq, FreeIpcEndpoint}};
 }
 
-// A server that is bound and a client that calls it.
+// A server that is bound and a client that connects to it.
 struct Pair {
   explicit Pair(const Carrier& carrier, const TransportOptions& options = {})
       : server(carrier.create(options)), client(carrier.create(options)), endpoint(*server->Bind(carrier.endpoint())) {
     to_server = *client->Connect(endpoint);
   }
-  // Runs both transports until `done`.
+  // Polls both transports until done() is true.
   void Run(const std::function<bool()>& done) {
     RunUntil({{server.get(), &at_server}, {client.get(), &at_client}}, done);
   }
-  // Returns the client's address, as the server sees it after the client's first message.
+  // Sends a message from the client. Returns the PeerId that the server has for the client.
   PeerId MeetClient() {
     REQUIRE(client->Send(to_server, {Ping{}, {}}).ok());
     Run([&] { return !at_server.messages.empty(); });

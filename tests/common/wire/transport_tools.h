@@ -26,7 +26,7 @@ struct Recorder {
   }
 };
 
-// Repeats `step` until it returns that it is done. Fails after half a minute, times the run's patience.
+// Repeats `step` until it returns true. Fails the test after 30 s, times Patience().
 inline void Until(const std::function<bool()>& step) {
   const std::chrono::seconds limit(30 * Patience());
   const auto give_up = std::chrono::steady_clock::now() + limit;

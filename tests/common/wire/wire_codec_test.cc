@@ -266,7 +266,7 @@ TEST_CASE("what people read is cut and cleaned, not refused", "[common][wire]") 
   CHECK(DecodeHeader(Encoded(error))->Get<Error>().message == std::string(kTextBytesMax - 1, 'x'));
 }
 
-// A few words can claim much: lists of empty elements, and many pointers to one text.
+// In Cap'n Proto many pointers can refer to one text, so a small header could stand for a large message.
 TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   RandomStream random(26);
   Join join;
@@ -274,7 +274,7 @@ TEST_CASE("a small header cannot grow into a large message", "[common][wire]") {
   for (TensorSpec& tensor : join.catalog) tensor.name = "n";
   join.catalog[0].name = std::string(kTextBytesMax, 'n');
   std::vector<std::byte> bytes = Encoded(join);
-  // Each later name becomes a far-reaching pointer to the first one, so the same words are read a thousand times.
+  // Makes the name of each later tensor a pointer to the first name, so that the decoder meets the same words again.
   std::vector<std::uint64_t> words(bytes.size() / 8);
   std::memcpy(words.data(), bytes.data(), bytes.size());
   std::size_t first = 0, redirected = 0;
@@ -320,7 +320,7 @@ TEST_CASE("what a shard of 100,000 blocks holds of a step fits a frame, and come
   ArrangeToFit(&staged.nodes);
   CHECK(staged.nodes.size() == kBlocks + kBlocks / 2 - 1);
   round_trip(staged, 1000);
-  // The nodes have no order, so their runs are short: as many as fit are named, and the others will be pushed again.
+  // These nodes make only short runs. ArrangeToFit keeps as many as fit; the others will be pushed again.
   staged.nodes.clear();
   for (std::uint32_t i = 0; i < 4 * kBlocks; ++i) staged.nodes.push_back({i * i, {i % 7, i % 7 + 1}});
   const std::vector<StagedNode> all = staged.nodes;

@@ -1,4 +1,4 @@
-// A ZeroMQ transport among strangers, who send bytes and frames that no transport of ours would send.
+// Tests of the ZeroMQ transport, most of them with strangers that send what no transport of ours would send.
 #include "common/wire/zmq_transport.h"
 
 #include <arpa/inet.h>
@@ -54,7 +54,7 @@ struct Server {
   Recorder received;
 };
 
-// A ZeroMQ socket that sends arbitrary bytes.
+// A ZeroMQ socket that sends arbitrary frames.
 class Stranger {
  public:
   Stranger(void* context, const std::string& endpoint, const std::string& routing_id = "")
@@ -139,7 +139,7 @@ std::vector<std::string> CongestionControls(const std::string& endpoint) {
   return names;
 }
 
-// Returns the ports from which this process calls `endpoint`.
+// Returns the own ports of this process's connections to `endpoint`.
 std::set<int> CallersOf(const std::string& endpoint) {
   std::set<int> ports;
   for (const Connection& connection : ConnectionsOf(endpoint)) {
@@ -393,8 +393,7 @@ TEST_CASE("who calls and is not answered connects again, under its own name", "[
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] { return received.messages.size() == 1; });
   const std::set<int> first = CallersOf(endpoint);
   REQUIRE(first.size() == 1);
-  // The server sends no messages. But its libzmq answers every heartbeat because its queue has room, so ZeroMQ notices
-  // nothing.
+  // The server sends no messages. But its libzmq answers every heartbeat, so the client's libzmq sees no fault.
   RunUntil({{client.get(), &answers}}, [&] { return CallersOf(endpoint) != first; });
   RunUntil({{server.get(), &received}, {client.get(), &answers}}, [&] {
     (void)server->Send(received.messages[0].from, {Ping{}, {}}).ok();
@@ -402,7 +401,7 @@ TEST_CASE("who calls and is not answered connects again, under its own name", "[
   });
 }
 
-// Returns the first bytes of a ZeroMQ peer of some version, to a random depth, followed by noise.
+// Returns what a ZeroMQ peer sends first, up to a random point of the protocol, followed by noise.
 std::vector<std::byte> Opening(RandomStream& random) {
   std::vector<std::byte> bytes;
   const std::uint64_t depth = random.Below(5);
@@ -502,8 +501,7 @@ TEST_CASE("a thousand peers that come, say a word and fall silent leave nothing 
   heap = mallinfo2().uordblks;
   while (met < 1000) meet_hundred();
   CHECK(server.counters.messages_in == 1 + met);
-  // Memory may grow by a hundred bytes per peer, as it always does with a sanitizer's allocator. libzmq frees memory in
-  // the background.
+  // Memory may grow by a hundred bytes per peer. The test polls, because libzmq frees memory in the background.
   server.PollUntil([&] { return mallinfo2().uordblks < heap + 900 * 100; });
   server.CheckServes();
 }

@@ -1,4 +1,4 @@
-// A peer cannot crash a session, and strangers do not affect its work.
+// Tests that no peer can crash a session, and that strangers do not affect a session's work.
 #include "tests/catch.h"
 #include "tests/common/wire/hostile_messages.h"
 #include "tests/tier.h"
@@ -30,7 +30,7 @@ Message MakeAttack(HostileMessages* hostile, session::SessionHarness* harness) {
   }
 }
 
-// A session with its application, which behaves as a trainer would.
+// A session under attack, and its application, which behaves as a trainer would.
 class Attacked {
  public:
   Attacked(Mode mode, std::uint64_t seed) : mode_(mode), hostile_(seed, OfSession()) { Begin(); }
@@ -95,7 +95,7 @@ TEST_CASE("neither coordinator nor shard can crash a session, or give it work th
   }
 }
 
-// Runs the remaining steps, then delivers the notice that the job is over.
+// Runs the remaining steps, then delivers a View that says that the job is done.
 void GoOnToTheEnd(session::SessionHarness* harness) {
   for (std::uint64_t step = 1; step < 5; ++step) {
     harness->Ready();

@@ -1,4 +1,4 @@
-// How a reader follows a job: what it requests from whom, and that the blocks it returns belong to one version.
+// Tests of ReaderCore: what a reader requests from whom, and that the blocks it returns belong to one version.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -110,8 +110,7 @@ class ReaderHarness {
   Message Refusal(ShardIndex shard, Code code, std::uint64_t step) const {
     return {Error{code, generation, Incarnation{50 + shard}, Step{step}, {}, 0, "because"}, {}};
   }
-  // Answers requests as server/shard/shard.cc does when the shard has published `version`. Pulls that must wait are
-  // kept.
+  // Answers requests as server/shard/ does when the shard has published `version`. A pull of a later version is parked.
   void Serve(ShardIndex shard, std::uint64_t version) {
     std::vector<Pull> pulls = Pulls(shard);
     if (parked.contains(shard)) pulls.insert(pulls.begin(), parked[shard]);
@@ -138,7 +137,7 @@ class ReaderHarness {
       FromShard(shard, {answer, {}});
     }
   }
-  // Answers for all shards at this version until the reader makes no more requests.
+  // Answers for all shards at this version, often enough for all requests of a reading.
   void ServeAll(std::uint64_t version) {
     for (int i = 0; i < 10; ++i) {
       for (ShardIndex shard = 0; shard < kShards; ++shard) Serve(shard, version);
@@ -149,7 +148,7 @@ class ReaderHarness {
     return values != nullptr &&
            std::all_of(values, values + 4 * kBlocks, [&](float value) { return value == Value(version, array); });
   }
-  // Connects the reader to a job at this step. No shard has been asked yet.
+  // Makes the reader know a job that is at this step, and drops the messages that it has sent.
   ReaderHarness& Meet(std::uint64_t step) {
     core->Refresh();
     Tick();
@@ -166,7 +165,7 @@ class ReaderHarness {
     REQUIRE(core->reading());
     REQUIRE(core->reading()->done);
   }
-  // Whether the call in progress gets an answer although no message arrives for longer than any limit.
+  // Whether the call in progress gets an answer although no message arrives for 620 s, longer than any limit.
   bool AnsweredInSilence() {
     for (int i = 0; i < 620 && core->status().ok() && !core->answered(); ++i) Tick(seconds(1));
     return core->answered();

@@ -24,7 +24,7 @@ std::vector<SlotData> Draw(SlotIndex slots, std::uint64_t seed) {
   for (SlotData& slot : data) {
     slot.samples = random.Below(4);
     slot.mean.resize(kCount);
-    // The values have very different sizes, so that another order of additions shows.
+    // The values have very different sizes, so that another order of additions gives other bits.
     for (float& v : slot.mean) v = static_cast<float>(random.Unit() - 0.5) * static_cast<float>(1 << random.Below(24));
   }
   return data;
@@ -36,7 +36,7 @@ std::uint64_t SamplesOf(const std::vector<SlotData>& data, Node node) {
   return samples;
 }
 
-// Computes a node's value by its definition.
+// Computes a node's sum by its definition: nothing if the node has no samples.
 std::optional<Values> ValueOf(const std::vector<SlotData>& data, Node node) {
   if (SamplesOf(data, node) == 0) return {};
   Values sum = data[node.begin].mean;

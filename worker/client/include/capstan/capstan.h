@@ -71,9 +71,9 @@ typedef struct capstan_options {
   const char* coordinator; /* "host:port" */
   const char* worker;      /* this worker's name; a newer process with the same name replaces this one */
   double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
-  /* Called with `context` and a line that says which peers the client waits for, and for how long. The call comes from
-   * the client's own thread, between capstan_connect and the end of capstan_free. Null: the lines go to stderr, each
-   * after "capstan: ". A function that does nothing silences them. */
+  /* Called with `context` and a line for the user, such as which peers the client waits for, and for how long. The call
+   * comes from the client's own thread, between capstan_connect and the end of capstan_free. Null: the lines go to
+   * stderr, each after "capstan: ". A function that does nothing silences them. */
   void (*on_notice)(void* context, const char* text);
   void* context;
   /* `rank` counts from 1; `ranks` is the job's number of slots. Only this worker computes slot rank - 1, and the job
@@ -214,7 +214,8 @@ capstan_code capstan_program_state(capstan_client* client, const void** state, s
  * the weights: the mean over its `samples` samples, times the loss scale. *gradient is null when samples is 0, because
  * there is nothing to compute. */
 capstan_code capstan_begin_slot(capstan_client* client, uint32_t slot, uint64_t samples, float** gradient);
-/* Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional. */
+/* Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional; name
+ * each tensor at most once in a slot. */
 capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint32_t last);
 /* Declares all gradients of the slot final and reports its result. */
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);
@@ -297,8 +298,8 @@ capstan_code capstan_reader_connect(const capstan_reader_options* options, capst
 const char* capstan_reader_last_error(const capstan_reader* reader);
 capstan_code capstan_reader_job_file(capstan_reader* reader, const char** text);
 capstan_code capstan_reader_progress(capstan_reader* reader, double seconds, capstan_progress* progress);
-/* Waits for a version and fetches it. Once the last version was pulled, the next call answers "nothing newer" without
- * asking the servers. After CAPSTAN_TIMEOUT the same call continues with the blocks that have arrived. */
+/* Waits for a version and fetches it. Once the last version was pulled, a call for a newer one answers "nothing newer"
+ * without asking the servers. After CAPSTAN_TIMEOUT the same call continues with the blocks that have arrived. */
 capstan_code capstan_reader_pull(capstan_reader* reader, const capstan_pull_options* options, double seconds,
                                  capstan_pulled* pulled);
 /* The job's tensors, in the order of their declaration. The count is 0 before the first pull has succeeded. */

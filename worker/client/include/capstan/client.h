@@ -1,14 +1,14 @@
 // capstan::Client: takes part in a job as a worker: it learns what to compute, gets the weights for it and returns
 // gradients.
 //
-// Kind:   owned by the one thread that calls it; it runs its own thread for the network. Several clients may live in
-//         one process: there is no global state. A child of fork() cannot use its parent's client: every call returns
-//         kInvalid there, and the destructor does nothing.
-// Limits: up to 65536 tensors of fp32.
-// Fails:  every call ends by its deadline with kTimeout. Every few seconds on_notice reports which peers the client
-//         waits for, and for how long; it prints to stderr unless it is set. kInvalid: wrong arguments or a wrong order
-//         of calls. kRefused: the job does not accept this worker, or has failed. kStale: the round is over; ask for
-//         the next one.
+// Kind:   owned by the one thread that calls it; it runs its own thread for the network. Several clients may exist in
+//         one process: there is no global state. A child of fork() cannot use its parent's client: calls that return a
+//         Status return kInvalid there, and the destructor does nothing.
+// Limits: up to 65536 tensors; gradients are fp32.
+// Fails:  a call with a deadline ends by then, with kTimeout. While the client waits, on_notice reports every few
+//         seconds which peers it waits for, and for how long; by default it prints to stderr. kInvalid: wrong arguments
+//         or a wrong order of calls. kRefused: the job does not accept this worker, or has failed. kStale: the round is
+//         over; ask for the next one.
 // Why:    any program that can compute the gradient of numbered samples can be a worker. In mode sync, which worker
 //         computes a slot, and how often, changes no bit of the result, as long as the gradient depends only on
 //         (step, slot) and the weights.
@@ -42,8 +42,8 @@
 
 namespace capstan {
 
-// A tensor's first weights. They follow from the job's seed and the tensor's name. kGiven: they come from one worker,
-// which the job chooses, and are on disk before the first step.
+// A tensor's first weights. They follow from the job's seed and the tensor's name, except with kGiven: these come from
+// one worker, which the job chooses, and are on disk before the first step.
 enum class InitialWeights : std::uint8_t { kZeros = 0, kOnes = 1, kNormal = 2, kUniform = 3, kGiven = 4 };
 
 struct TensorDeclaration {
@@ -52,12 +52,12 @@ struct TensorDeclaration {
   InitialWeights initial = InitialWeights::kZeros;
   float scale = 0.0F;  // kNormal: standard deviation; kUniform: values in [-scale, scale)
   bool weight_decay = true;
-  // 0: the job file has the tensor's hyper-parameters. Otherwise the number of its group, counted from 1, whose
-  // hyper-parameters SetHyperParameters gives. Either all tensors have a group or none has.
+  // 0: the job file has the tensor's hyper-parameters. Otherwise the number of the tensor's group, counted from 1:
+  // SetHyperParameters gives the group's hyper-parameters. Either all tensors have a group or none has.
   std::uint32_t group = 0;
-  // Observed and not trained, such as batch-norm's running mean. A slot's "gradient" is the mean that the slot observed
-  // over its samples, without the loss scale. A step moves the stored value a tenth of the way to the mean over all
-  // samples.
+  // Whether the tensor is observed and not trained, such as batch-norm's running mean. A slot's "gradient" is the mean
+  // that the slot observed over its samples, without the loss scale. A step adds to the stored value a tenth of its
+  // difference to the mean over all samples.
   bool statistic = false;
 };
 
@@ -71,15 +71,15 @@ struct WorkerDescription {
   const float* given = nullptr;
 };
 
-// Prints a notice to stderr, after "capstan: ".
+// Prints "capstan: " and the notice to stderr.
 [[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
 
 struct ClientOptions {
   std::string coordinator;  // "host:port"
   std::string worker;       // this worker's name; a newer process with the same name replaces this one
   std::chrono::milliseconds join_deadline{60'000};
-  // Called from the client's thread with a line that says which peers the client waits for, and for how long. Never
-  // called before Connect or after the destructor. Empty: the lines are dropped.
+  // Called from the client's own thread with a line for the user, such as which peers the client waits for, and for how
+  // long. Never called before Connect or after the destructor. Empty: the lines are dropped.
   std::function<void(const std::string&)> on_notice = PrintNotice;
   // `rank` counts from 0; `ranks` is the job's number of slots. Only this worker computes slot `rank`, and the job
   // waits for it when it is lost. Either all workers of a job have a rank or none has.
@@ -104,14 +104,15 @@ struct SlotResult {
   double validation_loss_sum = 0.0;  // over this slot's share of the validation set, if the step validates
   std::uint64_t validation_predictions = 0;
   std::uint64_t validation_correct = 0;
-  // The job records sum / weight over all slots for each step. Entries with the same name are added up.
+  // For each step and name, the job records the total sum of all slots divided by their total weight. Entries of a slot
+  // with the same name are added up.
   std::vector<Metric> metrics = {};
 };
 
 class [[gnu::visibility("default")]] Client {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
-  // A call with this deadline ends when the job does, or when the job gives up (its limits.stall).
+  // A call with this deadline ends when the job ends, or when the job gives up (limits.stall in its job file).
   static constexpr Deadline kNoDeadline = Deadline::max();
 
   // Asks the coordinator for its job file. Fails when none has come within `join_deadline`.
@@ -156,7 +157,8 @@ class [[gnu::visibility("default")]] Client {
   // array, laid out as weights(): the mean over its `samples` samples, times the loss scale. Null when samples is 0,
   // because there is nothing to compute.
   virtual Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
-  // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional.
+  // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional;
+  // name each tensor at most once in a slot.
   virtual Status GradientReady(std::uint32_t first, std::uint32_t last) = 0;
   // Declares all gradients of the slot final and reports its result.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;

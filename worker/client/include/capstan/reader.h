@@ -1,11 +1,12 @@
 // capstan::Reader: follows a job without taking part in it: its progress, its newest weights, its optimizer's state.
 //
 // Kind:   owned by the one thread that calls it. It starts no thread except libzmq's, which holds the connections;
-//         between two calls nothing happens. A child of fork() cannot use its parent's reader: every call returns
-//         kInvalid there, and the destructor does nothing.
-// Limits: as Client's. If reading the model takes longer than a step of the job, no version can be read before the job
-//         is done. A stopped reader pins 16 blocks of 1 MiB on each shard, for at most 40 s.
-// Fails:  every call ends by its deadline with kTimeout, whose message names the peer it waited for. kRefused: the job
+//         between two calls nothing happens. A child of fork() cannot use its parent's reader: calls that return a
+//         Status return kInvalid there, and the destructor does nothing.
+// Limits: as Client's. In mode sync, if reading the model takes longer than a step, no version can be read before the
+//         job is done. For a reader whose process is stopped, each shard keeps up to 16 blocks of 1 MiB in memory, for
+//         at most 40 s.
+// Fails:  a call ends by its deadline with kTimeout, whose message names the peer that it waited for. kRefused: the job
 //         has failed. kUnreachable: the coordinator was silent for the job's limits.stall.
 // Why:    a program that evaluates a job or fetches its final weights must not delay or change it. Only the job's end
 //         waits for readers, so that they can read the last version, for at most limits.lease.
@@ -56,8 +57,8 @@ struct PullOptions {
   bool optimizer_state = false;
 };
 
-// sync: exactly the weights that `step` computes with, all of one version. async, bounded: each block is consistent in
-// itself and contains at least `step` pushes of every slot.
+// sync, allreduce: exactly the weights that `step` computes with, all of one version. async, bounded: each block is
+// consistent in itself and contains at least `step` pushes of every slot.
 struct PulledVersion {
   std::uint64_t step = 0;
   std::uint64_t generation = 0;
@@ -80,8 +81,8 @@ class [[gnu::visibility("default")]] Reader {
   virtual Result<JobProgress> progress(Deadline deadline) = 0;
 
   // Waits for a version and fetches it. nullopt: the job is done and has no newer version. Once the last version was
-  // pulled, the next call returns nullopt without asking the servers, which end with the job. After kTimeout the same
-  // call continues with the blocks that have arrived.
+  // pulled, a call for a newer one returns nullopt without asking the servers, which end with the job. After kTimeout
+  // the same call continues with the blocks that have arrived.
   virtual Result<std::optional<PulledVersion>> Pull(const PullOptions& options, Deadline deadline) = 0;
 
   // Returns the job's tensors, in the order in which workers declare them. Empty before the first Pull has succeeded.
