@@ -1,7 +1,7 @@
-// Commands of AllReduceCore to the part that has the connections, the replica's arrays and the session.
+// Commands of AllReduceCore to its owner, which has the connections, the replica's arrays and the session.
 //
-// Kind:   values. Carry them out in order. A command that fails is reported to the core with AllReduceCore::Fail; the
-//         rest of its list is then dropped.
+// Kind:   values. The owner carries them out in order. It reports a command that fails with AllReduceCore::Fail, and
+//         drops the rest of the list. "Call X" below names the core's function for the command's result.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,8 @@ struct Meet {
 struct ConnectMembers {
   std::vector<std::string> addresses;  // by rank
 };
-// Fill the replica with this version from the shards, and call VersionRead. It fails with kStale if the job has another
-// version or generation.
+// Fill the replica with this version from the shards, and call VersionRead. If the job has another version or
+// generation, fail with kStale.
 struct ReadVersion {
   Version version;
   Generation generation;
@@ -59,7 +59,7 @@ struct FormDevices {
 };
 // Close the connections to the members.
 struct EndGroup {
-  bool abort = false;  // end calls in which the other members may be
+  bool abort = false;  // end collectives in which other members may still wait
 };
 // Tell the user.
 struct Notify {
@@ -68,7 +68,7 @@ struct Notify {
 
 // ---- a step
 
-// The sum of the round's gradients, each times its slot's samples, and what a slot does with it.
+// What a slot's gradient, times its samples, does to the sum of the round's gradients. kNone: the slot has no samples.
 enum class SumUse : std::uint8_t { kNone, kReplace, kAdd };
 // The slot's gradient is about to be computed.
 struct OpenSlot {
@@ -95,11 +95,11 @@ struct BeginUpdate {
   StepParameters parameters;
   std::uint64_t samples = 0;
 };
-// Update the bucket's blocks.
+// Compute the next version of the bucket's blocks.
 struct UpdateBucket {
   std::size_t bucket = 0;
 };
-// Let the replica decide the step, and call VersionBuilt.
+// Let the replica decide whether the step is applied or skipped, and call VersionBuilt.
 struct FinishUpdate {
   Step step;
 };

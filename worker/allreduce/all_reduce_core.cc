@@ -27,7 +27,7 @@ AllReduceCommands AllReduceCore::Settle(Instant now) {
   AllReduceCommands out;
   const bool has_version = TakeVersion(&out);
   const bool is_group_of_round = group_.generation == round_.work.generation;
-  // Without members, the group was given up before this worker received it.
+  // A round without members: the coordinator gave up the generation's group before this worker received the round.
   if ((is_group_of_round && !group_.formed) || round_.work.group.empty()) {
     state_ = State::kWaiting;
   } else if (!is_group_of_round) {
@@ -42,7 +42,8 @@ AllReduceCommands AllReduceCore::Settle(Instant now) {
   return out;
 }
 
-// The version that was built may have been committed meanwhile.
+// Whether the replica has the version that the round begins with. If the version that it built was committed meanwhile,
+// that one is published.
 bool AllReduceCore::TakeVersion(AllReduceCommands* out) {
   const ReplicaVersion::Taking taking = version_.Take(round_.work.terms);
   if (taking == ReplicaVersion::Taking::kBuilt) out->push_back(PublishVersion{});
@@ -58,7 +59,8 @@ AllReduceCommands AllReduceCore::EndRound(const Status& why) {
   return {};
 }
 
-// If a round is given up while its buckets are being reduced, the group cannot go on without this worker.
+// If a round is given up after its last slot has begun, other members may wait for this worker's buckets. So the group
+// ends.
 AllReduceCommands AllReduceCore::GiveUpRound() {
   AllReduceCommands out;
   if (group_.formed && round_.sums.under_way()) {
@@ -176,7 +178,7 @@ AllReduceCommands AllReduceCore::LeaveGroup(State next, const Status& why) {
   return out;
 }
 
-// Members that receive a version wait for the one that sends it.
+// Aborts the group in states in which other members may wait in a collective for a version that is sent to them.
 EndGroup AllReduceCore::End() {
   return {state_ == State::kConnecting || state_ == State::kReading || state_ == State::kSharing};
 }
@@ -240,7 +242,7 @@ AllReduceCommands AllReduceCore::VersionBuilt(const Replica::Outcome& outcome) {
   return out;
 }
 
-// This worker's share of a version that all workers have.
+// This worker's share of the blocks: each worker uploads every n-th one, where n is the number of workers.
 std::vector<BlockIndex> AllReduceCore::BlocksToUpload() const {
   std::vector<BlockIndex> blocks;
   const auto workers = static_cast<BlockIndex>(round_.work.group.size());

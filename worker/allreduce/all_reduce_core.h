@@ -3,15 +3,15 @@
 //
 // Kind:   a pure core. It takes an event and the time, and returns commands. Its owner has the replica's arrays, the
 //         connections, the devices and the session: ReplicaClient in production, ReplicaWorker in the simulator.
-// Fails:  status() says why a round cannot go on. A failure of the group ends the group; the coordinator hears of it and
-//         begins another generation.
-// Why:    a group lives as long as its generation. A worker that joins or comes back gets the version from a member that
-//         has it. If no member has it, one reads it from the shards for all.
+// Fails:  status() says why a round cannot go on. A failure ends the group. Its worker reports that to the coordinator,
+//         which begins another generation (see Fail for the exceptions).
+// Why:    a group lasts at most as long as its generation. A worker that joins or comes back gets the version from a
+//         member that has it. If no member has it, rank 0 reads it from the shards and sends it to all.
 //
-// Life:   BeginRound -> Settle -> (another generation: Meet -> OfferAddress -> TakeGroup -> Connected -> (VersionRead) ->
+// Calls:  BeginRound -> Settle -> (in a new generation: OfferAddress -> TakeGroup -> Connected -> (VersionRead) ->
 //         (VersionShared) -> DevicesFormed) -> BeginSlot, FinishBlock..., EndSlot for each slot -> SamplesReduced ->
-//         BucketReduced... -> VersionBuilt -> BeginRound. The version that was built becomes the present one when a later
-//         round names it, that is, when the coordinator has committed the step.
+//         BucketReduced... -> VersionBuilt -> BeginRound. The version that was built becomes the present one when a
+//         later round names it, that is, when the coordinator has committed the step.
 #pragma once
 
 #include <cstddef>
@@ -33,16 +33,18 @@ namespace capstan::train {
 
 class AllReduceCore {
  public:
-  // `buckets`: in the order in which they are reduced; `replica_bytes`: size of a version. `catalog` outlives the core.
+  // `buckets`: in the order in which they are reduced; `replica_bytes`: weights and optimizer state of one version.
+  // `catalog` must outlive the core.
   AllReduceCore(const Catalog& catalog, std::vector<Bucket> buckets, std::uint64_t replica_bytes);
 
   // ---- between rounds
   void BeginRound(const session::WorkReady& ready);
-  // The application waits for the round. Makes the version and the group ready for it.
+  // The application waits for the announced round. Returns the commands that make version and group ready for the
+  // round.
   AllReduceCommands Settle(Instant now);
-  // The session ended the round, and this worker noticed it while it waited. The group ends if it is in use.
+  // The session ended the round, for the reason `why`. A group that is forming, or that this round uses, ends too.
   AllReduceCommands EndRound(const Status& why);
-  // The application asks for another round.
+  // The application asks for another round. If other members may wait for this round's sums, the group ends.
   AllReduceCommands GiveUpRound();
 
   // ---- forming the group
@@ -54,8 +56,8 @@ class AllReduceCore {
   AllReduceCommands VersionShared();
   AllReduceCommands DevicesFormed(bool on_devices);
 
-  // A command failed. kStale: the generation is over anyway. kUnsupported: another group would fail too, and the
-  // application gets the status.
+  // A command failed; the group ends. Two failures of a group that is forming are not reported to the coordinator:
+  // kStale (the generation is over anyway) and kUnsupported (another group would fail too; the application gets it).
   AllReduceCommands Fail(const Status& why);
 
   // ---- a step
@@ -66,16 +68,14 @@ class AllReduceCore {
   AllReduceCommands BucketReduced();
   AllReduceCommands VersionBuilt(const Replica::Outcome& outcome);
 
-  // OK: the round goes on, or waits for an event. Else why the application must ask for another one.
+  // Why the round cannot go on, so that the application must ask for another round. OK: nothing has failed.
   const Status& status() const { return status_; }
-  // The application has no round.
   bool is_idle() const { return state_ == State::kIdle; }
-  // A round was announced, and is not ready.
+  // A round was announced, and the application cannot compute it yet.
   bool is_settling() const { return state_ >= State::kAnnounced && state_ <= State::kWaiting; }
   bool awaits_addresses() const { return state_ == State::kOffered; }
   // The generation's group is over, so only another generation brings work.
   bool awaits_generation() const { return state_ == State::kWaiting; }
-  // The application computes the round.
   bool is_computing() const { return state_ == State::kComputing; }
   bool has_group() const { return group_.formed; }
   Generation generation() const { return group_.generation; }  // of the newest group; 0: none yet
@@ -109,7 +109,7 @@ class AllReduceCore {
     bool on_devices = false;   // devices reduce the buckets
     bool has_version = false;  // this worker offers the version to the others
     VersionOffers offers;
-    Instant deadline{};  // of the present state
+    Instant deadline{};  // for all to be connected; later, for all to have the version
   };
 
   bool is_forming() const { return state_ >= State::kMeeting && state_ <= State::kAgreeing; }
@@ -119,7 +119,7 @@ class AllReduceCore {
   AllReduceCommands Agree();
   // Ends the group and reports why to the coordinator, which begins another generation.
   AllReduceCommands Break(GroupState state, const Status& why);
-  // Ends the group, whose generation is over anyway.
+  // Ends the group without a report to the coordinator.
   AllReduceCommands LeaveGroup(State next, const Status& why);
   EndGroup End();
   std::vector<BlockIndex> BlocksToUpload() const;

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kAskEvery = std::chrono::milliseconds(20);
 
-// Exchanges addresses through the coordinator.
+// Exchanges addresses by ConnectOptions::exchange, that is, through the coordinator.
 class OfferedAddresses : public collective::Rendezvous {
  public:
   explicit OfferedAddresses(const ConnectOptions& options) : options_(options) {}

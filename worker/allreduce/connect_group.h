@@ -21,14 +21,15 @@ struct ConnectOptions {
   std::string host;  // this machine's address, as the others reach it
   Encoding wire = Encoding::kFp32;
   std::chrono::milliseconds silence = std::chrono::seconds(10);  // a member silent for this long is lost
-  std::size_t buckets = 1;                                       // most buckets in flight
+  std::size_t buckets = 1;                                       // most buckets waiting to be reduced
   // Offers this worker's address and waits for all members' addresses; returns them by rank.
   std::function<Result<std::vector<std::string>>(std::string address)> exchange;
 };
 
 Result<std::unique_ptr<collective::CollectiveThread>> ConnectGroup(const Meet& meet, const ConnectOptions& options);
 
-// `look_up` is polled meanwhile, because the member that sends may be lost silently; not OK: give up.
+// `look_up` is polled while this worker waits, because the member that sends may be lost silently. If `look_up` returns
+// an error, ShareReplica returns that error.
 Status ShareReplica(const ShareVersion& share, const std::function<Status()>& look_up,
                     collective::CollectiveThread* group, Replica* replica);
 

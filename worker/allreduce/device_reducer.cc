@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kLookUp = std::chrono::milliseconds(20);
 constexpr auto kConnectMax = std::chrono::seconds(15);
-// Await sets shorter deadlines once all members have enqueued everything.
+// Long, because a member may be slow to enqueue its bucket. Await waits at most `patience`.
 constexpr auto kReduceMax = std::chrono::hours(24);
 constexpr std::chrono::duration<double> kForEver = kReduceMax;
 
@@ -49,7 +49,7 @@ Status DeviceReducer::Check() const {
                      "; or set \"auto\", which takes Gloo then");
 }
 
-// Prepares this member's sum on the device; returns the device.
+// Allocates this member's sum on its device; returns what the other members need to know of the device.
 Result<GroupDevice> DeviceReducer::Offer(std::span<float> sum) {
   CAPSTAN_ASSIGN_OR_RETURN(GroupDevice device, device_.FindGroupDevice(options_.libraries));
   CAPSTAN_ASSIGN_OR_RETURN(sum_, device_.Sum(sum, options_.wire));

@@ -1,11 +1,11 @@
 // DeviceReducer: the members of a generation add up their gradients on the devices that compute them, if all can.
 //
 // Kind:   owned by the trainer's thread; destroyed before the model.
-// Limits: a bucket not reduced within `patience` after all members have enqueued theirs ends the group.
+// Limits: Await fails if a bucket is not reduced within `patience`.
 // Fails:  Form with kUnsupported if the job file requires devices and a member cannot; also as the Gloo group that is
 //         used to agree. AddBucket and Await as DeviceGroup, and with the status of `look_up`.
-// Why:    the job file has one setting for all workers. Each group finds out over Gloo, which all members have, what
-//         their devices can do.
+// Why:    the job file has one setting for all workers, whose devices may differ. So each group finds out what its
+//         members' devices can do, over the Gloo group that exists in any case.
 #pragma once
 
 #include <chrono>
@@ -38,7 +38,7 @@ struct DeviceReducerOptions {
   std::function<void(const std::string&)> on_notice = [](const std::string&) {};
 };
 
-// The members of a generation's group.
+// The members of a generation's group, and this worker's rank among them.
 struct DeviceMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
@@ -48,7 +48,7 @@ struct DeviceMembers {
 
 class DeviceReducer {
  public:
-  // Null if the job file does not let devices reduce, or the job computes on the CPU. `model` outlives the reducer.
+  // Null if the job file does not let devices reduce, or the worker computes on the CPU. `model` outlives the reducer.
   static Result<std::unique_ptr<DeviceReducer>> Create(const JobConfig& config, const kernels::LibrarySearch& libraries,
                                                        std::function<void(const std::string&)> on_notice,
                                                        JobModel& model);
@@ -60,21 +60,21 @@ class DeviceReducer {
 
   // kUnsupported if the job file requires devices and this worker cannot use one.
   Status Check() const;
-  // Every member must call it; they agree over `group`. `sum`: the host's array for a round's sum; it must outlive the
-  // model. If the result is OK but is_formed() is false, gradients are summed over `group`.
+  // Every member must call Form; the members agree over `group`. `sum`: the host's array for a round's sum; it must
+  // outlive the model. If the result is OK but is_formed() is false, gradients are summed over `group`.
   Status Form(DeviceMembers of, std::span<float> sum, std::size_t buckets, collective::CollectiveThread* group);
   bool is_formed() const { return group_ != nullptr; }
-  // Gives up buckets in flight. Afterwards nothing writes to the host's sum.
+  // Gives up buckets in flight. Afterwards no device writes to the host's sum.
   void End();
 
-  // For rounds, once formed. Within a slot the model adds its gradients to the sum.
+  // The functions below need a formed group. Between BeginSlot and EndSlot the model adds its gradients to the sum.
   void BeginSlot(std::uint64_t samples, SlotSum sum) { sum_->BeginSlot(samples, sum); }
   void EndSlot() { sum_->EndSlot(); }
   void SetZero() { sum_->SetZero(); }
   // Enqueues a bucket's reduction, after all its gradients are enqueued. All members add their buckets in the same
   // order.
   Status AddBucket(std::size_t index, const Bucket& bucket);
-  // Call it after all members have added the bucket. Waits until it is reduced and on the host.
+  // Waits until the bucket is reduced and in the host's sum. Call it only when all members have added the bucket.
   Status Await(std::size_t index);
   void StepDone();
 
@@ -85,7 +85,7 @@ class DeviceReducer {
   };
 
   Result<GroupDevice> Offer(std::span<float> sum);
-  // Empty when the group is formed, else which member cannot, and why.
+  // Returns an empty text if the group was formed, else which member cannot join a device group, and why.
   Result<std::string> Connect(const Result<GroupDevice>& device, GroupRendezvous* members);
   Status AwaitReduced(collective::DeviceGroup::Ticket ticket, std::chrono::duration<double> patience);
   Status Note(Status status);

@@ -1,4 +1,5 @@
-// GroupRendezvous: a TextRendezvous on the group's thread, used by another thread that polls `look_up` meanwhile.
+// GroupRendezvous: a TextRendezvous that runs on the group's thread, while the calling thread waits and polls
+// `look_up`.
 //
 // Kind:   owned by the thread that submits to the group.
 // Limits: as TextRendezvous.
@@ -12,7 +13,7 @@ namespace capstan::train {
 
 class GroupRendezvous : public collective::Rendezvous {
  public:
-  // `group` outlives this object. `look_up` is polled while waiting for the other members; not OK: give up.
+  // `group` must outlive this object. `look_up` is polled while waiting for the other members; its error ends the wait.
   GroupRendezvous(collective::CollectiveThread* group, std::function<Status()> look_up)
       : group_(group), look_up_(std::move(look_up)) {}
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kSilentLeases = 3;
 constexpr double kSlowestMiBPerSecond = 10;
-// A version gets kShareLeast, plus a second for every kShareBytes bytes.
+// Sending a version may take kShareLeast, plus a second for every kShareBytes bytes.
 constexpr auto kShareLeast = std::chrono::minutes(10);
 constexpr std::uint64_t kShareBytes = std::uint64_t{1} << 20;
 

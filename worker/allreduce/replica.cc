@@ -13,8 +13,8 @@ namespace capstan::train {
 
 namespace {
 
-// The sum enters the update as a node of several leaves, whose value is used as it is; the number of slots does not
-// matter.
+// The update multiplies the value of a node of one leaf by its samples. The sum is multiplied already, so it enters the
+// update as a node of two leaves, whatever the number of slots.
 constexpr SlotIndex kLeaves = 2;
 
 JobConfig AsSync(EditableJobConfig config) {
@@ -157,7 +157,7 @@ void Replica::Narrow(Version* version) {
   for (const Block& block : catalog_.blocks()) NarrowBlock(block, *version);
 }
 
-// Statistics are read as fp32.
+// Writes a block of the 16-bit weights. Running statistics have none: the model reads them as fp32.
 void Replica::NarrowBlock(const Block& block, const Version& version) {
   if (!version.narrow || block.EncodingIn(encoding_) == Encoding::kFp32) return;
   Encode(encoding_, Floats(version, 0).subspan(block.flat_offset, block.count),

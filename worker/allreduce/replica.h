@@ -1,9 +1,9 @@
 // Replica: a worker's copy of the weights and the optimizer's state, and their update.
 //
 // Kind:   owned by the trainer's thread.
-// Limits: two versions of 4 * (1 + states) bytes per parameter each, plus 2 bytes each if the model computes in 16
-//         bits. A third version if an upload is still in flight when its memory is needed again.
-// Parity: arithmetic and verdict are the servers' (update/), as in mode sync with one shard.
+// Limits: two versions, each 4 * (1 + states) bytes per parameter, plus 2 bytes if the model computes in 16 bits. New
+//         arrays are allocated if those that the next version needs are still being uploaded.
+// Parity: the update and the decision on a step are the servers' code (update/), as in mode sync with one shard.
 // Why:    every worker that has the same version and the same summed gradient makes the same next version. The next
 //         version has its own arrays, because the step may still be skipped or done again by another group.
 #pragma once
@@ -43,15 +43,15 @@ class Replica {
   void Filled() { Narrow(&versions_[present_]); }
 
   // Building the next version: BeginStep, then UpdateBlock once for each block, in any order, then FinishStep. `sum` is
-  // flat as the catalog and holds, over all slots of the step, the sum of mean gradient times number of samples. A
-  // block may be updated as soon as `sum` has its gradients. FinishStep decides the step from this replica's data only,
-  // and may run the update again (clipping, trust ratios).
+  // flat, in catalog order. It holds the sum, over all slots of the step, of the slot's mean gradient (times the loss
+  // scale) times the slot's samples. A block may be updated as soon as its part of `sum` is final. FinishStep decides
+  // the step from this replica's data only, and may run the update again (clipping, trust ratios).
   void BeginStep(const StepParameters& parameters, std::uint64_t samples, const float* sum);
   void UpdateBlock(BlockIndex block);
   struct Outcome {
-    StepAction action = StepAction::kApply;  // kSkip if a gradient is not finite
+    StepAction action = StepAction::kApply;  // kSkip: a gradient is not finite, or the step has no samples
     double gradient_squares = 0.0;           // squares of the averaged gradient before clipping, summed over parameters
-    // Hash of gradient_squares and of one block of the next version, a different block each step.
+    // Hash of gradient_squares and of one block of weights that the step makes. Each step takes the next block.
     std::uint64_t hash = 0;
   };
   Outcome FinishStep(Step step);

@@ -30,7 +30,7 @@ using Clock = std::chrono::steady_clock;
 using Commands = AllReduceCommands;
 
 constexpr auto kGlanceEvery = std::chrono::milliseconds(20);  // how often to check for events while waiting
-// Lost members end the group, and the coordinator notices late ones.
+// Long, because other checks end the group sooner: its connections notice a lost member, the coordinator a late one.
 constexpr auto kReduceMax = std::chrono::hours(24);
 
 Instant Now() { return Clock::now().time_since_epoch(); }
@@ -68,7 +68,7 @@ class ReplicaClient : public client::ClientBase {
 
  private:
   using Ticket = CollectiveThread::Ticket;
-  // The commands that follow if a wait failed; nullopt: the awaited thing is there.
+  // The commands that follow if a wait failed; nullopt: the wait succeeded.
   using Ended = std::optional<Commands>;
 
   void GiveUpRound() override;
@@ -102,7 +102,7 @@ class ReplicaClient : public client::ClientBase {
   DeviceReducer* devices() const { return options_.devices(); }
   bool on_devices() const { return devices() != nullptr && devices()->is_formed(); }
   Ended Await(Ticket ticket);
-  // The devices' group has failed.
+  // Reports to the core that the devices' group has failed; returns the commands that follow.
   Commands Lost(const Status& why);
   void FinishBlock(BlockIndex block);
   void AddGradient(const Block& block);
@@ -117,13 +117,13 @@ class ReplicaClient : public client::ClientBase {
   std::vector<Bucket> buckets_;  // in the order in which they are reduced
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<AllReduceCore> core_;  // null until Declare
-  // Flat gradients: the sum over the round's slots so far; the current slot's, if not the first.
+  // Flat gradients. `sum_`: of the round's slots so far. `slot_`: of the current slot, if `sum_` holds earlier slots.
   std::vector<float> sum_, slot_;
 
   std::unique_ptr<CollectiveThread> thread_;  // null: no group
   std::vector<std::string> addresses_;        // of the group's members, by rank
   struct Counts {
-    std::uint64_t reduced_bytes = 0, bytes_out = 0, bytes_out_before = 0;  // by `thread_` and its predecessors
+    std::uint64_t reduced_bytes = 0, bytes_out = 0, bytes_out_before = 0;  // before: sent by earlier groups
     std::uint64_t groups_formed = 0, device_groups_formed = 0;
   };
   Counts counts_;
@@ -134,7 +134,7 @@ class ReplicaClient : public client::ClientBase {
   client::FinishedBlocks finished_;
 
   // The current round.
-  float samples_ = 0;  // of the round's slots; after `samples_ticket_`, of the whole step
+  float samples_ = 0;  // of the round's slots; when `samples_ticket_` is done, of all workers' slots
   Ticket samples_ticket_ = 0;
   std::vector<Ticket> tickets_;  // reductions, by bucket
 };
@@ -195,7 +195,7 @@ void ReplicaClient::Execute(Commands commands) {
     Commands next;
     for (const AllReduceCommand& command : commands) {
       next = Do(command);
-      if (!next.empty()) break;  // they take the place of the rest
+      if (!next.empty()) break;  // the new commands replace the rest of the list
     }
     commands = std::move(next);
   }
@@ -240,7 +240,7 @@ Commands ReplicaClient::On(const Meet& meet) {
   return core_->Connected(Now());
 }
 
-// Returns the members' addresses once the core has them.
+// Offers this worker's address, waits until the core has the addresses of all members, and returns them.
 Result<std::vector<std::string>> ReplicaClient::OfferAddress(const std::string& address) {
   Execute(core_->OfferAddress(address));
   while (core_->awaits_addresses()) {
@@ -268,7 +268,7 @@ Status ReplicaClient::Read(const ReadVersion& read) {
   PullOptions wish;
   wish.optimizer_state = true;
   Result<std::optional<PulledVersion>> pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
-  // The call continues with the blocks that have arrived.
+  // A repeated Pull keeps the blocks that have arrived already.
   while (pulled.status().code() == Code::kTimeout && Now() < read.deadline) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     pulled = reader->Pull(wish, Clock::now() + kGlanceEvery);
@@ -345,7 +345,7 @@ Commands ReplicaClient::On(const OpenSlot& slot) {
 }
 
 Commands ReplicaClient::On(const ReduceSamples& reduce) {
-  samples_ = static_cast<float>(reduce.samples);  // exact: a global batch is below 2^24
+  samples_ = static_cast<float>(reduce.samples);  // exact: a global batch has at most 2^24 samples
   const auto ticket = thread_->SubmitExactAllReduce(std::span(&samples_, 1), Clock::now() + kReduceMax);
   if (!ticket.ok()) return core_->Fail(ticket.status());
   samples_ticket_ = *ticket;
@@ -411,7 +411,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 
 // ---- the next version ----------------------------------------------------------------------------------------------
 
-// Waits until the array is reduced or the round is over.
+// Waits until the collective is done or has failed, or the round is over.
 ReplicaClient::Ended ReplicaClient::Await(Ticket ticket) {
   for (;;) {
     const Status status = thread_->Wait(ticket, Clock::now() + kGlanceEvery);

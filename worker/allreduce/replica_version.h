@@ -1,8 +1,8 @@
 // ReplicaVersion: which version a replica holds, and which next version it has built.
 //
 // Kind:   a value.
-// Why:    a version is named by its number and by the generation that committed it. A version that a group built but
-//         did not commit may be built again by another group, from other sums, with the same number.
+// Why:    a version is named by its number and by the generation that committed it. A group may build a version whose
+//         step is never committed. Another group then builds the same number from other sums.
 #pragma once
 
 #include <optional>
@@ -23,11 +23,11 @@ class ReplicaVersion {
   bool Is(const session::StepTerms& terms) const {
     return present_ && present_->version == terms.version && present_->made_in == terms.made_in;
   }
-  // Whether other workers may copy the version from here. A version that no step made comes from the shards, which may
-  // have gone back to another one.
+  // Whether other workers may copy the version from this replica. Not with made_in 0: such a name stays the same when
+  // the shards go back to a snapshot with the same number, so the copies could differ.
   bool MayHandOn(const session::StepTerms& terms) const { return Is(terms) && terms.made_in.value != 0; }
 
-  // The replica was filled with this version.
+  // The replica now holds this version.
   void Become(const session::StepTerms& terms) {
     present_ = Name{terms.version, terms.made_in};
     built_.reset();
@@ -35,14 +35,15 @@ class ReplicaVersion {
   // The replica holds no version, or an unknown one.
   void Forget() { present_.reset(); }
 
-  // The next version was built in this generation, and awaits its commit.
+  // The next version was built in this generation, and its step is not committed yet.
   void Build(Version version, Generation generation, StepAction action) {
     built_ = Built{{version, generation}, action};
   }
 
   enum class Taking { kNot, kPresent, kBuilt, kSkipped };
-  // How the replica can become the version that these terms name. kNot: it cannot. kPresent: it holds it already.
-  // kBuilt: by publishing the version that it has built. kSkipped: the step was skipped, so it holds it unchanged.
+  // How the replica comes to the version that these terms name. kPresent: the replica holds it already. kBuilt: it is
+  // the version that was built, and must be published. kSkipped: the step was skipped, so the weights stay. kNot: the
+  // replica does not have it.
   Taking Take(const session::StepTerms& terms) {
     if (Is(terms)) return Taking::kPresent;
     const std::optional<Built> built = std::exchange(built_, {});
@@ -53,7 +54,7 @@ class ReplicaVersion {
     return terms.action == StepAction::kApply ? Taking::kBuilt : Taking::kSkipped;
   }
 
-  // nullopt: no known version; nothing built.
+  // nullopt in present(): the replica's version is not known. nullopt in built(): no version was built.
   const std::optional<Name>& present() const { return present_; }
   std::optional<Name> built() const { return built_ ? std::optional(built_->name) : std::nullopt; }
 

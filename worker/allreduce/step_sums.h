@@ -1,9 +1,9 @@
-// StepSums: a round's slots and buckets: which slots have begun and ended, how many samples they have, and which buckets
-// are final and reduced.
+// StepSums: a round's slots and buckets: which slots have begun and ended, how many samples they have, and which
+// buckets are final and reduced.
 //
 // Kind:   a value; a part of AllReduceCore.
-// Why:    a bucket is reduced as soon as the last slot has finished its blocks, so that adding up overlaps with the
-//         backward pass.
+// Why:    a bucket is reduced as soon as the round's last slot has finished its blocks, so that summing over the
+//         workers overlaps with the backward pass.
 #pragma once
 
 #include <cstddef>
@@ -28,15 +28,15 @@ class StepSums {
   bool IsOpen(SlotIndex slot) const { return open_ && slots_[begun_ - 1] == slot; }
   bool is_open() const { return open_; }
   bool at_last_slot() const { return begun_ == slots_.size(); }
-  // Members may be adding up this worker's part: its last slot has begun, and the step is not done.
+  // Other members may be adding up this worker's part: its last slot has begun, and TakeReports was not called yet.
   bool under_way() const { return begun_ > 0 && at_last_slot() && (open_ || !reports_.empty()); }
   std::uint64_t samples() const { return samples_; }  // of the slots that have begun
 
   OpenSlot BeginSlot(std::uint64_t samples);
-  // Call it for each block of each slot. Returns whether the bucket's sum is final.
+  // Call it for each block of each slot. Returns true for the block that makes this worker's sum of the bucket final.
   bool FinishBlock(std::size_t bucket) { return at_last_slot() && --blocks_missing_[bucket] == 0; }
   void EndSlot(SlotReport report);
-  // The application left the slot.
+  // Call it when the application leaves a slot without ending it.
   void LeaveSlot() { open_ = false; }
 
   // The next bucket to wait for, in order; nullopt: all are reduced.
@@ -44,7 +44,7 @@ class StepSums {
     return reduced_ < blocks_missing_.size() ? std::optional(reduced_) : std::nullopt;
   }
   void BucketReduced() { ++reduced_; }
-  // The step is done.
+  // Call it when the step is done.
   std::vector<SlotReport> TakeReports() { return std::exchange(reports_, {}); }
 
  private:
@@ -54,7 +54,7 @@ class StepSums {
   bool has_sum_ = false;  // some slot that has ended had samples
   std::uint64_t slot_samples_ = 0, samples_ = 0;
   std::vector<std::uint32_t> blocks_missing_;  // blocks of the last slot that are not final, by bucket
-  std::size_t reduced_ = 0;                    // buckets
+  std::size_t reduced_ = 0;                    // number of buckets
   std::vector<SlotReport> reports_;
 };
 

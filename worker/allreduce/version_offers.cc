@@ -6,7 +6,7 @@ namespace capstan::train {
 
 namespace {
 
-constexpr char kHas = '+', kHasNot = '-';  // the text's first character
+constexpr char kHas = '+', kHasNot = '-';  // the first character of the text that a member offers
 
 }  // namespace
 

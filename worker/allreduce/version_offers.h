@@ -1,5 +1,5 @@
-// VersionOffers: which members of a group have the version that their generation begins with. Each says so with the
-// address that it offers.
+// VersionOffers: which members of a group have the version that their generation begins with. Each member sends this
+// flag with the address that it offers.
 //
 // Kind:   a value.
 #pragma once
@@ -15,7 +15,7 @@ namespace capstan::train {
 
 class VersionOffers {
  public:
-  // The text that a member offers.
+  // The text that a member offers: a flag, then its address.
   static std::string TextOf(bool has_version, const std::string& address);
 
   // Reads the members' texts, by rank. kInvalid: one of them is empty.

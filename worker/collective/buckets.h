@@ -14,10 +14,10 @@ namespace capstan::train {
 struct Bucket {
   BlockIndex first = 0, last = 0;  // first and last block of the bucket
   std::uint64_t flat_offset = 0, count = 0;
-  bool statistics = false;  // statistics: sent as fp32 whatever the wire encoding is
+  bool statistics = false;  // running statistics, not gradients: sent as fp32 whatever the wire encoding is
 };
 
-// Returns buckets from the last block to the first.
+// Returns the buckets from the model's last block to its first. A bucket has at most `bucket_bytes`, or one block.
 std::vector<Bucket> CutBuckets(const Catalog& catalog, std::uint64_t bucket_bytes);
 // Returns each block's index in `buckets`.
 std::vector<std::size_t> BucketOfBlocks(const std::vector<Bucket>& buckets, const Catalog& catalog);

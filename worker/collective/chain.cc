@@ -20,7 +20,7 @@ std::span<T> Chunk(std::span<T> data, const Cut& cut, std::size_t chunk) {
   return data.subspan(chunk * cut.elements, std::min(cut.elements, data.size() - chunk * cut.elements));
 }
 
-// This member's distance behind the root along the chain.
+// How many places this member comes after the root, counted along the ring of ranks.
 int DistanceFrom(int root, const Members& members) { return (members.me - root + members.size) % members.size; }
 
 }  // namespace
@@ -91,8 +91,8 @@ Status RunGather(TransferLanes* lanes, const Members& members, Tag tag, int root
   return {};
 }
 
-// By the algorithm of Hensgen, Finkel and Manber, 1988: after round k each rank knows, directly or through others, that
-// 2^(k+1) ranks have arrived.
+// The dissemination barrier of Hensgen, Finkel and Manber, 1988: after round k, counted from 0, each rank knows that
+// min(2^(k+1), size) ranks, itself included, have arrived.
 Status RunBarrier(TransferLanes* lanes, const Members& members, Tag tag) {
   std::size_t round = 0;
   for (int distance = 1; distance < members.size; distance *= 2, ++round) {

@@ -1,8 +1,9 @@
-// RunBroadcast, RunReduce, RunGather, RunBarrier: the collectives that are called rarely, kept simple.
+// RunBroadcast, RunReduce, RunGather, RunBarrier: the collectives besides AllReduce and AllGather.
 //
 // Kind:   functions that run on their group's thread.
 // Parity: Reduce adds ((x[root-1] + x[root-2]) + ...) + x[root], ranks modulo the number of members.
-// Why:    chains of chunks: a rank forwards one chunk while it receives the next; each link carries the array once.
+// Why:    Broadcast and Reduce pass chunks along a chain of ranks. A rank forwards one chunk while it receives the
+//         next, and each link carries the array once.
 #pragma once
 
 #include "worker/collective/ring.h"

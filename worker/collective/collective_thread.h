@@ -1,7 +1,7 @@
 // CollectiveThread: runs submitted collectives one after the other on its own thread, while the owner computes.
 //
 // Kind:   Submit and Wait belong to one thread; the group belongs to the inner thread.
-// Limits: `waiting_max` collectives wait; one more gets kBusy.
+// Limits: at most `waiting_max` collectives wait for the thread; one more gets kBusy.
 // Fails:  after the first failure all later collectives fail with the same status and are not started.
 // Why:    collectives block, and all members must call them in the same order. A backward pass must not block and has
 //         no fixed timing.
@@ -20,7 +20,7 @@ class CollectiveThread {
   using Ticket = std::uint64_t;
 
   CollectiveThread(std::unique_ptr<Group> group, std::size_t waiting_max);
-  // Aborts collectives that are not done; the other members' calls fail as well.
+  // If a collective is not done, aborts the group, so that the other members' calls fail as well.
   ~CollectiveThread();
   CollectiveThread(const CollectiveThread&) = delete;
   CollectiveThread& operator=(const CollectiveThread&) = delete;
@@ -31,8 +31,8 @@ class CollectiveThread {
   // `work` may call any collective of the group, and must wait for nothing else.
   Result<Ticket> Submit(std::function<Status(Group&)> work);
   Result<Ticket> SubmitAllReduce(std::span<float> data, Deadline deadline);
-  // Sums in fp32 whatever the group's wire encoding is, in Reduce's order. For small arrays: all of `data` passes each
-  // rank twice.
+  // Sums in fp32 whatever the group's wire encoding is: a Reduce, then a Broadcast. For small arrays, because the whole
+  // array passes each rank twice.
   Result<Ticket> SubmitExactAllReduce(std::span<float> data, Deadline deadline);
   // Waits for this ticket and all earlier ones. kBusy: `deadline` passed first; the collective continues.
   Status Wait(Ticket ticket, Deadline deadline);

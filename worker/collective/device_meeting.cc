@@ -13,7 +13,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-constexpr auto kTellMax = std::chrono::minutes(10);  // the coordinator detects a lost member sooner
+constexpr auto kTellMax = std::chrono::minutes(10);  // long, because a lost member is detected sooner by other means
 constexpr char kItself = '!';  // prefix of a member's text if it failed before its exchange in `form`
 
 // A member's report about itself; one line of text for each field.
@@ -62,7 +62,7 @@ std::string NameOf(const std::vector<GroupMember>& members, std::size_t rank) {
   return "\"" + members[rank].worker + "\"";
 }
 
-// Returns why not to try devices again; empty: try. All members agree on the same count.
+// Returns why not to try devices again, or an empty text. All members have the same offers, so all set the same count.
 std::string AgreeOnTries(const std::vector<DeviceOffer>& offers, DeviceTries* tries) {
   std::size_t teller = 0;  // rank that reports the newest failure
   int count = 0;
@@ -80,7 +80,7 @@ std::string AgreeOnTries(const std::vector<DeviceOffer>& offers, DeviceTries* tr
          " times before a step was done, the last time: " + tries->last();
 }
 
-// Returns why devices cannot be used; empty: all members can.
+// Returns why the members cannot use their devices together, or an empty text if they can.
 std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<DeviceOffer>& offers) {
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
     if (!offers[rank].why_not.empty()) return NameOf(members, rank) + ": " + offers[rank].why_not;
@@ -102,8 +102,8 @@ std::string WhyNot(const std::vector<GroupMember>& members, const std::vector<De
   return "";
 }
 
-// Returns why the group was not formed; empty: it was. A member that failed before its exchange in `form` is named
-// first, because the others failed only as a result.
+// Returns why the group was not formed; empty: it was. If a member failed before its exchange in `form`, that one is
+// named, because the others may have failed only as a result.
 std::string WhyNotFormed(const std::vector<GroupMember>& members, const Texts& texts) {
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].starts_with(kItself)) return NameOf(members, rank) + ": " + texts[rank].substr(1);

@@ -1,8 +1,8 @@
-// MeetOnDevices, DeviceTries: find out whether all members of a group can add up on the devices that they compute on.
+// MeetOnDevices, DeviceTries: find out whether all members of a group can add up gradients on their own devices.
 //
 // Fails:  MeetOnDevices fails as the rendezvous does.
-// Why:    the job file has one setting for all workers. Each group finds out which devices its members have, so that
-//         all members decide alike.
+// Why:    the job file has one setting for all workers, whose devices may differ. So the members of a group tell each
+//         other what they have, and all decide alike.
 #pragma once
 
 #include <functional>
@@ -19,8 +19,8 @@ struct GroupMember;
 
 namespace capstan::train {
 
-// Counts consecutive device groups that failed before a step was done. The members that see a failure note it; at the
-// next meeting all members count it.
+// Counts consecutive device groups that failed before a step was done. Members that see a failure note it. If any
+// member has noted one, all members add one to the count at their next meeting.
 class DeviceTries {
  public:
   static constexpr int kMax = 3;
@@ -33,7 +33,7 @@ class DeviceTries {
   int count() const { return count_; }
   bool is_new() const { return is_new_; }
   const std::string& last() const { return last_; }  // the last failure's reason
-  // Takes the members' common count, and one member's reason.
+  // Takes the count that the members have agreed on, and the reason that one of them gave.
   void Agree(int count, std::string last) {
     count_ = count;
     last_ = std::move(last);
@@ -46,10 +46,10 @@ class DeviceTries {
   std::string last_;
 };
 
-// All members call it, each with its rank. Each reports its device. If all have the same backend, no two share a
-// device, and groups have not failed too often, each calls `form` and reports its result. Returns an empty text when
-// all have formed the group, else which member cannot, and why. `form` makes one exchange, or none if it fails earlier;
-// then the others get an empty text from this rank.
+// All members call MeetOnDevices, each with its rank. Each reports its device. If all have the same backend, no two
+// share a device, and groups have not failed too often, each calls `form` and reports its result. Returns an empty text
+// if all have formed the group, else which member cannot, and why. `form` makes one exchange over the rendezvous, or
+// none if it fails before; then MeetOnDevices makes it with an empty text, so that the other members do not wait.
 using FormOnDevices = std::function<Status(collective::Rendezvous* rendezvous)>;
 Result<std::string> MeetOnDevices(const std::vector<GroupMember>& members, int rank, const Result<GroupDevice>& device,
                                   DeviceTries* tries, collective::Rendezvous* rendezvous, const FormOnDevices& form);

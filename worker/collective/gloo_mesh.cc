@@ -16,8 +16,8 @@
 #include "worker/collective/packed_addresses.h"
 
 // Gloo throws exceptions; none leaves this file. A Gloo wait with a timeout breaks every connection when the time is
-// up. So waits here have no timeout and are aborted instead, which breaks nothing: afterwards ranks can still be asked
-// whether they have begun the call.
+// up. So the waits of a call have no timeout and are aborted instead, which breaks nothing: afterwards other ranks can
+// still be asked whether they have begun the call.
 
 namespace capstan::collective {
 namespace {
@@ -40,12 +40,12 @@ struct CallState {
   Deadline deadline = kNever;  // deadline of the current call
   bool is_under_way = false;
   bool is_watched = false;          // the deadline thread still has to interrupt the call's waits at the deadline
-  std::uint64_t number_before = 0;  // `number` at the last pulse
+  std::uint64_t number_before = 0;  // `number` when the deadline thread last woke
 };
 
 // Each pair of ranks has three connections. The first carries payload to the higher rank, the second to the lower one,
-// because Gloo's reading thread spins while another thread writes to the same connection. The third carries control
-// messages: behind a long payload message an answer would come too late.
+// because Gloo's reading thread spins while another thread writes to the same connection. The third carries questions,
+// answers and failures, which would come too late behind a long payload message.
 enum Way : std::size_t { kUp = 0, kDown = 1, kPayloadWays = 2, kWords = 2, kWays = 3 };
 
 // Returns the exception's text without the source location that Gloo puts in front.
@@ -64,7 +64,7 @@ struct State {
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
   std::array<std::uint64_t, kRanksMax> received{};  // control messages received, by rank
-  bool closing = false, closed = false;             // whether a thread closes the connections, and has done so
+  bool closing = false, closed = false;             // a thread has begun to close the connections; it has closed them
   Deadline keeper_wakes = kNever;
   std::array<Buffer*, kWays> ears{};  // the buffers in which listeners wait; null when not waiting
   bool stopping = false;
@@ -93,7 +93,7 @@ class GlooMesh : public Mesh {
     return failure ? StatusOf(*failure, options_.name_of) : Status();
   }
 
-  // Creates a buffer that spans all memory, with addresses as offsets, so that no buffer is allocated per message.
+  // Creates a Gloo buffer that spans all memory; an address is its own offset. So no message needs a buffer of its own.
   std::unique_ptr<Buffer> CreateWindow(Way way) {
     return contexts_[way]->createUnboundBuffer(nullptr, std::numeric_limits<std::size_t>::max());
   }
@@ -111,15 +111,15 @@ class GlooMesh : public Mesh {
   bool IsOverdue() {
     return state_.With([](State& state) { return state.call.deadline <= Clock::now(); });
   }
-  // Sends a probe, which the other rank answers. Returns why the connection is broken; nullopt: the probe was sent.
+  // Sends a probe, which `rank` answers. Returns why the connection is broken; nullopt: the probe was sent.
   std::optional<std::string> Probe(int rank, Way way);
   std::uint64_t ReceivedFrom(int rank) {
     return state_.With([&](State& state) { return state.received[static_cast<std::size_t>(rank)]; });
   }
-  // Returns how many unanswered probes mark a rank as silent.
+  // A rank counts as silent if more than this many checks in a row, one with each pulse, find nothing new from it.
   std::uint64_t silence() const { return static_cast<std::uint64_t>(options_.silence / kPulse) + 1; }
-  // Ends the mesh after the deadline has passed while waiting for `peer`, or the connection to it broke. Finds the
-  // missing ranks and returns the call's status.
+  // Ends the mesh: the deadline has passed while waiting for `peer`, or `peer` is silent, or the connection to it
+  // broke. Finds out which ranks are missing, and returns the call's status.
   Status FindMissing(int peer, Reason reason, std::string why = {});
   // Returns the failure, after the connections are closed: nothing writes to a caller's memory any more.
   Status Ended() {
@@ -154,14 +154,15 @@ class GlooMesh : public Mesh {
   std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
   std::vector<int> others_;
-  // By rank. The listener sends kAnswer; the thread that asks sends kAsk, and the one that closes sends kFailure.
+  // By rank. The listener sends kAnswer, the thread that asks sends kAsk, and the thread that closes sends kFailure. So
+  // no two threads use one buffer.
   std::vector<ControlBuffers> control_buffers_;
   Control probe_{ControlKind::kProbe}, here_{ControlKind::kHere};
   std::array<std::unique_ptr<Buffer>, kWays> probes_, echoes_;  // buffers on probe_ and here_
   std::array<std::thread, kWays> listeners_;
   std::thread keeper_;
-  // Used by the deadline thread: the rank it probes next, and whether that rank's control connection was broken at the
-  // last probe.
+  // Used by the deadline thread: which of `others_` it probes next (modulo their number), and whether the last probe
+  // found that rank's control connection broken.
   std::size_t next_looked_for_ = 0;
   bool words_broke_ = false;
   Deadline next_look_{};
@@ -195,7 +196,7 @@ class GlooTransfer : public Transfer {
       }
       if (mesh_->IsOver()) return mesh_->Ended();
       if (mesh_->IsOverdue()) return mesh_->FindMissing(peer_, Reason::kAbsent);
-      // Count probes, not time: this process itself may have been stopped.
+      // Counts probes instead of time, because this process itself may have been stopped meanwhile.
       const std::uint64_t now_received = mesh_->ReceivedFrom(peer_);
       unanswered = now_received == std::exchange(received, now_received) ? unanswered + 1 : 0;
       if (unanswered > mesh_->silence()) return mesh_->FindMissing(peer_, Reason::kSilent);
@@ -335,8 +336,8 @@ std::uint64_t GlooMesh::Enter(Deadline deadline) {
   return number;
 }
 
-// The deadline thread wakes at the deadline, with every pulse, and with the failure. Enter wakes it only for
-// an earlier deadline. After a failure it closes the connections if no other thread has started to.
+// The deadline thread wakes at the call's deadline, with every pulse, and when the mesh has failed. Enter wakes it only
+// for an earlier deadline. After a failure this thread closes the connections if no other thread has started to.
 void GlooMesh::KeepDeadlines() {
   pthread_setname_np(pthread_self(), "mesh-deadlines");
   const auto due = [](const State& state) { return state.call.is_watched ? state.call.deadline : kNever; };
@@ -359,8 +360,8 @@ void GlooMesh::KeepDeadlines() {
   }
 }
 
-// Short calls never notice that the control connection broke. So with each pulse this probes one other rank while a
-// call is under way.
+// Short calls send no probes, so they do not notice that a control connection broke. So while a call is under way, this
+// probes one other rank with each pulse.
 void GlooMesh::LookAfterWords() {
   if (IsOver() || Clock::now() < next_look_) return;
   if (!state_.With([](State& state) { return state.call.is_under_way; })) return;
@@ -368,7 +369,8 @@ void GlooMesh::LookAfterWords() {
   const int other = others_[next_looked_for_ % others_.size()];
   const std::optional<std::string> why = Probe(other, kWords);
   if (!why) ++next_looked_for_;
-  // A rank that has finished its last call may have closed normally; then this call ends before the next probe.
+  // One failed probe is no failure yet: a rank that has finished its last call may have closed its connections
+  // normally. Then this rank's call ends before the next probe.
   if (std::exchange(words_broke_, why.has_value()) && why) (void)FindMissing(other, Reason::kLost, *why).ok();
 }
 
@@ -381,7 +383,7 @@ Status GlooMesh::FindMissing(int peer, Reason reason, std::string why) {
     return !std::exchange(state.asking, true);
   });
   const auto is_over = [](State& state) { return state.cause.has_value(); };
-  // A rank that closes its connections sends the failure first.
+  // A rank that closes its connections after a failure sends the failure first, so wait for that message.
   if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.failure_send, is_over);
   if (!mine) state_.AwaitUntil(kNever, is_over);  // the thread that asks will conclude
   if (IsOver()) return Ended();
@@ -438,8 +440,8 @@ void GlooMesh::Close() {
   state_.AwaitUntil(kNever, [](State& state) { return state.closed; });
 }
 
-// Sends the failure to the other ranks. Ranks that received one send it on, so that a rank that finds its connection to
-// them broken knows the reason.
+// Sends the failure to the other ranks. A rank that was told of the failure sends it too, before it closes, so that
+// ranks that find their connection to it broken know the reason.
 void GlooMesh::SendFailure(const MeshFailure& failure) {
   const auto is_there = [&](int other) { return !failure.missing.test(static_cast<std::size_t>(other)); };
   std::vector<int> informed;
@@ -507,8 +509,8 @@ void GlooMesh::Echo(int rank, Way way) {
   }
 }
 
-// Receives the control messages of the other ranks on one way. If a connection breaks while a message on it is unread,
-// its rank is removed from the list, so that the other ranks are still received.
+// Receives the other ranks' messages on the control tag, on one of the three connections to each (`way`). If a
+// connection breaks, its rank is removed from the list, so that the other ranks are still received.
 void GlooMesh::Listen(Way way) {
   pthread_setname_np(pthread_self(), "mesh-listener");
   for (std::vector<int> speakers = others_; !speakers.empty();) {
@@ -544,7 +546,7 @@ void GlooMesh::OnControl(int from, Way way, const Control& control) {
   state_.With([&](State& state) { ++state.received[sender]; });
   switch (control.kind) {
     case ControlKind::kAsk: {
-      // A rank that waits in an earlier call is present too: another rank delays it.
+      // If this rank is in an earlier call, it counts as present too: another rank delays it.
       const bool is_there =
           state_.With([&](State& state) { return state.call.number >= control.number || state.call.is_under_way; });
       Tell(from, {ControlKind::kAnswer, is_there, {}, {}});

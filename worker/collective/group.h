@@ -4,7 +4,8 @@
 // Fails:  kTimeout when the deadline passed, kUnreachable when a member was lost or has aborted; both name the missing
 //         ranks. A group that has failed stays failed: later calls return the first failure. kInvalid for wrong
 //         arguments, which has no effect.
-// Parity: sums are of float, in an order that depends only on an element's index; all members get the same bits.
+// Parity: sums are of float. The order of additions depends only on the element's index, the array's length, the number
+//         of members and, in Reduce, the root. All members get the same bits.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@ namespace capstan::collective {
 struct GroupOptions {
   // Encoding in messages of AllReduce and AllGather; sums are in float. The other calls always send floats.
   Encoding wire = Encoding::kFp32;
-  // Bytes of one message. The result's bits do not depend on it. Smaller chunks cost more in wake-ups than they gain in
-  // overlap.
+  // Bytes of one message; more for huge arrays. The result's bits do not depend on it. Smaller chunks cost more in
+  // wake-ups than they gain in overlap.
   std::size_t chunk_bytes = 2u << 20;
 };
 
@@ -43,7 +44,7 @@ class Group {
 
   // Replaces `data` by the sum of all members' data, with the same bits on all members.
   virtual Status AllReduce(std::span<float> data, Deadline deadline) = 0;
-  // All members receive each rank's part of `data`.
+  // Fills `data` on all members: each rank's part of `data` (PartOf) is copied from that rank.
   virtual Status AllGather(std::span<float> data, Deadline deadline) = 0;
   virtual Status Broadcast(std::span<float> data, int root, Deadline deadline) = 0;
   // Replaces the root's `data` by the sum; the other members' data does not change.
@@ -59,7 +60,7 @@ class Group {
   virtual std::uint64_t bytes_sent() const = 0;
 };
 
-// Creates the group of all ranks of `mesh`. Call it once per mesh and rank.
+// Creates this rank's end of the group of all ranks of `mesh`. Call it once for each rank's Mesh object.
 std::unique_ptr<Group> CreateGroup(std::shared_ptr<Mesh> mesh, const GroupOptions& options = {});
 
 }  // namespace capstan::collective

@@ -19,10 +19,10 @@ struct Message {
   bool done = true;
 };
 
-// State shared by all ranks.
 struct Hub {
   std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank has begun
-  // Keyed by from, to, tag, size: the message of the side that came first. Calls that differ in size never match.
+  // Messages whose sender or receiver has come and waits for the other side, by from, to, tag and size. A send and a
+  // receive of different sizes never match.
   std::map<std::tuple<int, int, Tag, std::size_t>, Message*> waiting;
   std::optional<MeshFailure> cause;
 

@@ -1,6 +1,6 @@
-// CreateInProcessMeshes: a mesh between threads of one process.
+// CreateInProcessMeshes: a mesh between threads of one process. Element i of the result is rank i's end of it.
 //
-// Kind:   element i is rank i's mesh; all share one hub.
+// Kind:   shared; each rank's end is used by its own threads.
 // Why:    tests run many ranks in one process, without sockets.
 #pragma once
 

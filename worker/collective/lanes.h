@@ -1,7 +1,7 @@
 // TransferLanes: a few messages in flight in each direction, in order.
 //
 // Kind:   owned by the thread of its group.
-// Limits: kLanes messages each way. Message `item` uses lane `item` modulo kLanes.
+// Limits: kLanes messages in each direction. Message number `item` uses lane `item` modulo kLanes.
 // Why:    the next receives are posted before the current chunk is added, so that the wire does not wait for sums.
 #pragma once
 
@@ -21,7 +21,7 @@ class TransferLanes {
   // Begins message `item`. First waits for message `item` - kLanes of the same direction, if it is still in flight.
   Status Send(std::size_t item, int to, Tag tag, std::span<const std::byte> bytes);
   Status Receive(std::size_t item, int from, Tag tag, std::span<std::byte> bytes);
-  // Wait until message `item` is done. They return at once if nothing was begun on its lane.
+  // Wait until the message on the lane of `item` is done; return at once if none is in flight there.
   Status WaitSent(std::size_t item) { return Wait(&sends_[item % kLanes]); }
   Status WaitReceived(std::size_t item) { return Wait(&receives_[item % kLanes]); }
   Status WaitAllSent();

@@ -29,14 +29,15 @@ inline constexpr int kRanksMax = 256;
 // Returns the name of a rank's worker, for messages.
 using NameOfRank = std::function<std::string(int rank)>;
 
-// Carries one message at a time: begin one with Send or Receive, then Wait; then the next.
+// Carries one message at a time: begin a message with Send or Receive, then Wait, before the next message begins.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // Both return at once; `bytes` must stay valid and unchanged until Wait has returned. At least one byte.
+  // Send and Receive do not wait for the message. `bytes`, at least one, must stay valid until Wait has returned; the
+  // bytes to send must not change.
   virtual Status Send(int to, Tag tag, std::span<const std::byte> bytes) = 0;
   virtual Status Receive(int from, Tag tag, std::span<std::byte> bytes) = 0;
-  // Waits until the message is done or the call's deadline has passed.
+  // Waits until the message is done, the mesh has failed, or the deadline given to Mesh::Enter has passed.
   virtual Status Wait() = 0;
 };
 
@@ -54,8 +55,8 @@ class Mesh {
   virtual std::uint64_t Enter(Deadline deadline) = 0;
   virtual void Leave() = 0;
 
-  // Ends the mesh. Callable from any thread; returns at once. Calls that wait here end with kUnreachable, and soon
-  // those on other ranks do, too.
+  // Ends the mesh. Callable from any thread; returns at once. This rank's waiting calls end with kUnreachable, and soon
+  // those of the other ranks do, too.
   virtual void Abort() = 0;
   // Returns the first failure, or OK.
   virtual Status failure() = 0;

@@ -16,14 +16,14 @@ namespace capstan::collective {
 enum class ControlKind : std::uint32_t { kAsk = 0, kAnswer = 1, kFailure = 2, kProbe = 3, kHere = 4 };
 inline constexpr std::size_t kKindsSentOnce = 3;  // without kProbe and its answer kHere
 
-// A rank sends each kind at most once to each other rank. Only kProbe and kHere repeat: they check that the connection
-// works and that the other rank answers.
+// A message from one rank to another. kProbe and its answer kHere may be sent again and again: they check that the
+// connection works and that the other rank answers. Each other kind is sent at most once to each rank.
 struct Control {
   static constexpr std::size_t kWhyMax = 160;
 
   ControlKind kind;
-  // kAsk: the call's number; kAnswer: 1 if the sender has begun that call or waits in an earlier one; kFailure: the
-  // reason.
+  // kAsk: a call's number; kAnswer: 1 if the sender has begun that call or waits in an earlier one, else 0; kFailure:
+  // the Reason.
   std::uint64_t number = 0;
   std::array<std::uint8_t, kRanksMax / 8> missing{};
   std::array<char, kWhyMax> why{};  // only in kFailure; has no terminating zero if all characters are used

@@ -1,8 +1,8 @@
-// Verdict: why a mesh is over, and which ranks are missing; small enough to send to all ranks.
+// MeshFailure: why a mesh is over, and which ranks are missing; small enough to send to all ranks.
 //
 // Kind:   values; pure functions.
-// Why:    the rank that detects a failure first informs the others. So all ranks report the same missing ranks, not
-//         each its own neighbour.
+// Why:    the rank that detects a failure first sends it to the others. So they report the same missing ranks, not each
+//         its own neighbour.
 #pragma once
 
 #include <bitset>
@@ -15,8 +15,8 @@ namespace capstan::collective {
 enum class Reason : std::uint32_t {
   kAbsent = 1,   // a deadline passed; the missing ranks have not begun the call or do not answer
   kLost = 2,     // connections to the missing ranks broke
-  kAborted = 3,  // the rank in `missing` aborted
-  kStalled = 4,  // a deadline passed though all ranks are in the call; `missing` is the rank waited for
+  kAborted = 3,  // the rank in `missing` called Abort
+  kStalled = 4,  // a deadline passed though all ranks answer and have begun the call; `missing`: the rank waited for
   kSilent = 5,   // the missing ranks did not answer repeated probes
 };
 

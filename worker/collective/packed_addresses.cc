@@ -9,7 +9,8 @@ namespace capstan::collective {
 
 namespace {
 
-// The header: bytes of each address, and how many bytes all addresses share at the front and at the back.
+// The header of the packed string: bytes of each address, and how many of them all addresses share at the front and at
+// the back.
 struct Sizes {
   std::uint16_t whole = 0, front = 0, back = 0;
 };
@@ -33,7 +34,7 @@ std::string PackAddresses(const std::vector<std::string>& addresses) {
     front = std::min(front, CommonFront(first, address));
     back = std::min(back, CommonBack(first, address));
   }
-  back = std::min(back, first.size() - front);  // when all are equal or both parts overlap
+  back = std::min(back, first.size() - front);  // the common front and back must not overlap
   CAPSTAN_CHECK(first.size() <= std::numeric_limits<std::uint16_t>::max());
   const Sizes sizes{static_cast<std::uint16_t>(first.size()), static_cast<std::uint16_t>(front),
                     static_cast<std::uint16_t>(back)};

@@ -2,9 +2,9 @@
 //
 // Kind:   pure functions.
 // Fails:  kInvalid: another rank's string is malformed, or has another number of addresses.
-// Why:    a device listens at one address, and its connections' addresses differ only in a number of two or three
-//         bytes. The common parts are sent once, so 255 ranks exchange 430 KB, which fit into a message, instead of 26
-//         MB.
+// Why:    a rank listens at one address, and Gloo's addresses of its connections differ only in a number of two or
+//         three bytes. The common parts are sent once, so 255 ranks exchange about 430 KB, which fit into a message,
+//         instead of 26 MB.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // Rendezvous: how ranks that are not connected yet exchange their addresses.
 //
 // Kind:   shared.
-// Fails:  kTimeout that names the missing ranks; errors of whatever carries the exchange.
+// Fails:  as whatever carries the exchange. InProcessRendezvous: kTimeout, which names the missing ranks.
 // Why:    a full mesh needs only one exchange, and anything that all ranks can reach can carry it.
 #pragma once
 

@@ -7,7 +7,7 @@
 namespace capstan::collective {
 namespace {
 
-// How far sends run ahead of receives: one chunk is in flight while the next one is being added.
+// A rank may begin to send this many chunks beyond the one that it receives, so that some are in flight while it adds.
 constexpr std::size_t kSendsInFlight = 2;
 
 class Ring {
@@ -89,7 +89,7 @@ class Ring {
   const Encoding wire_;
   const Tag tag_;
   const std::span<float> data_;
-  std::size_t first_step_ = 0;  // steps 0 to 2 (P-1): the first half adds up, the second distributes
+  std::size_t first_step_ = 0;  // steps 0 to P-2 add up, steps P-1 to 2P-3 distribute the sums
   std::size_t chunk_ = 0;       // elements
   std::size_t chunks_ = 0;      // chunks of the largest part; a smaller part may have empty ones
   std::size_t items_ = 0;       // messages each way, empty ones included

@@ -2,8 +2,8 @@
 //
 // Kind:   a function that runs on its group's thread.
 // Parity: part p is ((x[p+1] + x[p+2]) + ...) + x[p], ranks modulo the number of members, whatever the chunk size. With
-//         a 16-bit wire each partial sum is rounded when it is sent, and the final sum once; the part's owner uses the
-//         rounded sum too. A group of one member sends and rounds nothing.
+//         a 16-bit wire each partial sum is rounded when it is sent, and the final sum once; its owner, rank p, uses
+//         the rounded sum too. A group of one member sends and rounds nothing.
 // Why:    each of P ranks sends 2 (P-1)/P of the array. Both halves are one sequence of chunks, so the wire stays busy
 //         from the first to the last: while a chunk is added, the next ones are in flight in both directions.
 #pragma once
@@ -13,12 +13,12 @@
 
 namespace capstan::collective {
 
-// The number of members, and this one's rank.
+// The number of members of the group, and this member's rank.
 struct Members {
   int size = 1;
   int me = 0;
 
-  // The member `distance` places further along the ring.
+  // Returns the rank that is `distance` places further along the ring; back, if `distance` is negative.
   int Neighbour(int distance) const {
     const int rank = (me + distance) % size;
     return rank < 0 ? rank + size : rank;

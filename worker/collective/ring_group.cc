@@ -12,8 +12,8 @@ struct What {
   int root;
 };
 
-// 24 bits for the call, 16 for a hash of the call's kind and arguments, 20 for the message. Calls that
-// differ between members do not match, and time out.
+// 24 bits for the call's number, 16 for a hash of its kind and arguments, 20 for the message's number. If members make
+// different calls, their tags do not match, and the calls time out.
 Tag TagOf(std::uint64_t call, const What& what, const GroupOptions& options) {
   const std::uint64_t numbers[] = {static_cast<std::uint64_t>(what.kind), what.count,
                                    static_cast<std::uint64_t>(what.root), static_cast<std::uint64_t>(options.wire),

@@ -8,7 +8,7 @@ namespace capstan::collective {
 
 namespace {
 
-// A text as the group carries it, in the memory of floats; the group copies them without change.
+// A text as the group carries it: its bytes lie in an array of floats, which Gather and Broadcast copy without change.
 struct TextBlock {
   std::uint32_t size = 0;
   std::array<char, TextRendezvous::kTextMax> text{};

@@ -1,4 +1,4 @@
-// TextRendezvous: exchanges one text per member over a group.
+// TextRendezvous: each member of a group gives a text, and gets the texts of all members.
 //
 // Kind:   owned by the group's thread; any number of exchanges, which all members make in the same order.
 // Limits: kTextMax bytes per text; longer ones are cut.

@@ -26,8 +26,8 @@ std::uint32_t Below(std::uint32_t bits, std::uint32_t bound) {
 
 std::string TrainingFile(int number) { return "data_batch_" + std::to_string(number) + ".bin"; }
 
-// Fails if the folder has another version of the images than the binary one. The site offers three versions; without
-// this check only a missing file would be reported.
+// Fails if the folder has another version of the images than the binary one. The site offers three versions. Without
+// this check the user would only be told that a file is missing.
 Status CheckDownload(const std::filesystem::path& folder) {
   const auto has = [&](const std::string& name) {
     std::error_code error;

@@ -6,14 +6,13 @@
 // Types:  an input is (byte / 255 - mean) / deviation in fp32; mean and deviation are the channel's over the 50,000
 //         training images.
 // Limits: one byte of memory for each number.
-// Fails:  kInvalid: a missing file. kCorrupt: a truncated file, or a class above 9; the message names file, record and
-//         value.
+// Fails:  kInvalid: a missing file, or another version of the images. kCorrupt: a truncated file, or a class above 9.
 // Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009;
 //         https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version".
 //
-// data_batch_1.bin to data_batch_5.bin train, test_batch.bin is held out. Training images are cropped (a window of
-// 32 x 32 at a random place of the image with 4 black pixels around it) and flipped (half of them, left to right);
-// the choices follow from (seed, step, slot, sample).
+// data_batch_1.bin to data_batch_5.bin train, test_batch.bin is held out. If the job file asks for it, training images
+// are cropped (a window of 32 x 32 at a random place of the image with 4 black pixels around it) and flipped (half of
+// them, left to right). The choices follow from (seed, step, slot, sample).
 #pragma once
 
 #include <array>
@@ -48,7 +47,7 @@ class Cifar10Dataset : public Dataset {
     std::vector<std::uint8_t> labels;  // [images]
   };
   class Opener;
-  // The window's position in the padded image, and whether the image is mirrored.
+  // The position of the 32 x 32 window in the padded image, and whether the image is mirrored.
   struct View {
     std::uint32_t row = kCifarPadding, column = kCifarPadding;
     bool mirrored = false;

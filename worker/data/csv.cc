@@ -22,7 +22,7 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
 }
 
-// Cuts `rest` at the next separator.
+// Returns the text up to the next separator, and removes both from `rest`.
 std::string_view TakeUntil(char separator, std::string_view* rest) {
   const std::size_t end = rest->find(separator);
   const std::string_view piece = rest->substr(0, end);

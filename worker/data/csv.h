@@ -2,8 +2,8 @@
 //
 // Kind:   a pure function over the file system.
 // Limits: kCsvColumnsMax columns, kCsvClassesMax classes.
-// Fails:  kInvalid and kCorrupt that name line and column: rows of different length, a value that is not a number, NaN
-//         or infinity, a label that is not a class.
+// Fails:  kInvalid that names the line: rows of different length, a value that is not a number, NaN or infinity, a
+//         label that is not a class. Also as ReadUnpacked.
 // Why:    a NaN that is accepted here would show up hours later in the loss.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Dataset: numbered samples to train on and held-out samples to validate with.
 //
 // Kind:   immutable once opened; shared by threads.
-// Limits: whole files in memory, kFileBytesMax each; files of tokens are mapped.
+// Limits: whole files in memory, of at most kFileBytesMax each; files of tokens are mapped.
 // Fails:  kInvalid, kCorrupt: the message names the file, the position and what to do.
 // Why:    a sample is named by its number, so any worker can compute which samples a slot has at a step.
 #pragma once
@@ -19,7 +19,7 @@ namespace capstan::train {
 
 enum class SampleForm : std::uint8_t { kFeatures, kTokens };
 
-// Images are stored row by row with a pixel's channels together. All 0: not an image.
+// Images are stored row by row with a pixel's channels together. All three are 0 if a sample is not an image.
 struct ImageShape {
   std::uint32_t height = 0, width = 0, channels = 0;
   bool operator==(const ImageShape&) const = default;
@@ -27,11 +27,11 @@ struct ImageShape {
 
 struct SampleSpec {
   SampleForm form = SampleForm::kFeatures;
-  // kFeatures: a row of numbers and its class.
+  // kFeatures: a sample is a row of numbers and its class.
   std::uint32_t features = 0;
   std::uint32_t classes = 0;
   ImageShape image = {};
-  // kTokens: `context` tokens, and for each the token that follows it.
+  // kTokens: a sample is `context` tokens, and for each of them the token that follows it.
   std::uint32_t vocabulary = 0;
   std::uint32_t context = 0;
   bool operator==(const SampleSpec&) const = default;
@@ -42,7 +42,7 @@ ImageShape ImageOf(const DataSection& data);
 
 enum class Split : std::uint8_t { kTraining, kValidation };
 
-// Determines, together with a sample's number, the random changes of a training sample.
+// A DrawKey and a sample's number determine how a training sample is changed at random (cropped, flipped).
 struct DrawKey {
   std::uint64_t seed = 0, step = 0;
   std::uint32_t slot = 0;
@@ -63,12 +63,12 @@ class Dataset {
   virtual const SampleSpec& spec() const = 0;
   // Returns the number of samples of a split. They are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
-  // Puts the samples into `batch`. Each must be below count(split). Held-out samples do not depend on `key`. Fails with
-  // kCorrupt if a file has changed since it was opened; the message says which and how.
+  // Puts the samples into `batch`. Each number must be below count(split). Validation samples do not depend on `key`.
+  // kCorrupt: a mapped file has changed since it was opened; the message says which and how.
   virtual Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
                       BatchBuffer* batch) const = 0;
-  // Returns a hash that is equal for equal data in any location: it depends on the files' contents, order and names
-  // within the folder.
+  // Returns a hash that is equal for equal data in any location. It depends on the files' contents; for a folder of
+  // text or tokens also on their names below that folder.
   virtual std::uint64_t fingerprint() const = 0;
 };
 

@@ -27,7 +27,7 @@ struct FeatureTable {
 template <class Input>
 class FeatureDataset : public Dataset {
  public:
-  // Inputs are divided by `scale`.
+  // Fill divides the stored inputs by `scale`.
   FeatureDataset(FeatureTable<Input> table, SplitTable split, float scale)
       : table_(std::move(table)), split_(std::move(split)), scale_(scale) {
     spec_.form = SampleForm::kFeatures;

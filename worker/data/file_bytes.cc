@@ -21,7 +21,8 @@ struct CloseGzip {
   void operator()(gzFile_s* file) const { gzclose_r(file); }
 };
 
-// Appends to `bytes` what `read` returns, until its end or `bytes_max`. `read` returns a negative number on failure.
+// Calls `read` and appends what it reads to `bytes`, at most `bytes_max` bytes. `read` returns the number of bytes
+// read: 0 at the end, negative on failure. Returns whether no call failed.
 template <class Read>
 bool ReadAll(Read read, std::uint64_t bytes_max, std::string* bytes) {
   const std::size_t start = bytes->size();
@@ -101,7 +102,7 @@ Result<std::string> ReadUnpacked(const fs::path& path) {
   int error = Z_OK;
   const char* text = gzerror(file.get(), &error);
   if (error == Z_ERRNO) return Unreadable(path, errno);
-  // Z_BUF_ERROR after all bytes were read: the file ends in the middle of its stream.
+  // zlib's Z_BUF_ERROR means here that the file ends in the middle of its compressed stream.
   if (!done || error != Z_OK) {
     const std::string what =
         error == Z_BUF_ERROR ? "the gzip file is truncated" : "damaged gzip file: " + std::string(text);

@@ -1,4 +1,4 @@
-// Functions that find data files and read them into memory.
+// ResolveDataPath, CheckRegular, AppendFile, ReadUnpacked: find data files and read them into memory.
 //
 // Kind:   pure functions over the file system.
 // Limits: kFileBytesMax bytes in memory for one file.
@@ -16,16 +16,17 @@ namespace capstan::train {
 
 inline constexpr std::uint64_t kFileBytesMax = std::uint64_t{1} << 34;
 
-// Returns `path` below `root`. Names that lead out of it, by ".." or as an absolute path, are refused; links inside are
-// followed.
+// Returns `path` as a path below `root`. A path that leads out of `root`, by ".." or as an absolute path, is refused.
+// Symbolic links are not resolved, so a link below `root` may lead anywhere.
 Result<std::filesystem::path> ResolveDataPath(const std::filesystem::path& root, const std::string& path);
 
-// Returns OK for files and links to files. Others are refused, since opening a pipe would wait forever.
+// Returns OK for regular files and links to them. Everything else is refused; opening a pipe, for example, would wait
+// forever.
 Status CheckRegular(const std::filesystem::path& path);
-// Returns the error for data that the system refuses with `error` (errno).
+// Returns the error for data that cannot be opened or read. `error` is the errno of the system call.
 Status Unreadable(const std::filesystem::path& path, int error);
 
-// Appends the first `bytes_max` bytes of a file as they are.
+// Appends a file's first bytes to `bytes`: at most `bytes_max` and at most kFileBytesMax. Does not unpack them.
 Status AppendFile(const std::filesystem::path& path, std::uint64_t bytes_max, std::string* bytes);
 
 // Reads a whole file, and unpacks it if it is in gzip format.

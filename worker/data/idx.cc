@@ -20,8 +20,8 @@ struct IdxArray {
   std::string_view values;
 };
 
-// Reads the format: a magic number (two zero bytes, the type, the number of dimensions), then each extent, big-endian,
-// then the values.
+// Parses an idx file: a magic number (two zero bytes, the type, the number of dimensions), then each extent in 32 bits,
+// big-endian, then the values.
 Result<IdxArray> ParseIdx(std::string_view bytes, const std::string& name) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (bytes.size() < 4) return Corrupt(name + ": " + std::to_string(bytes.size()) + " bytes; an idx file has more");

@@ -13,8 +13,9 @@
 
 namespace capstan::train {
 
-// Returns the files below `folder` that match a pattern, as paths relative to it, sorted by bytes. A pattern with a
-// slash is matched against the relative path, others against the name. Links to folders are not followed.
+// Returns the files below `folder` that match a pattern of `include`, or all files if `include` is empty. They are
+// paths relative to `folder`, sorted by bytes. A pattern with a slash is matched against the relative path, others
+// against the file's name. Links to folders are not followed.
 Result<std::vector<std::string>> ListFiles(const std::filesystem::path& folder,
                                            const std::vector<std::string>& include);
 

@@ -5,8 +5,8 @@
 // Fails:  kInvalid: missing, unreadable, no descriptor left. kCorrupt: modified since it was opened.
 // Why:    data may be larger than memory, and workers on one machine share one copy.
 //
-// If a mapped file is truncated, a read behind its new end kills the process (SIGBUS). So a reader calls CheckUnchanged
-// before and after it reads. A truncation between the check and the read still kills the process.
+// If a mapped file is truncated, a read behind its new end kills the process (SIGBUS). So whoever reads the bytes calls
+// CheckUnchanged before and after. A truncation between the check and the read still kills the process.
 #pragma once
 
 #include <cstddef>
@@ -36,8 +36,8 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Checks with one system call that the opened file still has its size and modification time. A new file under the
-  // same name does not matter.
+  // Checks with one system call that the opened file still has the size and modification time that it had when it was
+  // opened. If another file takes its name, that does not matter.
   Status CheckUnchanged() const;
 
  private:

@@ -1,13 +1,13 @@
-// Computes which samples a slot has at a step.
+// SlotSamples, EpochPermutation: compute which samples a slot has at a step.
 //
 // Kind:   pure functions.
-// Why:    a restarted or replaced worker needs no position, no generator state and no shuffled list. From (seed, step,
-//         slot) it computes the same samples as the worker before.
+// Why:    a worker that is restarted, or that takes over a slot, needs no position, no generator state and no shuffled
+//         list. From (seed, step, slot) it computes the same samples as any other worker.
 // Source: cycle walking and the generalised Feistel network of Black and Rogaway, "Ciphers with arbitrary finite
 //         domains", CT-RSA 2002.
 //
-// An epoch is a permutation of all samples, cut into global batches; the last batch of an epoch may be smaller. A
-// global batch is cut into equal slots; if it does not divide evenly, the first slots have one sample more.
+// An epoch is a permutation of all training samples, cut into global batches; the last batch of an epoch may be
+// smaller. A global batch is cut into equal slots; if it does not divide evenly, the first slots have one sample more.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class EpochPermutation {
   std::uint64_t rows_, columns_;  // rows * columns >= size, nearly equal
 };
 
-// A range [first, last) of samples.
+// A range [first, last) of samples, or of slots.
 struct SampleRange {
   std::uint64_t first = 0, last = 0;
   std::uint64_t count() const { return last - first; }
@@ -47,7 +47,8 @@ std::uint64_t BatchSize(const SamplerSpec& spec, Step step);
 // Writes the training samples of a slot to `samples`; there may be none.
 void SlotSamples(const SamplerSpec& spec, Step step, SlotIndex slot, std::vector<std::uint64_t>* samples);
 
-// Returns a slot's part of [0, count). The slots' parts in order cover it, and their sizes differ by at most one.
+// Returns a slot's part of [0, count). The parts are consecutive, cover the whole range, and differ in size by at most
+// one.
 SampleRange SlotShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot);
 // Returns the validation samples that a slot evaluates at every validation.
 inline SampleRange ValidationShare(std::uint64_t count, std::uint32_t slots, SlotIndex slot) {

@@ -8,7 +8,8 @@ namespace {
 
 constexpr std::uint64_t kSplitKey = 0x73706c6974;
 
-// Returns a number in [0, 2^32]; samples with a smaller hash are held out.
+// Returns a number in [0, 2^32]. A sample is held out if its 32-bit hash is smaller, which is so for about the fraction
+// `validation` of all samples.
 std::uint64_t Threshold(double validation) { return static_cast<std::uint64_t>(validation * 0x1p32); }
 
 }  // namespace

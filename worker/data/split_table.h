@@ -3,8 +3,8 @@
 // Kind:   immutable.
 // Limits: kSplitSamplesMax samples.
 // Fails:  kInvalid when a split would be empty.
-// Why:    membership depends only on a hash of the sample's number. It does not depend on the seed, so jobs can be
-//         compared, nor on the worker, so all workers agree.
+// Why:    whether a sample is held out depends only on a hash of its number and on the fraction `validation`. It does
+//         not depend on the job's seed, so jobs can be compared, nor on the worker, so all workers agree.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class SplitTable {
   static Result<SplitTable> Create(std::uint64_t samples, double validation, const std::string& what);
 
   std::uint64_t count(Split split) const { return members(split).size(); }
-  // Returns the sample's number in the data.
+  // Returns the number that sample number `sample` of this split has in the whole data.
   std::uint64_t Locate(Split split, std::uint64_t sample) const { return members(split)[sample]; }
 
  private:

@@ -26,7 +26,7 @@ constexpr std::uint32_t kSuccessorsEach = 4;
 struct SplitCounts {
   std::uint64_t training = 0, validation = 0;
   std::uint64_t count(Split split) const { return split == Split::kTraining ? training : validation; }
-  // Returns the sample's number in the data. Held-out samples are numbered after the training ones.
+  // Returns the sample's number among all samples: first the training samples, then those for validation.
   std::uint64_t Locate(Split split, std::uint64_t sample) const {
     CAPSTAN_CHECK(sample < count(split));
     return split == Split::kTraining ? sample : training + sample;
@@ -42,7 +42,7 @@ Result<SplitCounts> CountSplits(const DataSection& data) {
                  " with validation = " + std::to_string(data.validation) + " leave a split empty; use more samples");
 }
 
-// Returns the sum of four uniform numbers, which is roughly normal and needs no logarithm.
+// Returns the sum of four uniform numbers minus 2: roughly normal with mean 0, computed without a logarithm.
 float Noise(const Random4& bits) {
   float sum = -2.0F;
   for (std::uint32_t word : bits) sum += UnitFloat(word);

@@ -1,8 +1,9 @@
-// Synthetic data: samples generated from (seed, number), for tests, benchmarks and first experiments.
+// CreateSynthetic: a dataset whose samples are computed from (seed, number), for tests, benchmarks and first
+// experiments.
 //
 // Kind:   immutable; shared by threads.
-// Why:    a working model must be able to learn this data. Each class is a noisy cloud around a centre. In the token
-//         process each token has four possible successors, so the loss goes down to ln 4 = 1.386.
+// Why:    a working model must be able to learn this data. Each class is a noisy cloud around a centre. In sequences of
+//         tokens each token has four successors of equal probability, so the loss can go down to about ln 4 = 1.386.
 #pragma once
 
 #include <cstdint>

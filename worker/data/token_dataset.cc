@@ -27,7 +27,7 @@ std::span<const Token> TokensIn(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const Token*>(bytes.data()), bytes.size() / sizeof(Token)};
 }
 
-// Returns the index of the first token not below the vocabulary; tokens.size() if all are.
+// Returns the index of the first token that is not below the vocabulary; tokens.size() if there is none.
 template <class Token>
 std::size_t FindUnknown(std::span<const Token> tokens, std::uint32_t vocabulary) {
   if (vocabulary > std::numeric_limits<Token>::max()) return tokens.size();
@@ -53,7 +53,7 @@ Status CheckTokens(std::span<const Token> tokens, std::uint32_t vocabulary, cons
 
 }  // namespace
 
-// Maps and checks the files in order.
+// Maps the files in order, and checks and hashes their tokens.
 class TokenDataset::Opener {
  public:
   explicit Opener(const DataSection& options) : options_(options), token_bytes_(SizeOf(options.type)) {
@@ -140,7 +140,7 @@ Status TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* 
     CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
     const Status copied = type_ == TokenType::kUint16 ? CopyFrom<std::uint16_t>(*part, begin, here, out)
                                                       : CopyFrom<std::uint32_t>(*part, begin, here, out);
-    // Check this first: a modified file may contain unknown tokens.
+    // Checked before `copied`: if a file was modified, unknown tokens in it are only a consequence.
     CAPSTAN_RETURN_IF_ERROR(part->file.CheckUnchanged());
     CAPSTAN_RETURN_IF_ERROR(copied);
     begin += here;

@@ -2,7 +2,8 @@
 //
 // Kind:   immutable; shared by threads.
 //
-// Sample i is tokens [i * context, (i + 1) * context], so an epoch predicts every token once.
+// Sample i is tokens [i * context, (i + 1) * context], the last one only as a target. So no token is a target twice in
+// an epoch.
 #pragma once
 
 #include <utility>
@@ -35,7 +36,7 @@ class WindowDataset : public Dataset {
   }
 
  protected:
-  // `fingerprint`: hash of all tokens.
+  // `fingerprint`: hash of all tokens and of the files' names.
   WindowDataset(SplitTable split, std::uint32_t vocabulary, std::uint32_t context, std::uint64_t fingerprint)
       : split_(std::move(split)), fingerprint_(fingerprint) {
     spec_.form = SampleForm::kTokens;
@@ -44,7 +45,7 @@ class WindowDataset : public Dataset {
   }
 
  private:
-  // Copies tokens [begin, begin + count) of the sequence; fails if one is not below the vocabulary.
+  // Copies tokens [begin, begin + count) of the sequence to `out`. Must fail if one is not below the vocabulary.
   virtual Status Copy(std::uint64_t begin, std::size_t count, std::int32_t* out) const = 0;
 
   const SplitTable split_;

@@ -14,7 +14,7 @@ namespace capstan::train {
 
 namespace {
 
-constexpr int kOldestMajor = 8;  // bf16 in the tensor cores
+constexpr int kOldestMajor = 8;  // compute capability 8.0: the first whose tensor cores compute in bf16
 
 Status CudaFailure(cudaError_t status, const std::string& what) {
   return Unsupported(what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
@@ -25,7 +25,7 @@ std::string CudaVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Selects the device and returns its name; fails if the device is unsuitable.
+// Selects the device for this thread and returns its name; fails if the device is unsuitable.
 Result<std::string> OpenDevice(const DeviceOptions& options) {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess || count == 0) {
@@ -62,14 +62,14 @@ Result<std::string> OpenDevice(const DeviceOptions& options) {
   return name;
 }
 
-// The data that all models of a job share, including the models that the numeric fingerprint probes.
+// What all models of a worker have in common: the job's model, and the small ones of the numeric fingerprint.
 struct DeviceJob {
   DeviceOptions options;
   Precision precision = Precision::kFp32;
   bool convolves = false;  // false: cuDNN is not needed
 };
 
-// The libraries that compute: their names for the numeric class, and a notice for the log if there was a choice.
+// The libraries that compute: their names for the numeric class, and a notice that says what computes convolutions.
 struct Libraries {
   std::string name, notice;
 };

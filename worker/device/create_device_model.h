@@ -1,7 +1,6 @@
 // CreateDeviceModel: a job's model on a device of this machine.
 //
-// Kind:   the model uses the device until the model is destroyed.
-// Fails:  kUnsupported: no device, one that is too old, a driver that is too old, no cuBLASLt.
+// Fails:  kUnsupported: no device, one that is too old, a driver that is too old, no cuBLASLt. Also as CreateModel.
 #pragma once
 
 #include <memory>

@@ -27,7 +27,7 @@ Result<DeviceSum*> CudaDevice::Sum(std::span<float> host, Encoding wire) {
   if (sum_ == nullptr) {
     const cudaError_t status = cudaHostRegister(host.data(), host.size_bytes(), cudaHostRegisterDefault);
     if (status != cudaSuccess) {
-      (void)cudaGetLastError();  // so that no later call finds it
+      (void)cudaGetLastError();  // clears the error, so that no later call reports it
       return Unsupported("the gradients' " + std::to_string(host.size_bytes()) + " bytes of the host could not be " +
                          "pinned (" + cudaGetErrorName(status) + ")");
     }

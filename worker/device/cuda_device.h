@@ -1,4 +1,4 @@
-// CudaDevice: the ModelDevice of a DeviceModel.
+// CudaDevice: the ModelDevice of a DeviceModel: lets the model's device join groups of workers' devices.
 //
 // Kind:   owned by the model; used by its thread.
 #pragma once
@@ -23,7 +23,7 @@ class CudaDevice final : public ModelDevice {
                                                                collective::Deadline deadline) override;
   DeviceAdderMaker AdderMaker() const override;
 
-  // The sum that takes the model's gradients now; null: they go to the host.
+  // The sum to which the model adds its gradients now; null: the model copies its gradients to the host.
   FlatSum* open_sum() const { return sum_ != nullptr && sum_->is_open() ? sum_.get() : nullptr; }
 
  private:

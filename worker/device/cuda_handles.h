@@ -1,7 +1,8 @@
 // CudaStream, CudaEvent, PinnedMemory, PinnedRange: CUDA resources, released by their destructors.
 //
 // Kind:   owned by one thread. A stream's destructor waits for the work enqueued on it.
-// Fails:  made on a CudaContext, which keeps the first failure. After a failure they are null and must not be used.
+// Fails:  the CudaContext that they are made with keeps the first failure. After a failure the Make functions return
+//         null.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,13 +27,13 @@ using CudaEvent = std::unique_ptr<CUevent_st, CudaDelete>;
 struct PinnedFree {
   void operator()(void* memory) const { (void)cudaFreeHost(memory); }
 };
-// Pinned host memory: copies need no staging buffer.
+// Pinned host memory: the device copies from and to it without a staging buffer.
 using PinnedMemory = std::unique_ptr<void, PinnedFree>;
 
 struct Unpin {
   void operator()(void* memory) const { (void)cudaHostUnregister(memory); }
 };
-// Pins memory that another object owns and that outlives this.
+// Pinned memory that another object owns; unpins it when destroyed. The memory must outlive the PinnedRange.
 using PinnedRange = std::unique_ptr<void, Unpin>;
 
 inline CudaStream MakeStream(kernels::CudaContext& context) {

@@ -17,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using kernels::CudaContext;
 
-// Memory that grows on demand. Growing waits for work on `context`, and leaves the contents undefined.
+// Memory that grows on demand. To grow, it waits for the work on the context's stream; its old contents are lost.
 template <class Memory, Memory (*kMake)(CudaContext&, std::size_t)>
 class Growing {
  public:
@@ -40,7 +40,7 @@ CudaContext::Memory MakeOnDevice(CudaContext& context, std::size_t bytes) { retu
 using DeviceBuffer = Growing<CudaContext::Memory, MakeOnDevice>;
 using PinnedBuffer = Growing<PinnedMemory, MakePinned>;
 
-// The additions of AddNodes, each enqueued on the device. All pointers point to device memory.
+// Adds as AddNodes does, but enqueues each addition on the device. All pointers point to device memory.
 class DeviceAddition {
  public:
   // `count_max`: most elements in one call.
@@ -83,7 +83,7 @@ class DeviceAddition {
   DeviceBuffer wide_;
 };
 
-// A bucket in flight.
+// The memory and state of one bucket in flight. `up`, `down`: pinned host memory for this worker's parts and the sums.
 struct Place {
   PinnedBuffer up, down;
   DeviceBuffer mine, gathered, sums;
@@ -92,13 +92,13 @@ struct Place {
   const MachineStep* step = nullptr;
   const Bucket* bucket = nullptr;
   collective::DeviceGroup::Ticket ticket = 0;
-  std::vector<StagedInput> results;  // sums on the device, by sum
+  std::vector<StagedInput> results;  // where each of plan.sums is on the device: in `sums`, or a single gathered part
 };
 
 class DeviceAdder final : public DeviceBucketAdder {
  public:
   DeviceAdder(const AdderOptions& options, CudaStream up, CudaStream down);
-  // Waits for enqueued work, which uses members that are destroyed next.
+  // Waits for enqueued work, because it uses members that are destroyed next.
   ~DeviceAdder() override;
   DeviceAdder(const DeviceAdder&) = delete;
   DeviceAdder& operator=(const DeviceAdder&) = delete;
@@ -216,7 +216,7 @@ void DeviceAdder::AddUpAndReturn(Place& place) {
 Status DeviceAdder::Finish(const std::function<void(BlockIndex)>& ready) {
   const Place& place = places_[finished_++ % kPlaces];
   if (is_first()) downward_.Note(cudaEventSynchronize(place.is_down.get()), "waiting for a sum");
-  CAPSTAN_RETURN_IF_ERROR(group_->Wait(place.ticket));  // ends by the call's deadline
+  CAPSTAN_RETURN_IF_ERROR(group_->Wait(place.ticket));  // returns at the call's deadline at the latest
   CAPSTAN_RETURN_IF_ERROR(status());
   if (!is_first()) return {};
   for (BlockIndex index = place.bucket->last + 1; index-- > place.bucket->first;) {

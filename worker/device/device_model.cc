@@ -42,7 +42,7 @@ nn::Batch DeviceBatch::Put(const nn::Batch& batch) {
 
 namespace {
 
-// 32 MiB for cuBLASLt; the kernels use the rest for partial sums and a piece of an unfolded image.
+// An estimate: 32 MiB for cuBLASLt, the rest for the kernels' partial sums and a piece of an unfolded image.
 constexpr std::uint64_t kWorkBytes = std::uint64_t{64} << 20;
 
 std::vector<std::int64_t> OffsetsOf(const std::vector<TensorSpec>& tensors) {
@@ -63,7 +63,7 @@ constexpr Precision kPrecision = std::is_same_v<T, Bf16>   ? Precision::kBf16
                                  : std::is_same_v<T, Half> ? Precision::kFp16
                                                            : Precision::kFp32;
 
-// The encoding of a job in that precision, as EncodingOf returns it.
+// The encoding of a job whose models compute in T. Used only for 16-bit types.
 template <class T>
 constexpr Encoding kEncoding = std::is_same_v<T, Bf16> ? Encoding::kBf16 : Encoding::kFp16;
 
@@ -88,7 +88,7 @@ DeviceModel<T>::DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaCont
 
 template <class T>
 DeviceModel<T>::~DeviceModel() {
-  // Enqueued work uses members that are destroyed next.
+  // Waits for enqueued work, because it uses members that are destroyed next.
   for (cudaStream_t stream : {upward_.get(), stream_.get()}) {
     if (stream != nullptr) (void)cudaStreamSynchronize(stream);
   }
@@ -135,7 +135,7 @@ std::string DeviceModel<T>::PinWeights(const WeightsView& weights) {
     pinned_weights_.reset(memory);
     return {};
   }
-  (void)cudaGetLastError();  // so that no later call finds it
+  (void)cudaGetLastError();  // clears the error, so that no later call reports it
   return "the weights' " + std::to_string(bytes) + " bytes of the host could not be pinned (" +
          cudaGetErrorName(status) + "): copies to the device take longer, nothing else changes";
 }
@@ -226,7 +226,7 @@ void DeviceModel<T>::SendGradients(float* gradients, TensorIndex first, TensorIn
   const T* const narrow = static_cast<const T*>(narrow_gradients_.get());
   NarrowGradients(first, last);
   return_.AwaitMade();
-  // The last run calls `arrived`, because ranges arrive in order.
+  // Ranges arrive in order, so only the last one gets `arrived`.
   ForAlike(first, last, [&](TensorIndex begin, TensorIndex end, bool is_wide) {
     const std::int64_t offset = offsets_[begin];
     const void* const from = is_wide ? static_cast<const void*>(made + offset) : narrow + offset;

@@ -3,11 +3,12 @@
 //
 // Kind:   owned by the one thread that calls it, as JobModel. Three streams: one computes, one copies to the device,
 //         one copies back.
-// Limits: device memory for the weights in the model's type, fp32 gradients, the activations and one micro-batch. A
-//         16-bit model also takes its gradients in 16 bits and its statistics in fp32. DeviceSum takes more, if
-//         requested.
+// Limits: device memory for the weights in the model's type, fp32 gradients, the activations, one micro-batch and the
+//         workspace of kernels. A 16-bit model also has its gradients in 16 bits and, if it has running statistics,
+//         4 bytes per parameter for these. DeviceSum takes more, if it is used.
 // Fails:  Train and Evaluate with CUDA's first failure, after which this process cannot use the device any more.
-// Why:    the host waits only for the network, for gradients that it is about to send, and for the loss.
+// Why:    the host enqueues work and waits only for the network, for gradients that it is about to send, and for the
+//         loss. So the device need not wait for the host.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,12 @@
 
 namespace capstan::train {
 
-// The batch's arrays on the device.
+// The current batch's arrays on the device.
 class DeviceBatch {
  public:
   explicit DeviceBatch(kernels::CudaContext& context) : context_(context) {}
 
-  // Enqueues the copy. The previous batch must be done.
+  // Enqueues the copy of a batch, and returns the batch's arrays on the device. The previous batch must be done.
   nn::Batch Put(const nn::Batch& batch);
 
  private:
@@ -43,8 +44,8 @@ class DeviceBatch {
 template <class T>
 class DeviceModel final : public JobModel {
  public:
-  // `stream`: the stream of `context`. `name`: names of the device and libraries, for the numeric class. `notice`: for
-  // the log. `make`: makes another model on the same device.
+  // `stream`: the stream of `context`. `name`: names of the device and libraries, for the numeric class. `notice`: the
+  // first text that TakeNotice returns. `make`: makes another model on the same device.
   DeviceModel(CudaStream stream, std::unique_ptr<kernels::CudaContext> context, std::unique_ptr<nn::Model<T>> model,
               std::string name, std::string notice, ModelMaker make);
   ~DeviceModel() override;
@@ -92,11 +93,11 @@ class DeviceModel final : public JobModel {
   PinnedRange pinned_weights_;         // the host's weights; null: copies go through the driver's staging memory
   std::vector<std::int64_t> offsets_;  // first element of each tensor, and the end
   kernels::CudaContext::Memory weights_, gradients_, statistics_;
-  kernels::CudaContext::Memory narrow_gradients_;  // gradients rounded to the wire's type, as sent
+  kernels::CudaContext::Memory narrow_gradients_;  // gradients rounded to the 16-bit type in which they are sent
   DeviceBatch batch_;
   GradientReturn return_;
   CudaDevice device_;
-  std::vector<std::uint64_t> put_in_;  // by tensor: the round whose weights the device has
+  std::vector<std::uint64_t> put_in_;  // by tensor: the number of the round whose weights the device has
 };
 
 }  // namespace capstan::train

@@ -1,8 +1,8 @@
-// DevicePlugin: the one exported symbol of libcapstan_cuda.so and libcapstan_emulated.so.
+// DevicePlugin: the type of the one symbol that libcapstan_cuda.so and libcapstan_emulated.so export.
 //
 // Kind:   a table of constants; lives as long as the process.
-// Why:    no binary needs CUDA to start. `create` uses C++ types, which may differ between builds, so the loader checks
-//         `abi` and `build_id` first.
+// Why:    with a plug-in no binary needs CUDA to start. `create` uses C++ types, which may differ between builds, so
+//         the loader checks `abi` and `build_id` first.
 #pragma once
 
 #include <cstdint>

@@ -29,19 +29,21 @@ class DeviceSum {
 
   virtual ~DeviceSum() = default;
 
-  // Until EndSlot, the model adds its gradients to this sum instead of sending them to the host. `gradient_ready` then
-  // means that the addition is enqueued.
+  // From BeginSlot to EndSlot the model adds its gradients to this sum instead of copying them to the host. The hook
+  // `gradient_ready` then means that the addition is enqueued.
   virtual void BeginSlot(std::uint64_t samples, SlotSum sum) = 0;
   virtual void EndSlot() = 0;
   virtual void SetZero() = 0;
 
-  // Returns the array to reduce for that range, in the wire's encoding. Valid once everything enqueued by now is done.
+  // Returns the array to reduce for that range, in the wire's encoding. It has its values when everything that is
+  // enqueued by now is done.
   virtual collective::DeviceArray ToReduce(const SumRange& range) = 0;
-  // Enqueues the copy of that range to the host on `stream`, which must be ordered after the range's reduction.
+  // Return enqueues the copy of that range to the host on stream(). The caller has ordered this stream after the
+  // range's reduction.
   virtual CUstream_st* stream() const = 0;
   virtual Copy Return(const SumRange& range) = 0;
-  // Waits until the copy has arrived. The work that it was ordered after must be done already, so that this never waits
-  // for other workers.
+  // Waits until the copy has arrived. Call it only when the range's reduction is done, so that it does not wait for
+  // other workers.
   virtual Status Await(Copy copy) = 0;
   // Waits until no copy is in flight, and restarts the numbers of copies.
   virtual Status Settle() = 0;

@@ -24,7 +24,7 @@ FlatSum::~FlatSum() {
 
 void FlatSum::BeginSlot(std::uint64_t samples, SlotSum sum) {
   is_open_ = true;
-  samples_ = static_cast<float>(samples);  // exact: a global batch is below 2^24
+  samples_ = static_cast<float>(samples);  // exact: a global batch has at most 2^24 samples
   mode_ = sum;
 }
 

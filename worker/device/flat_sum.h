@@ -1,10 +1,10 @@
-// FlatSum: the DeviceSum of a model.
+// FlatSum: a DeviceSum in CUDA memory: one flat array for all tensors.
 //
 // Kind:   owned by the model's thread. Copies to the host have their own stream.
 // Limits: the host's array is pinned for this object's lifetime.
 // Fails:  as its contexts, which keep their first failure.
 // Why:    copies are enqueued behind reductions that other workers may delay. So the host must not wait for one copy to
-//         make room for the next: each goes directly to its final place.
+//         make room for the next. Each copy goes directly to its final place in the host's array.
 #pragma once
 
 #include <span>
@@ -26,7 +26,8 @@ class FlatSum final : public DeviceSum {
   FlatSum& operator=(const FlatSum&) = delete;
 
   bool is_open() const { return is_open_; }
-  // Enqueues the addition of `count` elements of the slot's gradient at `offset`.
+  // Enqueues adding `gradient` times the slot's samples to elements [offset, offset + count) of the sum. For the first
+  // slot (SlotSum::kReplace) the product replaces them.
   void Add(std::int64_t offset, std::int64_t count, const float* gradient);
 
   void BeginSlot(std::uint64_t samples, SlotSum sum) override;
@@ -49,7 +50,7 @@ class FlatSum final : public DeviceSum {
   const PinnedRange pinned_;
   const std::span<float> host_;
   const kernels::CudaContext::Memory sum_, narrow_;  // narrow_: the sum in the wire's encoding; null for fp32
-  std::vector<CudaEvent> arrived_;                   // by copy; only grows
+  std::vector<CudaEvent> arrived_;                   // by number of the copy; only grows
   Copy copies_ = 0;
   bool is_open_ = false;
   float samples_ = 0;

@@ -3,8 +3,8 @@
 // Kind:   owned by the thread that runs the model.
 // Limits: kChunks chunks of kChunkElements elements. When all are in flight, Send waits for the oldest.
 // Fails:  as its context does.
-// Why:    a tensor's gradient is copied while the device computes the next one. The copy out of the ring also brings it
-//         into the cache of the thread that sends it.
+// Why:    a tensor's gradient is copied while the device computes the next one. Decoding it from the ring also brings
+//         it into the cache of the thread that will hash and send it.
 #pragma once
 
 #include <array>
@@ -29,14 +29,14 @@ class GradientReturn {
   GradientReturn(const GradientReturn&) = delete;
   GradientReturn& operator=(const GradientReturn&) = delete;
 
-  // Orders all later Sends after everything that is on the context's stream now.
+  // Makes all later copies wait for everything that is on the context's stream now.
   void AwaitMade();
   // Copies `count` numbers in `encoding` from `from` on the device to `to` on the host, as fp32. A later Send, Poll or
   // Finish then calls `arrived` (may be empty) on this thread. Ranges arrive in the order of Send.
   void Send(const void* from, Encoding encoding, std::int64_t count, float* to, std::function<void()> arrived);
-  // Handles the chunks that have arrived by now.
+  // Decodes the chunks that have arrived by now, and calls `arrived` for each range that is complete.
   void Poll();
-  // Waits for all chunks and handles them.
+  // Does the same for all chunks, after it has waited for them.
   void Finish();
 
  private:
@@ -49,7 +49,7 @@ class GradientReturn {
     std::function<void()> arrived;  // empty: more of the range follows
   };
   void WaitForOldest();
-  // Requires that the oldest chunk has arrived.
+  // Decodes the oldest chunk, which must have arrived, and calls its `arrived`.
   void TakeOldest();
 
   kernels::CudaContext& context_;

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by the one thread that calls it, as nn::Model.
 // Fails:  CreateJobModel as CreateModel; Train and Evaluate when a device fails.
-// Why:    the trainer need not know the model's type: gradients are always fp32. Gradients of a 16-bit model may be
-//         rounded to its type already, since they are rounded before any use (statistics never are).
+// Why:    the trainer need not know the model's type: gradients are always fp32. The numbers of a 16-bit model may be
+//         rounded to its type already, since the client rounds them before any use (except statistics).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@
 
 namespace capstan::train {
 
-// All tensors in the declared order, without gaps, as Client::weights() and Client::narrow_weights().
+// All tensors in the declared order, without gaps: what Client::weights() and Client::narrow_weights() return.
 struct WeightsView {
   const float* wide = nullptr;
   const std::uint16_t* narrow = nullptr;  // null: fp32
-  // Weights of one round have the same number, and a device does not copy them again. 0: always copy.
+  // Number of the round. A device copies a tensor only once for each number. 0: it copies every time.
   std::uint64_t round = 0;
 };
 
@@ -42,17 +42,17 @@ class JobModel {
  public:
   virtual ~JobModel() = default;
 
-  // As in nn::Model.
+  // These are as in nn::Model.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
-  // Returns the most host memory that its convolutions take, for so many samples or fewer.
+  // Returns the host memory that one of its convolutions takes at most, for a batch of so many samples.
   virtual std::size_t MeasureConvolutions(std::int64_t /*samples*/) const { return 0; }
   virtual void ReserveActivations(std::size_t bytes) = 0;
   // Counts the device memory that the model takes; nullopt: the model is in the host's memory.
   virtual std::optional<DeviceMemory> CountDeviceMemory() { return std::nullopt; }
-  // Call it once, with the arrays that all calls of Train and Evaluate will get, and which outlive this model. A device
-  // can copy from pinned arrays faster. If they cannot be pinned, everything still works, and the returned text says
-  // why.
+  // Pins the host's weights, so that a device copies faster from them. Call it once, with the arrays that all calls of
+  // Train and Evaluate will get; the arrays outlive this model. If they cannot be pinned, everything still works, and
+  // the returned text gives the reason.
   virtual std::string PinWeights(const WeightsView& /*weights*/) { return {}; }
   virtual Result<nn::LossSums> Train(const WeightsView& weights, float* gradients, const nn::Batch& batch,
                                      const nn::StepKey& key, const nn::TrainOptions& options,
@@ -64,19 +64,20 @@ class JobModel {
     return Unsupported("the model is in the host's memory, where a group of devices has nothing to reduce");
   }
 
-  // Returns a new notice for the log, or an empty text. A notice says which optional library computes, or what that
-  // library could not compute.
+  // Returns a notice for the user that was not returned before, or an empty text. A notice says which optional library
+  // computes, or what that library could not compute.
   virtual std::string TakeNotice() { return {}; }
 
-  // Names all that the results' bits depend on besides the inputs: see numeric_class.h.
+  // NumericClass and NumericFingerprint describe what the bits of the results depend on besides the inputs: see
+  // numeric_class.h.
   virtual std::string NumericClass() const = 0;
   virtual Result<std::uint64_t> NumericFingerprint() const = 0;
 };
 
-// Makes models in the job's precision on the job's device.
+// A function that makes models in the job's precision on the job's device.
 using ModelMaker = std::function<Result<std::unique_ptr<JobModel>>(const nn::ModelShape&)>;
 
-// Creates a model on the CPU. `context` outlives it.
+// Create a model on the CPU. `context` must outlive the model.
 Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, Precision precision,
                                                  const nn::ModelShape& shape);
 Result<std::unique_ptr<JobModel>> CreateJobModel(kernels::CpuContext& context, const JobConfig& config,

@@ -1,4 +1,4 @@
-// LoadDevicePlugin: loads the plug-in that computes on a device. It stays loaded until the process ends.
+// LoadDevicePlugin: loads the plug-in that computes on a device. The plug-in stays loaded until the process ends.
 //
 // Fails:  kUnsupported: the plug-in is missing, or belongs to another build.
 #pragma once

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the model, and used by the model's thread.
 // Fails:  with kUnsupported if the device cannot join a group; also as CUDA.
-// Why:    a model computes gradients; which workers add them up, and where, is not its concern.
+// Why:    a model only computes gradients. Which workers add them up, and where, is decided outside the model.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class ModelDevice {
  public:
   virtual ~ModelDevice() = default;
 
-  // kUnsupported, with the reason, if the device cannot join a group.
+  // Returns what other members need to know of the device. kUnsupported, with the reason: it cannot join a group.
   virtual Result<GroupDevice> FindGroupDevice(const kernels::LibrarySearch& libraries) const = 0;
   // The sum of the model's gradients, which Return copies to `host`. `host` has one element per parameter and outlives
   // the model. The first call makes the sum; later calls must have the same arguments. kUnsupported if `host` cannot be

@@ -47,7 +47,7 @@ NcclCommunicator::~NcclCommunicator() {
     shared.comm = nullptr;
   });
   if (watch_.joinable()) watch_.join();
-  // Enqueued work uses members that are destroyed next.
+  // Waits for enqueued work, because it uses members that are destroyed next.
   if (stream_ != nullptr) (void)cudaStreamSynchronize(stream_.get());
 }
 
@@ -100,8 +100,8 @@ Status NcclCommunicator::OrderAfter(Ticket ticket, cudaStream_t stream) {
   return Failure();
 }
 
-// The host waits for the event without a deadline: at the call's deadline the watch thread aborts, which ends this
-// wait.
+// The host waits for the event without a deadline: at the call's deadline the watch thread aborts the communicator, and
+// then this wait ends.
 Status NcclCommunicator::Wait(Ticket ticket) {
   CAPSTAN_RETURN_IF_ERROR(Check(ticket));
   if (IsOld(ticket)) return {};

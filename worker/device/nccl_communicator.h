@@ -4,8 +4,8 @@
 //         kLook while there are any. All calls to NCCL are made under the lock of `shared_`.
 // Limits: kCallsMax calls in flight.
 // Fails:  the first failure is final and aborts the communicator. When a call returns the failure, the stream is idle.
-// Why:    a wait for work on a device cannot have a deadline. When a deadline passes, the thread aborts the
-//         communicator. That ends the work and with it every wait for it.
+// Why:    a wait for work on a device cannot have a deadline. So the inner thread aborts the communicator when a
+//         deadline passes. The abort ends the work on the device, and with it every wait for that work.
 #pragma once
 
 #include <array>
@@ -56,7 +56,7 @@ class NcclCommunicator {
   // Call this first. If it fails, call nothing else.
   Status Form(const ncclUniqueId& id, Deadline deadline);
 
-  // `enqueue` puts the call on this stream, after everything that is on the context's stream now, and after `copy`.
+  // `enqueue` puts the call on stream(), after everything that is on the context's stream now, and after `copy`.
   // `what`: the call's name, for messages.
   using Enqueue = std::function<ncclResult_t(ncclComm_t)>;
   Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue, const NcclCopy& copy = {});
@@ -79,7 +79,8 @@ class NcclCommunicator {
   };
 
   void Watch();
-  // Called under the lock of `shared_`. Calls up to `known` are known to be done.
+  // The functions with a Shared parameter are called under the lock of `shared_`. TakeDone removes calls that are done
+  // from the list. Those up to ticket `known` are done; the others it asks the device about.
   void TakeDone(Shared& shared, Ticket known);
   void Look(Shared& shared);
   void End(Shared& shared, Status failure);
@@ -88,11 +89,11 @@ class NcclCommunicator {
   Status Missed(const std::string& what) const;
   bool Note(Shared& shared, cudaError_t status, const char* call);
 
-  // Waits until NCCL has finished the last request.
+  // Waits until NCCL has finished the last request, or the group is over.
   Status AwaitSettled(const std::string& what, Deadline deadline);
   // Makes a request to NCCL, and waits until it is finished.
   Status Ask(const std::string& what, Deadline deadline, const std::function<ncclResult_t(Shared&)>& call);
-  // Waits until the stream is idle. Returns OK, or the first failure.
+  // Returns OK; or the first failure, after it has waited until the stream is idle.
   Status Failure();
   Status Check(Ticket ticket) const;
   // Whether a newer call has reused the ticket's event; then this call is done.

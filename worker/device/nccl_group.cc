@@ -108,7 +108,7 @@ class NcclGroup final : public DeviceGroup {
   NcclCommunicator communicator_;
 };
 
-// The data that each rank sends to the others. Rank 0 chooses the id.
+// What each rank sends to the others before the group is formed. Rank 0 chooses the id; the others' ids are unused.
 struct NcclOffer {
   std::uint64_t generation = 0;
   std::int64_t version = 0;

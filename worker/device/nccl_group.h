@@ -3,10 +3,11 @@
 // Kind:   owned by the thread of `context`, which outlives the group. It has its own stream, and a thread that watches
 //         deadlines.
 // Fails:  kUnsupported: NCCL was not found (the message says where it was searched), or members have different
-//         versions. kStale: members of different generations. kTimeout: not formed in time; names the missing members.
-//         kUnreachable: NCCL's error.
-// Why:    a collective that lost a member never ends on a device, and NCCL has neither deadlines nor names. So nothing
-//         here waits inside NCCL: its communicators are non-blocking, are polled, and are aborted.
+//         versions. kStale: members of different generations. kTimeout: not formed in time. kUnreachable: NCCL's error.
+//         Also as the rendezvous.
+// Why:    a collective that lost a member never ends on a device, and NCCL has neither deadlines nor member names. So
+//         no thread blocks inside NCCL: its communicators are non-blocking; they are polled, and aborted when time is
+//         up.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Replaces nccl_group.cc in builds without nccl.h.
+// Replaces nccl_group.cc and nccl_communicator.cc in builds without nccl.h.
 #include "worker/device/nccl_group.h"
 
 namespace capstan::train {

@@ -17,7 +17,7 @@ constexpr std::uint64_t kProbeKey = 0x0CA957A4;
 
 constexpr std::int64_t kRows = 37, kFeatures = 33, kClasses = 7, kVocabulary = 29, kContext = 24;
 
-// Data for every model that is probed.
+// Fixed input data for the models whose gradients are hashed.
 struct ProbeData {
   ProbeData() : inputs(kRows * kFeatures) {
     kernels::FillUniform(kProbeKey + 1, 0, 1.0F, inputs);

@@ -1,5 +1,5 @@
-// NumericClass, NumericFingerprint: what a gradient's bits depend on besides its inputs, namely the build, the kind of
-// machine and the kernels chosen on it.
+// NumericClass, NumericFingerprint: describe what a gradient's bits depend on besides its inputs: the build, the kind
+// of machine and the kernels chosen on it.
 //
 // Kind:   pure functions of the build and the machine.
 // Why:    workers of one job are interchangeable only when they compute the same bits. The fingerprint is a hash of
@@ -20,11 +20,11 @@ namespace capstan::train {
 // libraries, as far as they affect bits.
 std::string NumericClass(Precision precision, const std::string& where);
 
-// Returns "cpu", with the name of the bf16 products if their bits differ from the others'.
+// Returns "cpu". If this CPU has special instructions for bf16 matrix products, whose bits differ, adds their name.
 std::string CpuName(Precision precision);
 
-// Returns the XXH3 of the gradients of fixed small models on fixed data. Every kernel that a job can use takes part.
-// `make` makes the models to probe; it fails only if the device does.
+// Returns the XXH3 of the gradients and losses of small fixed models on fixed data, one model of each kind. `make`
+// makes these models.
 Result<std::uint64_t> NumericFingerprint(Precision precision, const ModelMaker& make);
 
 }  // namespace capstan::train

@@ -1,9 +1,9 @@
-// AdderChoice: chooses where a machine's workers add up: on their devices, if the job file asks for it and all can,
-// else on the hosts.
+// AdderChoice: chooses where a machine's workers add up their gradients: on their devices, if the job file asks for it
+// and all can, else on the CPU.
 //
 // Kind:   owned by the group's thread.
 // Fails:  Choose fails as the group does.
-// Why:    the sums have the same bits either way, so a group never fails for lack of devices.
+// Why:    the sums have the same bits in both cases, so a group that cannot use its devices adds on the CPU.
 #pragma once
 
 #include <functional>
@@ -33,18 +33,18 @@ struct MachineMembers {
   std::vector<GroupMember> members;  // by rank
   int rank = 0;
   std::uint64_t epoch = 0;
-  std::function<Status()> look_up;  // not OK: the group is over; callable from any thread
+  std::function<Status()> look_up;  // returns an error when the group is over; callable from any thread
 };
 
 class AdderChoice {
  public:
   explicit AdderChoice(AdderChoiceOptions options) : options_(std::move(options)) {}
 
-  // All members call it, over their group, which outlives the adder.
+  // Chooses the adder together with the other members, over `group`: all must call it. `group` outlives the adder.
   Result<std::unique_ptr<BucketAdder>> Choose(const MachineMembers& of, const AdderOptions& options,
                                               collective::Group* group);
   bool on_devices() const { return on_devices_; }
-  // Report on the adder that Choose returned last.
+  // Call these when the adder that Choose returned last has finished a step, or has failed.
   void StepDone() {
     if (on_devices_) tries_.StepDone();
   }

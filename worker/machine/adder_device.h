@@ -14,15 +14,15 @@
 
 namespace capstan::train {
 
-// A BucketAdder that adds on devices.
+// A BucketAdder that adds on the first worker's device. Form must be called first.
 class DeviceBucketAdder : public BucketAdder {
  public:
-  // All members call it before all other calls.
+  // Joins the members' devices into a group. All members call Form, each before its other calls.
   virtual Status Form(const collective::DeviceGroupOptions& group, collective::Rendezvous* rendezvous,
                       collective::Deadline deadline) = 0;
 };
 
-// Allocates what this worker needs on the device; independent of other members.
+// Allocates what this worker needs on the device; does not wait for other members.
 using DeviceAdderMaker = std::function<Result<std::unique_ptr<DeviceBucketAdder>>(const AdderOptions& options)>;
 
 struct AdderDevice {

@@ -1,7 +1,7 @@
 // BucketAdder: adds up the gradients of a machine's workers for one step, bucket by bucket, at the first worker.
 //
 // Kind:   owned by one thread. All members begin the same buckets of the same steps in the same order.
-// Limits: ahead_max() + 1 buckets begun and not finished.
+// Limits: at most ahead_max() + 1 buckets are begun and not finished.
 // Fails:  as the group that it uses. The group is then over, and the sums are undefined.
 // Parity: the bits of AddUp, on host and device.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace capstan::train {
 
-// Members may reach a step at very different times, because their slots may. A lost or silent member ends the group
-// sooner.
+// How long members wait for each other. They may reach a step at very different times, so this is long. A lost or
+// silent member ends the group sooner.
 inline constexpr std::chrono::hours kApartMax{24};
 
 struct AdderOptions {
@@ -26,25 +26,25 @@ struct AdderOptions {
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // for a bucket that all members have reached
 };
 
-// One worker's part in a step. It outlives all buckets begun for it.
+// One worker's part in a step. It must outlive all buckets begun for it.
 struct MachineStep {
   MachinePlan plan;
-  std::vector<Node> nodes;              // nodes of this worker's parts, by number
-  std::vector<const std::byte*> parts;  // the parts' flat arrays; null: no samples
-  std::vector<float*> sums;             // flat arrays for the sums, by sum; only at the first worker
+  std::vector<Node> nodes;              // the tree nodes of this worker's parts
+  std::vector<const std::byte*> parts;  // flat arrays, in the order of `nodes`; null: the part has no samples
+  std::vector<float*> sums;             // flat arrays, in the order of plan.sums; empty except at the first worker
 };
 
 class BucketAdder {
  public:
   virtual ~BucketAdder() = default;
 
-  // Whether members must first agree that all have reached a bucket, because the adder's waits have short deadlines.
+  // Whether all members must have reached a bucket before any of them begins it, because the adder's waits are short.
   virtual bool is_impatient() const = 0;
   virtual std::size_t ahead_max() const = 0;
-  // Starts a bucket. All its parts are final and must not change until it is finished.
+  // Starts a bucket. This worker's parts of the bucket are final, and must not change until the bucket is finished.
   virtual Status Begin(const MachineStep& step, const Bucket& bucket) = 0;
-  // Finishes the oldest begun bucket. The first worker calls `ready` for each of its blocks, when all sums of the block
-  // are there. A block's values lie at the front of the block's place in the flat array.
+  // Finishes the oldest begun bucket. At the first worker, calls `ready` for each block of the bucket when all sums of
+  // that block are in MachineStep::sums. A block's values lie at the front of the block's place in the flat array.
   virtual Status Finish(const std::function<void(BlockIndex)>& ready) = 0;
 };
 

@@ -23,11 +23,11 @@ class HostAdder final : public BucketAdder {
   const Catalog& catalog_;
   const Encoding encoding_;
   collective::Group& group_;
-  std::vector<std::vector<float>> gathered_;  // by part number: the parts of all ranks, in rank order
-  std::vector<float> packed_;                 // send buffer for parts that have gaps or no data
+  std::vector<std::vector<float>> gathered_;  // by part number; each holds that part of every rank, in rank order
+  std::vector<float> packed_;                 // send buffer for 16-bit parts (their blocks have gaps) and empty ones
   HostAddition addition_;
 
-  // The bucket that was begun.
+  // The bucket that was begun and is not finished.
   const MachineStep* step_ = nullptr;
   const Bucket* bucket_ = nullptr;
   std::vector<std::size_t> floats_;  // floats in each rank's part, by part number
@@ -49,7 +49,8 @@ Status HostAdder::Begin(const MachineStep& step, const Bucket& bucket) {
   return {};
 }
 
-// If a worker has fewer parts than another one, the receiver ignores what it sends for the rest.
+// Returns the floats that this worker sends as its part `number`. If it has no such part, it sends undefined floats,
+// which the receiver ignores.
 std::span<const float> HostAdder::Mine(std::size_t number, std::size_t floats) {
   const std::byte* const flat = number < step_->parts.size() ? step_->parts[number] : nullptr;
   const bool is_wide = flat != nullptr && PartEncoding(step_->nodes[number], *bucket_, encoding_) == Encoding::kFp32;

@@ -1,6 +1,6 @@
-// CreateHostAdder: a BucketAdder that gathers over a group of hosts, and adds on the first host.
+// CreateHostAdder: a BucketAdder that gathers the parts over `group`, and adds them on the CPU of the first worker.
 //
-// Limits: memory for one bucket of each part of each worker.
+// Limits: the first worker has memory for one bucket of each part of each worker.
 #pragma once
 
 #include "worker/collective/group.h"

@@ -3,8 +3,8 @@
 // Kind:   values.
 // Why:    the rules of machine reduction run without threads and connections, so the simulator runs them too.
 //
-// The group's thread carries out its commands one after the other, in order. It answers a command with the event that
-// the command's comment names, or with MachineReduceCore::Failed. It answers before it takes the next command.
+// The group's thread carries out its commands in order. To a command whose comment names an answer, it answers by
+// calling that function of MachineReduceCore, or Failed. Only one command at a time waits for its answer.
 #pragma once
 
 #include <cstddef>
@@ -20,38 +20,37 @@
 
 namespace capstan::train {
 
-// Connect the members and choose their adder. Answers: Offered, with this worker's address, and then Formed, when
-// Addresses() has given the addresses of all.
+// Connect the members and choose their adder. The thread first calls Offered with this worker's address, and waits
+// until Addresses() has those of all members. Answer: Formed.
 struct FormGroupCommand {
   session::MachineGrouping group;
 };
-// Exchange heads with all members. Answer: Met.
+// Exchange this worker's head (what it has for the step) with all members. Answer: Met.
 struct MeetCommand {
   MachineHead head;
 };
-// The members at this step add up the plan's sums. No answer.
+// The members begin to add up the sums of this plan. No answer.
 struct BeginStepCommand {
   client::MachineRound round;
   MachinePlan plan;
-  bool is_first = false;  // this worker adds up and pushes
+  bool is_first = false;  // this worker receives the parts, adds them and pushes the sums
 };
-// Hand over this worker's parts of the bucket, when all members have reached it. Answer: BucketBegun.
+// Hand this worker's parts of the bucket to the adder. Answer: BucketBegun.
 struct BeginBucketCommand {
   std::size_t bucket = 0;
 };
 // Finish the oldest begun bucket. The first member pushes its sums. Answer: BucketFinished.
 struct FinishBucketCommand {};
-// All sums of the step are made. No answer.
+// Forget the step: all its sums are made. No answer.
 struct EndStepCommand {};
 // Disconnect from the group, if it was connected. No answer.
 struct DropGroupCommand {};
 
-// For the session: the round's deferred pushes are to be sent. Answer: Settled.
+// For the session: send the round's deferred pushes. Answer: Settled.
 struct ReleaseRoundCommand {
   std::uint64_t round = 0;
 };
-// For the session: the sums of the round are made, so its deferred pushes wait for their acknowledgement. Answer:
-// Settled.
+// For the session: the sums of the round are made, so the round's deferred pushes stay deferred. Answer: Settled.
 struct KeepDeferredCommand {
   std::uint64_t round = 0;
 };
@@ -61,12 +60,12 @@ struct ReportGroupCommand {
   GroupState state = {};  // kNone
   std::string text;
 };
-// For the log. No answer.
+// Tell the user. No answer.
 struct NoticeCommand {
   std::string text;
 };
 
-// Not for the thread: end the group at once, whatever the thread does, so that the thread's present command fails.
+// Not queued for the thread: abort the group at once, so that the command that the thread is in fails.
 struct AbortGroupCommand {};
 
 using MachineCommand = std::variant<FormGroupCommand, MeetCommand, BeginStepCommand, BeginBucketCommand,

@@ -41,8 +41,8 @@ PushWay MachineReduceCore::BeginRound(client::MachineRound offer, Commands* out)
   const auto round = std::make_shared<Round>();
   round->blocks_missing = blocks_in_;
   round->offer = std::move(offer);
-  // A second round of the same step computes slots that another worker did not finish in time. It must not wait for
-  // others.
+  // If this worker has begun or left the step before, the round computes slots that were another worker's. Its pushes
+  // must not wait for the group.
   if (newest_ && round->when() <= newest_->when()) return PushWay::kNow;
   const bool is_few = round->offer.parts.size() <= MachineHead::kPartsMax;
   if (is_few && group_.is_formed && group_.epoch == wanted_.epoch) round->epoch = group_.epoch;
@@ -129,7 +129,7 @@ void MachineReduceCore::Formed(std::size_t ahead_max, Commands* out) {
   group_.state = State::kIdle;
   group_.is_formed = true;
   group_.ahead_max = ahead_max;
-  // Other members may still need the address: the views that had it may be lost.
+  // The report repeats the address, because other members may still need it: the coordinator's messages may be lost.
   out->push_back(ReportGroupCommand{group_.epoch, GroupState::kFormed, group_.address});
   Advance(out);
 }
@@ -139,7 +139,7 @@ void MachineReduceCore::Failed(const Status& why, Commands* out) {
   EndGroup(why, out);
 }
 
-// Each member pushes by itself what the group has not pushed.
+// Releases the newest round, so that this worker pushes by itself what the group has not pushed.
 void MachineReduceCore::EndGroup(const Status& why, Commands* out) {
   group_.state = State::kEnding;
   group_.is_formed = false;
@@ -168,7 +168,7 @@ void MachineReduceCore::ReportEnd(Commands* out) {
 
 // ---- a step --------------------------------------------------------------------------------------------------------
 
-// If a round began before the group was formed, or was given up, its worker pushes by itself.
+// A round that began before the group was formed, or that was given up, does not join: its worker pushes by itself.
 void MachineReduceCore::Meet(Commands* out) {
   group_.round = newest_;
   group_.state = State::kMeeting;
@@ -188,7 +188,7 @@ void MachineReduceCore::Met(const std::vector<MachineHead>& heads, Commands* out
       std::any_of(heads.begin(), heads.end(), [&](const auto& head) { return round.when() < when(head); });
   const bool is_ahead =
       std::any_of(heads.begin(), heads.end(), [&](const auto& head) { return when(head) < round.when(); });
-  if (!is_behind && is_ahead) {  // members on older steps come to it later
+  if (!is_behind && is_ahead) {  // wait: members on older steps will reach this step, and then all meet again
     group_.state = State::kIdle;
     return Advance(out);
   }
@@ -207,7 +207,7 @@ bool MachineReduceCore::HasCome(std::size_t bucket) const {
 void MachineReduceCore::AdvanceStep(Commands* out) {
   if (group_.finished < group_.due) return Ask(FinishBucketCommand{}, out);
   const bool is_last = group_.begun == blocks_in_.size();
-  // Before the next bucket, which may take long to come, all begun buckets are finished.
+  // If there is no next bucket, or if it is not ready yet, first finish all buckets that were begun.
   if (group_.finished < group_.begun && (is_last || !HasCome(group_.begun))) {
     group_.due = group_.begun;
     return Ask(FinishBucketCommand{}, out);
@@ -235,7 +235,7 @@ void MachineReduceCore::BucketFinished(Commands* out) {
   AdvanceStep(out);
 }
 
-// `command`: what the session does with the round's deferred pushes.
+// `command` tells the session what to do with the round's deferred pushes.
 void MachineReduceCore::Settle(MachineCommand command, Commands* out) {
   group_.state = State::kSettling;
   Ask(std::move(command), out);

@@ -27,7 +27,7 @@ using collective::Deadline;
 constexpr auto kJoinMax = std::chrono::seconds(5);  // to connect, once all addresses are known
 
 struct Shared {
-  MachineReduceCore core{std::vector<Bucket>()};  // knows no buckets before Begin
+  MachineReduceCore core{std::vector<Bucket>()};  // has no buckets before Begin
   std::deque<MachineCommand> commands;            // for the group's thread
   collective::Group* group = nullptr;             // null: none is connected
   client::MachineReduce::Counters counters;
@@ -68,7 +68,8 @@ class MachineReducer : public client::MachineReduce {
     std::vector<BufferRef> sums;  // flat arrays, by sum of the plan; only at the first member
   };
 
-  // Hands the core an event, and hands the commands that it returns to the group's thread.
+  // Hands the core an event, and queues the commands that follow for the group's thread. An AbortGroupCommand is
+  // carried out at once.
   template <class Event>
   void Tell(const Event& event);
   bool IsOver() const {
@@ -118,7 +119,8 @@ class MachineReducer : public client::MachineReduce {
   std::thread thread_;
 };
 
-// Exchanges addresses through the coordinator. Nothing else waits for this exchange, so it may take long.
+// Exchanges addresses through the coordinator. Training goes on meanwhile, so this ignores the deadline and waits until
+// all addresses are there or the group is over.
 class MachineReducer::OfferedAddresses : public collective::Rendezvous {
  public:
   explicit OfferedAddresses(MachineReducer* reducer) : reducer_(*reducer) {}
@@ -183,7 +185,7 @@ void MachineReducer::Run() {
   while (auto command = NextCommand(Deadline::max())) Execute(std::move(*command));
 }
 
-// Nothing: the deadline has passed, or the core has ended.
+// Returns nullopt if the deadline has passed without a command, or if the thread has nothing more to do.
 std::optional<MachineCommand> MachineReducer::NextCommand(Deadline deadline) {
   shared_.AwaitUntil(deadline,
                      [](const Shared& shared) { return !shared.commands.empty() || shared.core.has_ended(); });
@@ -215,7 +217,7 @@ Status MachineReducer::Connect(const session::MachineGrouping& wanted) {
   return {};
 }
 
-// Returns the adder's ahead_max.
+// Chooses the adder for the connected group, and returns the adder's ahead_max.
 Result<std::size_t> MachineReducer::ChooseAdder(const session::MachineGrouping& wanted) {
   const Status over(Code::kStale, "the group is over");
   const bool begins = shared_.Change([&](Shared& shared) {
@@ -288,7 +290,7 @@ void MachineReducer::On(const FinishBucketCommand&) {
   Tell([&](MachineReduceCore& core, auto* out) { status.ok() ? core.BucketFinished(out) : core.Failed(status, out); });
 }
 
-// It is not the device's fault when a member is gone.
+// Counts a failure against the devices only if the group has not ended for another reason, such as a lost member.
 Status MachineReducer::Note(Status status) {
   if (!status.ok() && !IsOver() && group_->failure().ok()) choice_->Failed(status);
   return status;

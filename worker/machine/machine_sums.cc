@@ -14,7 +14,7 @@ struct Words {
   std::uint64_t generation, step;
   std::uint32_t joins, parts;
   struct {
-    std::uint32_t begin, end, samples;  // below 2^24
+    std::uint32_t begin, end, samples;  // 32 bits suffice: a global batch has at most 2^24 samples
   } part[MachineHead::kPartsMax];
 };
 static_assert(sizeof(Words) == MachineHead::kFloats * sizeof(float));

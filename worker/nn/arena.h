@@ -1,7 +1,7 @@
-// Arena: one block of a context's memory for all activations of a model.
+// Arena: one piece of a context's memory that holds all activations of a model.
 //
 // Kind:   owned by its model.
-// Why:    a step's arrays are offsets that depend only on the batch's shape. Nothing is allocated once the largest
+// Why:    a step's arrays lie at offsets that depend only on the batch's shape. Nothing is allocated once the largest
 //         batch has been seen.
 #pragma once
 
@@ -15,8 +15,8 @@ class Arena {
  public:
   explicit Arena(Context& context) : context_(context) {}
 
-  // Calls `layout(arena)` twice, once to measure and once to place. `layout` calls Take for every array and returns
-  // their addresses.
+  // Calls `layout(arena)` twice, once to measure and once to place, and returns the second call's result. `layout`
+  // calls Take for every array.
   template <class Layout>
   auto Place(const Layout& layout) {
     Reserve(Measure(layout));
@@ -34,7 +34,7 @@ class Arena {
     return used_;
   }
 
-  // Allocates at least that many bytes. Earlier placements become invalid.
+  // Makes the arena at least that large. If it was smaller, earlier placements become invalid.
   void Reserve(std::size_t bytes) {
     if (bytes <= capacity_) return;
     memory_.reset();

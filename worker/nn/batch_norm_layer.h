@@ -1,5 +1,5 @@
-// BatchNormLayer: batch norm, followed by a residual addition and ReLU. It holds the places of its parameters and
-// running statistics, but no data of a batch.
+// BatchNormLayer: batch norm, then an optional residual addition and activation. It holds the offsets of its parameters
+// and running statistics, but no data of a batch.
 //
 // Kind:   value.
 // Shapes: x [rows, channels]; an image's pixels are rows.
@@ -14,8 +14,8 @@
 
 namespace capstan::nn {
 
-// Where the running statistics go: each becomes beta * old + share * new, where new is the rows' mean or unbiased
-// variance. Null: not written.
+// Where the batch's statistics go: each element becomes beta * old + share * new, where new is the rows' mean or
+// unbiased variance. `gradients` null: they are not written.
 template <class T>
 struct StatisticsTarget {
   Wide<T>* gradients = nullptr;  // flat array, laid out as the parameters' gradients
@@ -49,7 +49,7 @@ struct BatchNormLayer {
     BatchNorm(context, args);
   }
 
-  // Computes the same with the running statistics, from the flat array `statistics`.
+  // Computes y in the same way, but with the running mean and variance, which are in the flat array `statistics`.
   template <class Context, class T>
   void Evaluate(Context& context, const T* weights, const Wide<T>* statistics, std::int64_t rows, const T* x,
                 const T* residual, kernels::Activation activation, T* y) const {

@@ -1,4 +1,4 @@
-// Shared parts of models that classify rows of numbers: batch checks, inputs in the model's type, the loss.
+// Functions that several models share: check a batch of rows, convert inputs to the model's type, compute the loss.
 //
 // Kind:   pure functions.
 #pragma once
@@ -22,7 +22,7 @@ inline void CheckRows(const Batch& batch, std::int64_t features, std::int64_t cl
   for (const std::int32_t target : batch.targets) CAPSTAN_CHECK(target >= 0 && target < classes);
 }
 
-// Whether inputs must be converted to T, which needs memory of the model.
+// Whether a model of type T must convert its fp32 inputs, and so needs memory for them.
 template <class T>
 inline constexpr bool kConvertsInputs = !std::is_same_v<T, float>;
 
@@ -40,7 +40,7 @@ const T* InputsAs([[maybe_unused]] Context& context, const Batch& batch, T* conv
   }
 }
 
-// Computes the loss. The logits become the gradient of scale * loss.
+// Computes the loss. Overwrites `logits` with the gradient of scale * loss.
 template <class Context, class T>
 void ClassLoss(Context& context, const Batch& batch, std::int64_t classes, double scale, T* logits,
                kernels::LossResult* result) {
@@ -53,7 +53,7 @@ void ClassLoss(Context& context, const Batch& batch, std::int64_t classes, doubl
                                                                    .result = result});
 }
 
-// Reads the loss over `predictions` predictions from the context's memory.
+// Waits for the loss, and reads it from the context's memory. `predictions`: the number of predictions in it.
 template <class Context>
 LossSums ReadLoss(Context& context, std::int64_t predictions, const kernels::LossResult* result) {
   const kernels::LossResult loss = context.Read(result);

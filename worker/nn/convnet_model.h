@@ -109,7 +109,7 @@ class Convnet final : public Model<T> {
     inputs_ = InputsAs(context_, batch, converted_);
   }
 
-  // Lays out the arrays for samples_ samples.
+  // Takes memory from the arena for all arrays of a batch of samples_ samples.
   void LayOut(Arena<Context>& arena) {
     std::int64_t largest = 0;
     for (const Stage& stage : stages_) largest = std::max(largest, stage.convolution.out.elements());
@@ -125,7 +125,7 @@ class Convnet final : public Model<T> {
     d_pooled_ = arena.template Take<T>(samples_ * largest);
   }
 
-  // Returns the input of stage `i`; for i = number of stages, that of the linear layers.
+  // Returns the input of stage `i`. If `i` is the number of stages, returns the input of the linear layers.
   const T* StageInput(std::size_t i) const { return i == 0 ? inputs_ : states_[i - 1].pooled; }
 
   kernels::ImageWindows Pooling(const Stage& stage) const { return WindowsOf(samples_, stage.convolution.out, kPool); }

@@ -1,4 +1,4 @@
-// Convolution: a convolution layer. It holds the places of its parameters and the size of an image, but no data of a
+// Convolution: a convolution layer. It holds the offsets of its parameters and the size of an image, but no data of a
 // batch.
 //
 // Kind:   value.
@@ -18,7 +18,7 @@
 
 namespace capstan::nn {
 
-// The filter's square window, which moves over the image.
+// A square window (of a filter or of pooling) that moves over the image.
 struct Window {
   std::int64_t size = 1, stride = 1, padding = 0;
 };
@@ -69,7 +69,8 @@ struct Convolution {
   }
 
   // Computes the gradients of weight and, if there is one, of bias. With a bias, dy is first multiplied by the
-  // activation's derivative, in place; `y` is the layer's output.
+  // activation's derivative (none or ReLU), in place; `y` is the layer's output. Without a bias `activation` and `y`
+  // are ignored.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t samples, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
@@ -90,7 +91,7 @@ struct Convolution {
                                                                    .beta = target.beta});
   }
 
-  // Computes dx = beta * dx + gradient.
+  // Computes dx = beta * dx + the gradient of x.
   template <class Context, class T>
   void BackwardInput(Context& context, const T* weights, std::int64_t samples, const T* dy, T* dx,
                      Wide<T> beta = 0) const {

@@ -26,7 +26,8 @@ using kernels::Activation;
 inline constexpr Init kZeros{InitKind::kZeros, 0};
 inline constexpr Init kNormal{InitKind::kNormal, 0.02F};
 
-// Returns the init of a branch's last layer: smaller by the square root of the number of branches that are added up.
+// Returns the init of a branch's last linear layer. The outputs of all branches, two per layer, are added up, so the
+// standard deviation is divided by the square root of their number.
 inline Init BranchEnd(std::int64_t layers) {
   return {InitKind::kNormal, static_cast<float>(0.02 / std::sqrt(2.0 * static_cast<double>(layers)))};
 }
@@ -46,8 +47,8 @@ struct Layer {
   Linear expand, contract;
 };
 
-// A layer's arrays that the backward pass needs. `in` and `middle` are the residual stream before its two branches.
-// With recomputation each layer has its own `in`, and all layers share the other arrays.
+// A layer's arrays that the backward pass needs. `in` is the residual stream before the attention branch, `middle` the
+// one before the mlp branch. With recomputation each layer has its own `in`, and all layers share the other arrays.
 template <class T>
 struct LayerState {
   T* in;
@@ -192,7 +193,7 @@ class Gpt final : public Model<T> {
     return {state_.samples, state_.length, shape_.heads, shape_.width / shape_.heads};
   }
 
-  // Each layer has three masks; mask 0 is the embedding's.
+  // Dropout masks have numbers: mask 0 is the embedding's, then each layer has three.
   enum class DropoutPlace : std::uint64_t { kAttention = 0, kProjection = 1, kContract = 2 };
   kernels::DropoutMask Mask(const StepKey* key, std::size_t layer, DropoutPlace place) const {
     if (key == nullptr) return {};
@@ -218,8 +219,8 @@ class Gpt final : public Model<T> {
     norm_.Forward(context_, weights, state_.rows, state_.layers.back().middle, state_.branch, state_.out, state_.norm);
   }
 
-  // Computes the layer's `middle` and `branch` from the residual stream. After the first layer, that is the sum of the
-  // previous layer's `middle` and `branch`.
+  // Computes the layer's `middle` and the output of its mlp branch, in `branch`. The layer's input is the residual
+  // stream: for the first layer the embedding, for a later one the sum of the previous layer's `middle` and `branch`.
   void ForwardLayer(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
     const Layer& layer = layers_[index];
     const LayerState<T>& state = state_.layers[index];
@@ -233,7 +234,7 @@ class Gpt final : public Model<T> {
     Dropout(context_, Mask(key, index, DropoutPlace::kContract), rows * shape_.width, state_.branch);
   }
 
-  // Recomputes a layer's state from its `in`. The last layer's state is still valid.
+  // With recomputation, computes a layer's state again from its `in`. The last layer's state is still there.
   void Recompute(std::size_t index, const T* weights, const StepKey& key) {
     if (!shape_.recompute || index + 1 == layers_.size()) return;
     const LayerState<T>& state = state_.layers[index];
@@ -242,7 +243,7 @@ class Gpt final : public Model<T> {
     ForwardFromNorm(index, weights, &key, {});
   }
 
-  // Computes from the first norm's state to `activated`; overwrites `branch`.
+  // Computes the layer's arrays from `qkv` to `activated`, from the output of its first norm. Overwrites `branch`.
   void ForwardFromNorm(std::size_t index, const T* weights, const StepKey* key, const Hooks& hooks) {
     const Layer& layer = layers_[index];
     const LayerState<T>& state = state_.layers[index];
@@ -262,7 +263,7 @@ class Gpt final : public Model<T> {
     layer.expand.Forward(context_, weights, rows, state.norm_2.y, state.expanded, Activation::kGelu, state.activated);
   }
 
-  // Computes logits = x wte' for `rows` rows of x.
+  // Computes logits = x E' for `rows` rows of x, where E is the token table (wte).
   void Head(const T* weights, const T* x, std::int64_t rows) {
     Matmul(context_, kernels::Product<T>{.m = rows,
                                          .n = shape_.vocabulary,
@@ -308,7 +309,7 @@ class Gpt final : public Model<T> {
     GradientReady(hooks, tokens_, positions_);
   }
 
-  // Computes d_narrow = dlogits wte, and the head's part of the token table's gradient.
+  // Computes d_narrow = dlogits E, where E is the token table (wte), and the head's part of the gradient of E.
   void HeadBackward(const T* weights, const GradientTarget<T>& target) {
     const std::int64_t vocabulary = shape_.vocabulary, width = shape_.width;
     Matmul(context_, kernels::Product<T>{.m = state_.rows,
@@ -328,7 +329,8 @@ class Gpt final : public Model<T> {
                                                   .beta = target.beta});
   }
 
-  // Returns the gradient of a branch's output: the stream's gradient through the mask. It may be written to `branch`.
+  // Returns the gradient of a branch's output: the stream's gradient times the dropout mask. With dropout the result is
+  // in `branch`, else it is the stream's gradient itself.
   T* BranchGradient(const kernels::DropoutMask& mask) {
     if (mask.probability == 0) return state_.d_stream;
     const std::int64_t count = state_.rows * shape_.width;

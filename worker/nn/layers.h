@@ -1,5 +1,5 @@
-// Linear and LayerNorm: the building blocks of models. They hold the places of their parameters, but no data of a
-// batch.
+// Linear and LayerNorm: layers of models. They hold the offsets of their parameters in the flat array of weights, but
+// no data of a batch.
 //
 // Kind:   values.
 // Shapes: linear: x [rows, in], y [rows, out], weight [out, in] as in torch.nn.Linear. layer norm: [rows, width].
@@ -15,7 +15,7 @@
 
 namespace capstan::nn {
 
-// Where to write gradients, and whether to replace or add to them.
+// The flat array for the gradients, and whether to replace or add to what is there.
 template <class T>
 struct GradientTarget {
   Wide<T>* gradients = nullptr;
@@ -47,14 +47,14 @@ struct Linear {
   }
 
   // Computes the gradients of weight and bias. With an activation, dy is first multiplied by the activation's
-  // derivative, in place; `y` is as in LinearGradient::y.
+  // derivative, in place. `y`: for ReLU the layer's output, for GELU the value before the activation.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
                           kernels::Activation activation = kernels::Activation::kNone, const T* y = nullptr) const {
     LinearBackward(context, Gradient(target, rows, x, dy, activation, y));
   }
 
-  // Does the same, but dy is first computed by `incoming`, the next layer's InputProduct.
+  // Does the same, but first computes dy: `incoming` is the InputProduct of the next layer, whose result is dy.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, const T* x,
                           const kernels::Product<T>& incoming, kernels::Activation activation, const T* y) const {
@@ -91,7 +91,7 @@ struct Linear {
   }
 };
 
-// A normalized array and what its backward pass needs.
+// A norm's output, and what the norm's backward pass needs.
 template <class T>
 struct NormState {
   T* y = nullptr;  // [rows, width]
@@ -105,7 +105,7 @@ struct LayerNorm {
         weight(parameters.Add({name + ".weight", {columns}, {InitKind::kOnes}, false})),
         bias(parameters.Add({name + ".bias", {columns}, {InitKind::kZeros}, false})) {}
 
-  // Computes sum = a + b (b null: the input is a), and state.y, its normalized form.
+  // Computes sum = a + b (just a if b is null), and state.y, the normalized sum.
   template <class Context, class T>
   void Forward(Context& context, const T* weights, std::int64_t rows, const T* a, const T* b, T* sum,
                const NormState<T>& state) const {
@@ -121,7 +121,7 @@ struct LayerNorm {
                                                                  .inverse_deviation = state.inverse_deviation});
   }
 
-  // Computes dx = dx_beta * dx + gradient, and the parameters' gradients; x is the array that was normalized.
+  // Computes dx = dx_beta * dx + the gradient of x, and the parameters' gradients. x is the array that was normalized.
   template <class Context, class T>
   void Backward(Context& context, const T* weights, const GradientTarget<T>& target, std::int64_t rows, const T* x,
                 const NormState<T>& state, const T* dy, T* dx, Wide<T> dx_beta) const {

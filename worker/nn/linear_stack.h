@@ -17,8 +17,8 @@
 
 namespace capstan::nn {
 
-// Returns the defaults of torch.nn.Linear and torch.nn.Conv2d: uniform in +-1 / sqrt(inputs of one output), for weight
-// and bias.
+// Returns the default init of torch.nn.Linear and torch.nn.Conv2d, for weight and bias: uniform in [-b, b) with
+// b = 1 / sqrt(inputs), where `inputs` is the number of inputs of one output.
 inline Init InputsInit(std::int64_t inputs) {
   return {InitKind::kUniform, static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs)))};
 }
@@ -63,8 +63,8 @@ class LinearStack {
     }
   }
 
-  // Computes the gradients from that of the logits, which is in the logits' place, down to that of `x`, if dx is not
-  // null.
+  // Runs the backward pass. logits() must hold the gradient of the logits. If dx is not null, it receives the gradient
+  // of `x`.
   void Backward(const T* weights, const GradientTarget<T>& target, const T* x, T* dx, const StepKey& key,
                 const Hooks& hooks) {
     T* dy = outputs_.back();
@@ -96,7 +96,7 @@ class LinearStack {
 
   // The current batch.
   std::int64_t samples_ = 0;
-  std::vector<T*> outputs_;  // output of each layer, after ReLU and dropout
+  std::vector<T*> outputs_;  // output of each layer, after ReLU and dropout (the last layer has neither)
   T* gradient_a_ = nullptr;
   T* gradient_b_ = nullptr;
 };

@@ -58,7 +58,7 @@ class Mlp final : public Model<T> {
   LossSums Loss() override { return ReadLoss(context_, samples_, loss_); }
 
  private:
-  // Places the arrays for the batch; returns its inputs.
+  // Places the arrays for the batch; returns the batch's inputs in type T.
   const T* Place(const Batch& batch) {
     samples_ = batch.samples;
     return InputsAs(context_, batch, arena_.Place([&](Arena<Context>& arena) { return LayOut(arena, batch.samples); }));

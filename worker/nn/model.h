@@ -1,10 +1,11 @@
-// Model: a network with hand-written forward and backward passes, on weights that are laid out as the catalog.
+// Model: a network with hand-written forward and backward passes. Weights and gradients are flat arrays in catalog
+// order.
 //
 // Kind:   owned by the one thread that calls it; so is its context, which must outlive it.
 // Limits: activations are in one arena that grows to the largest batch seen; after that no step allocates.
-// Fails:  Create... with kInvalid that names the wrong size. Batches of another shape than the model's, and tokens or
-//         targets out of range, are the caller's bug: the code that reads data checks it.
-// Why:    the interface between trainer and mathematics is coarse, so that the mathematics can be in a plug-in.
+// Fails:  Create... with kInvalid that names the wrong size. A batch of another shape than the model's, or with tokens
+//         or targets out of range, is the caller's bug: the code that reads data checks them.
+// Why:    the interface is coarse (a whole batch per call), so that a model can be in a plug-in.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,7 @@ struct Batch {
   std::span<const std::int32_t> targets;  // [samples]; gpt: [samples, context]
 };
 
-// Determines, together with the layer, the dropout masks of a micro-batch.
+// A StepKey and the number of a layer determine a dropout mask.
 struct StepKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
@@ -52,26 +53,27 @@ enum class GradientMode : std::uint8_t { kReplace, kAdd };
 struct TrainOptions {
   double gradient_scale = 1;  // the gradient is that of gradient_scale * LossSums::loss
   GradientMode mode = GradientMode::kReplace;
-  // For statistics (TensorKind) `gradients` receives sample_share * the mean over this batch, independent of
-  // gradient_scale. If sample_share is the batch's share of the slot's samples, micro-batches add up to the slot's
-  // mean.
+  // For running statistics (TensorKind) `gradients` receives sample_share times the statistic of this batch,
+  // independent of gradient_scale. sample_share is the batch's share of the slot's samples, so micro-batches add up to
+  // a mean.
   double sample_share = 1;
-  // Whether this call completes the gradients. If not, a device keeps them, to add the next call's.
+  // Whether this call completes the gradients. If not, a device does not copy them to the host: the next call adds to
+  // them.
   bool deliver = true;
 };
 
 // Called on the thread that runs the model; each may be empty.
 struct Hooks {
-  // Weights of tensors [first, last] are about to be read for the first time in this call. In catalog order.
+  // Weights of tensors [first, last] are about to be read for the first time in this call. Called in catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> need_weights;
   // The loss is computed and the backward pass begins.
   std::function<void()> backward_begins;
-  // Gradients of tensors [first, last] are final. Each tensor once, roughly in reverse catalog order.
+  // Gradients of tensors [first, last] are final. Called once for each tensor, roughly in reverse catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
 };
 
-// T is float, Bf16, Half or, as the reference for tests, double. In Bf16 and Half weights and activations are stored,
-// while gradients of weights are float.
+// T is the type of weights and activations: float, Bf16, Half or, as the reference for tests, double. Gradients of
+// weights are Wide<T>: float, or double for double.
 template <class T>
 class Model {
  public:
@@ -80,32 +82,32 @@ class Model {
   // Returns the tensors in catalog order, which is the order of the forward pass.
   virtual const std::vector<TensorSpec>& tensors() const = 0;
 
-  // Returns the bytes of memory for activations, enough for the largest batch so far.
+  // Returns how much memory the model has allocated for activations: enough for the largest batch so far.
   virtual std::size_t activation_bytes() const = 0;
 
-  // Returns the bytes of memory that Train needs for a batch of `samples` samples, 1 or more. Allocates nothing.
+  // Returns the bytes that activations take when Train gets a batch of `samples` samples, 1 or more. Allocates nothing.
   virtual std::size_t MeasureActivations(std::int64_t samples) = 0;
 
-  // Returns the shapes of a batch's convolutions; they need the largest workspace of all operations.
+  // Returns the shapes of the convolutions for a batch of so many samples, to compute the workspace that they need.
   virtual std::vector<kernels::Conv2dShape> Convolutions(std::int64_t /*samples*/) const { return {}; }
 
-  // Allocates that much at once: memory that grows in small steps leaves unusable holes in the process.
+  // Allocates that much for activations now: memory that grows in small steps leaves unusable holes in the process.
   virtual void ReserveActivations(std::size_t bytes) = 0;
 
   // CHECKs that the batch has the model's shape. The batch is in host memory.
   virtual void Check(const Batch& batch) const = 0;
 
   // `weights` and `gradients` hold the tensors in catalog order, without gaps. Gradients are replaced or added to, as
-  // the options say; replacing does not read them. All arrays are in the context's memory. On a device, all work is
-  // enqueued when this returns.
+  // the options say; replacing does not read them. All arrays, also those of `batch`, are in the context's memory. On a
+  // device the work is only enqueued when this returns.
   virtual void StartTraining(const T* weights, Wide<T>* gradients, const Batch& batch, const StepKey& key,
                              const TrainOptions& options, const Hooks& hooks) = 0;
 
-  // Computes the loss without dropout. `statistics`: a flat array from which statistics are read. Null: read them from
-  // `weights`; a 16-bit model needs the array.
+  // Computes the loss without dropout. `statistics`: a flat array of all tensors, from which running statistics are
+  // read. Null: they are read from `weights`. A 16-bit model with running statistics needs the array.
   virtual void StartEvaluation(const T* weights, const Batch& batch, const Hooks& hooks, const Wide<T>* statistics) = 0;
 
-  // Returns the result of the last start, once it is done.
+  // Waits until the last StartTraining or StartEvaluation is done, and returns its result.
   virtual LossSums Loss() = 0;
 
   // Calls Check, StartTraining and Loss, for contexts whose memory is the host's.
@@ -121,8 +123,8 @@ class Model {
     return Loss();
   }
 
-  // gpt: returns the logits of the token that follows `tokens` ([1, t], 1 <= t <= context). They are in the context's
-  // memory, and valid until the next call.
+  // gpt: returns the logits of the token that follows `tokens`, of which there are 1 to `context`. The logits are in
+  // the context's memory, and valid until the next call.
   virtual Result<std::span<const T>> NextTokenLogits(const T* /*weights*/, std::span<const std::int32_t> /*tokens*/) {
     return Unsupported("this model has no next token; only a gpt has");
   }
@@ -142,7 +144,7 @@ struct ImageSize {
 };
 
 // For each entry of `channels` there is a 3 x 3 convolution with that many filters, ReLU and 2 x 2 max pooling. Then
-// come linear layers as in an mlp, on [height, width, channels] rows.
+// come linear layers as in an mlp. Their input is the last pooling's output as one row.
 struct ConvnetShape {
   ImageSize image;
   std::int64_t classes = 0;

@@ -47,8 +47,8 @@ inline const Depth* FindDepth(std::int64_t layers) {
   return found == std::end(kDepths) ? nullptr : found;
 }
 
-// Returns the init of He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: scaled by the number of outputs that
-// one input reaches.
+// Returns the init of He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015: normal with variance 2 / fan_out,
+// where fan_out is the number of outputs that one input reaches.
 inline Init FilterInit(std::int64_t filters, const Window& window) {
   const auto fan_out = static_cast<double>(filters * window.size * window.size);
   return {InitKind::kNormal, static_cast<float>(std::sqrt(2.0 / fan_out))};
@@ -67,7 +67,8 @@ struct Unit {
   BatchNormLayer norm;
 };
 
-// A sequence of units. The block's input, or its shortcut, is added to the last unit before its ReLU.
+// A residual block: a sequence of units. The block's input, or its shortcut unit's output, is added to the output of
+// the last unit's norm, before the last ReLU.
 struct Block {
   const ImageSize& out() const { return units.back().out(); }
   Parameter last() const { return shortcut ? shortcut->norm.last() : units.back().norm.last(); }
@@ -102,7 +103,7 @@ inline Block MakeBlock(Parameters& parameters, const std::string& name, const Im
 
 inline bool IsSmall(const ImageSize& image) { return std::max(image.height, image.width) <= ResnetShape::kSmallImage; }
 
-// The size of a unit's output per sample; after Cover, the most of several units.
+// The size of a unit's output per sample. Cover raises it to that of another unit where that is larger.
 struct UnitSize {
   UnitSize() = default;
   explicit UnitSize(const Unit& unit) { Cover(unit); }
@@ -127,7 +128,8 @@ struct BlockState {
   UnitState<T> shortcut;
 };
 
-// The output of the pooling after the stem, and where each of its maxima came from; null without that pooling.
+// The output of the max pooling after the stem, and where each maximum came from. Null for small images, which are not
+// pooled.
 template <class T>
 struct StemPoolState {
   T* y = nullptr;
@@ -224,7 +226,7 @@ class Resnet final : public Model<T> {
     return TakeUnit(arena, size, TakeImages(arena, size.elements));
   }
 
-  // Lays out the arrays for samples_ samples.
+  // Takes memory from the arena for all arrays of a batch of samples_ samples.
   void LayOut(Arena<Context>& arena) {
     const ImageSize& last = blocks_.back().out();
     if (kConvertsInputs<T>) converted_ = TakeImages(arena, shape_.image.elements());
@@ -256,7 +258,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // With recomputation all blocks share the same memory, except for their outputs.
+  // For recomputation: all blocks share the same memory, except for their outputs.
   void LayOutOneBlock(Arena<Context>& arena) {
     std::vector<UnitSize> units(blocks_.front().units.size());
     UnitSize shortcut;
@@ -275,7 +277,7 @@ class Resnet final : public Model<T> {
     }
   }
 
-  // Returns the input of block `i`; for i = number of blocks, that of the average over pixels.
+  // Returns the input of block `i`. If `i` is the number of blocks, returns the input of the average over pixels.
   const T* BlockInput(std::size_t i) const {
     if (i > 0) return block_states_[i - 1].units.back().norm.y;
     return IsSmall(shape_.image) ? stem_state_.norm.y : stem_pool_state_.y;
@@ -316,7 +318,7 @@ class Resnet final : public Model<T> {
     ForwardUnit(block.units[end], state.units[end], weights, statistics, x, residual, Activation::kRelu);
   }
 
-  // Recomputes a block's state from its input. The last block's state is still valid.
+  // With recomputation, computes a block's state again from its input. The last block's state is still there.
   void Recompute(std::size_t index, const T* weights) {
     if (!shape_.recompute || index + 1 == blocks_.size()) return;
     const StatisticsTarget<T> counted_before;
@@ -347,7 +349,7 @@ class Resnet final : public Model<T> {
     GradientReady(hooks, unit.convolution.weight, unit.norm.last());
   }
 
-  // Replaces the gradient of the block's output, in d_[0], by the gradient of the block's input.
+  // d_[0] holds the gradient of the block's output. Replaces that by the gradient of the block's input.
   void BackwardBlock(std::size_t index, const T* weights, const GradientTarget<T>& target, const Hooks& hooks) {
     const Block& block = blocks_[index];
     const BlockState<T>& state = block_states_[index];
@@ -362,7 +364,7 @@ class Resnet final : public Model<T> {
       block.units[i].convolution.BackwardInput(context_, weights, samples_, d_unit, free);
       std::swap(d_unit, free);
     }
-    // d_[0] is the gradient of the term that was added to the last unit.
+    // Now d_[0] is the gradient of the term that was added to the last unit: the shortcut or the block's input.
     if (block.shortcut) {
       BackwardUnit(*block.shortcut, state.shortcut, weights, target, in, Activation::kNone, d_[0], d_[0], hooks);
       block.shortcut->convolution.BackwardInput(context_, weights, samples_, d_[0], free);

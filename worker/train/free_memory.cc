@@ -21,7 +21,7 @@ std::optional<std::uint64_t> ToNumber(std::string_view text) {
   return number;
 }
 
-// Returns the number that a file begins with. nullopt for "max", which means no limit.
+// Returns the number that a file begins with. nullopt: there is no such file, or no number, such as "max" (no limit).
 std::optional<std::uint64_t> ReadNumber(const fs::path& path) {
   std::string word;
   std::ifstream file(path);
@@ -48,13 +48,15 @@ struct GroupFiles {
 constexpr GroupFiles kUnified{"memory.max", "memory.current", "file", "shmem", "slab_reclaimable"};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem", ""};
 
-// Returns the memory that a group may use before it is killed or throttled. Version 1 has no memory.high.
+// Returns the memory that a control group may use before it is killed or throttled; nullopt: no limit. Version 1 has no
+// memory.high.
 std::optional<std::uint64_t> MostOf(const fs::path& group, const GroupFiles& files) {
   const auto most = ReadNumber(group / files.limit), high = ReadNumber(group / "memory.high");
   return most && high ? std::min(*most, *high) : most ? most : high;
 }
 
-// Returns how much swap space a group may still use, at most the machine's. Version 1 does not report it separately.
+// Returns how much swap space a control group may still use, at most the machine's free swap. 0 for version 1, which
+// does not report swap separately.
 std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
   const auto used = ReadNumber(group / "memory.swap.current");
   if (!used) return 0;
@@ -62,8 +64,8 @@ std::uint64_t SwapOf(const fs::path& group, std::uint64_t machine_swap) {
   return std::min(most - std::min(most, *used), machine_swap);
 }
 
-// Lowers the limit to what a control group and its parents up to `top` allow. Their counts of used memory include file
-// and kernel caches, which the kernel drops when memory is needed.
+// Lowers the limit to what a control group and its parents up to `top` allow. A group's count of used memory includes
+// file and kernel caches. They are subtracted, because the kernel drops them when memory is needed.
 void LowerByGroups(fs::path group, const fs::path& top, const GroupFiles& files, std::uint64_t machine_swap,
                    MemoryLimit* limit) {
   for (;; group = group.parent_path()) {

@@ -1,4 +1,4 @@
-// ReadFreeMemory: how much memory this process may still take, and what sets the limit.
+// ReadFreeMemory: returns how much memory this process may still take, and what sets the limit.
 //
 // Kind:   reads the system; nothing is kept.
 // Fails:  never: a limit that cannot be read counts as none.
@@ -27,8 +27,8 @@ struct AddressSpace {
 };
 
 struct FreeMemory {
-  MemoryLimit resident;        // the smaller of the machine's free memory and what the control groups allow
-  AddressSpace address_space;  // memory that is never written counts too
+  MemoryLimit resident;        // free memory and swap: the machine's, or less if a control group allows less
+  AddressSpace address_space;  // RLIMIT_AS, where memory that is never written counts too
 };
 
 // `root`: the folder that contains proc/ and sys/.

@@ -1,8 +1,8 @@
-// MachineName: a name that all workers on this machine have, and no workers on other machines.
+// MachineName: a name that is the same for all workers on this machine, and different on every other machine.
 //
 // Kind:   a function that reads the system.
-// Why:    processes that share a kernel share its boot id, in whatever containers they run. A user who wants other
-//         groups gives names with capstan-worker --machine.
+// Why:    processes that share a kernel read the same boot id, in whatever containers they run. A user who wants to
+//         group workers otherwise names machines with capstan-worker --machine.
 #pragma once
 
 #include <string>

@@ -31,8 +31,8 @@ namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
-// Returns how many whole gradients a worker with these slots holds at once. It runs the client's own bookkeeping
-// without data: two rounds, because the last slot's gradient is still in flight when the next round begins.
+// Returns how many whole gradients a worker with these slots holds at once. To count them it runs SlotSums, as the
+// client does, without data. It runs two rounds, because gradients are still in flight when the next round begins.
 std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   BufferPool pool(64);  // one of its buffers stands for a gradient
   BufferRef last;
@@ -51,7 +51,7 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
   return most;
 }
 
-// Without global steps a round is one slot.
+// Returns the most over all workers. In modes without global steps a worker computes one slot at a time.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
   if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.slots());
@@ -70,8 +70,8 @@ std::uint64_t CountCover(Node node, const SampleRange& slots) {
   return CountCover({node.begin, split}, slots) + CountCover({split, node.end}, slots);
 }
 
-// Counts of the buffers with which the workers of a machine add up their gradients: the most over all runs of
-// neighbouring workers.
+// Counts of the buffers with which the workers of a machine add up their gradients. Which workers share a machine is
+// not known here, so each count is the most over all runs of neighbouring workers.
 struct ReductionCounts {
   std::uint64_t parts = 0;   // most parts that one worker brings
   std::uint64_t sums = 0;    // most sums that are pushed for the group
@@ -93,7 +93,7 @@ ReductionCounts CountReduction(const JobConfig& config, std::uint64_t wide_bytes
       counts.sums = std::max(counts.sums, CountCover({0, slots}, all));
     }
   }
-  // A worker with more parts pushes by itself.
+  // A worker with more than kPartsMax parts does not take part: it pushes by itself.
   counts.parts = std::min<std::uint64_t>(counts.parts, MachineHead::kPartsMax);
   counts.spare = static_cast<std::uint64_t>(std::bit_width(slots - 1));
   const auto bucket = static_cast<std::uint64_t>(config.allreduce.bucket_mib * kMiB);
@@ -114,7 +114,7 @@ WeightCount CountWeights(const std::vector<TensorSpec>& tensors) {
   return count;
 }
 
-// The parts of an account that depend on who updates the weights.
+// The parts of an account that depend on whether shards or workers update the weights.
 struct HeldArrays {
   std::uint64_t weights = 0, never_written = 0;
   std::uint64_t gradient_buffers = 0;
@@ -122,7 +122,7 @@ struct HeldArrays {
   std::uint64_t device_gradients = 0;  // besides the model's own
 };
 
-// The shards update the weights: the worker pulls them and pushes gradients.
+// For modes in which the shards update the weights: the worker pulls weights and pushes gradients.
 HeldArrays OfClient(const JobConfig& config, const WeightCount& count) {
   const Encoding encoding = EncodingOf(config);
   const std::uint64_t wide_bytes = count.all * sizeof(float);
@@ -136,8 +136,8 @@ HeldArrays OfClient(const JobConfig& config, const WeightCount& count) {
   return held;
 }
 
-// The worker updates its replica: two versions of weights and states in fp32, and of the weights as the model reads
-// them. All slots are added to one sum.
+// For modes in which the worker updates its replica: two versions of weights and states in fp32, and of the 16-bit
+// weights. The gradients of all slots are added to one sum.
 HeldArrays OfReplica(const JobConfig& config, const WeightCount& count) {
   const Encoding encoding = EncodingOf(config), wire = config.allreduce.wire;
   const std::uint64_t wide_bytes = count.all * sizeof(float);
@@ -156,7 +156,8 @@ std::uint64_t SampleBytes(const SampleSpec& spec) {
                                           : spec.features * sizeof(float) + sizeof(std::int32_t);
 }
 
-// Returns an upper bound for products and row kernels; convolutions are counted separately.
+// Returns an upper bound for the scratch memory of matrix products and row kernels. Convolutions are counted
+// separately.
 std::uint64_t RowScratchBytes(int threads) {
   constexpr std::int64_t kRows = 1 << 18, kShared = 1 << 20;
   return static_cast<std::uint64_t>((kernels::kMatmulScratch<Bf16> + kRows) * threads + kShared) * sizeof(float);
@@ -241,7 +242,7 @@ Result<MemoryAccount> CountMemory(kernels::CpuContext& context, const JobConfig&
   account.never_written = held.never_written;
   account.gradient_buffers = held.gradient_buffers + machine.sums;
   account.gradients = account.gradient_buffers * wide_bytes;
-  // Each worker's parts, and one buffer for a worker that sends fewer parts.
+  // A bucket of each part of each worker, and as much again as one worker's for the buffer from which parts are sent.
   const std::uint64_t gathered = machine.parts * (std::uint64_t{config.cluster.workers} + 1) * machine.bucket;
   account.messages = held.messages + gathered + machine.spare * machine.bucket;
 

@@ -1,6 +1,6 @@
 // SampleText: generates text with a trained byte-level gpt.
 //
-// Kind:   pure function of (weights, prompt, seed).
+// Kind:   a pure function of its arguments; the random numbers follow from the seed.
 // Fails:  kInvalid: not a gpt on bytes, or a wrong number of weights.
 #pragma once
 

@@ -10,8 +10,8 @@ namespace capstan::train {
 
 namespace {
 
-// Returns the number of validation samples at a time. It follows from the job file only, because the training data may
-// be smaller than a slot's share of a global batch.
+// Returns how many validation samples the model gets at once. The number depends on the job file only, not on the size
+// of the training data, which may be smaller than a slot's share of a global batch.
 std::uint64_t ValidationBatch(const JobConfig& config) {
   const std::uint64_t slot_batch = (config.job.global_batch + config.job.slots - 1) / config.job.slots;
   return std::max<std::uint64_t>(1, slot_batch / config.worker.accumulate);

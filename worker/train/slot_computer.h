@@ -1,4 +1,4 @@
-// SlotComputer: the gradient of one slot: its samples, micro-batch by micro-batch, and its share of validation.
+// SlotComputer: computes the gradient of one slot, micro-batch by micro-batch, and the slot's share of validation.
 //
 // Kind:   owned by the trainer's thread.
 // Fails:  as Dataset::Fill and JobModel.
@@ -37,7 +37,7 @@ class SlotComputer {
                                 const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.
   bool Validates(Step step) const;
-  // Returns the times since the last call.
+  // Returns the times spent since the last call.
   PhaseTimes TakeTimes() { return std::exchange(times_, {}); }
   // Returns the loss on this slot's share of the validation set.
   Result<nn::LossSums> Validate(SlotIndex slot, const WeightsView& weights, const nn::Hooks& hooks);

@@ -44,7 +44,7 @@ Result<std::optional<Work>> Trainer::WaitForWork() {
   for (;;) {
     Result<std::optional<Work>> work = client_.NextWork(SteadyClock::now() + kWaitSlice);
     if (work.ok() || work.status().code() != Code::kTimeout) return work;
-    // The client and the coordinator keep the deadlines and report what they wait for.
+    // This wait has no deadline of its own: the client and the coordinator have deadlines, and report what is missing.
     if (!stop_requested_()) continue;
     CAPSTAN_RETURN_IF_ERROR(client_.Leave("asked to stop"));
     return std::optional<Work>();
@@ -69,7 +69,7 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
   Status status;
   nn::Hooks hooks;
   hooks.need_weights = [&](TensorIndex first, TensorIndex last) {
-    // When the round is over, the rest of this slot is computed on whatever weights are there, and dropped.
+    // If the wait fails, the model still finishes this slot, with the weights that are there. Its gradient is dropped.
     const auto before = SteadyClock::now();
     do {
       if (status.ok() || status.code() == Code::kTimeout)
@@ -118,8 +118,7 @@ void Trainer::CountSlot(std::size_t samples) {
   CountWait();
 }
 
-// Traces the pushes of the previous round. If its last acknowledgement has not come before the next round, there is no
-// span.
+// Adds the span of the previous round's pushes to the trace, unless some of them are still not acknowledged.
 void Trainer::TracePushes() {
   const auto begin = std::exchange(first_push_, {});
   if (lanes_.pushes == nullptr || begin == SteadyClock::time_point()) return;

@@ -2,7 +2,8 @@
 //
 // Kind:   owned by one thread, which computes; the Client's thread moves bytes meanwhile.
 // Fails:  with the Client's status, such as kRefused or kUnreachable, or the model's.
-// Why:    it keeps no state between rounds. A gradient depends only on the weights and (step, slot).
+// Why:    the trainer keeps nothing between rounds that affects a gradient. A gradient depends only on the weights and
+//         (step, slot).
 #pragma once
 
 #include <functional>
@@ -24,7 +25,7 @@ struct TrainerLanes {
 
 class Trainer {
  public:
-  // All references outlive this object. `stop_requested` is polled between rounds and while waiting.
+  // All references must outlive this object. `stop_requested` is polled between rounds and during waits.
   Trainer(Client& client, SlotComputer& computer, std::shared_ptr<monitoring::WorkerMetrics> metrics,
           std::function<bool()> stop_requested, TrainerLanes lanes = {});
 
@@ -44,7 +45,7 @@ class Trainer {
   std::shared_ptr<monitoring::WorkerMetrics> metrics_;
   std::function<bool()> stop_requested_;
   const TrainerLanes lanes_;
-  std::chrono::steady_clock::time_point first_push_{};  // time of this round's first gradient; zero before it
+  std::chrono::steady_clock::time_point first_push_{};  // time of this round's first gradient; zero: none yet
   std::uint64_t step_ = 0, round_ = 0;
   std::chrono::steady_clock::duration waited_{};  // waiting time for weights that CountWait has not counted yet
 };

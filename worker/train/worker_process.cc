@@ -39,7 +39,7 @@ Result<WorkerDescription> Describe(const Dataset& data, const JobModel& model) {
   return description;
 }
 
-// Returns a maker of the job's models. `cpu` outlives them.
+// Returns a function that makes models in the job's precision, on the job's device. `cpu` must outlive these models.
 Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options, kernels::CpuContext& cpu) {
   const Precision precision = config.worker.precision;
   const Device& device = config.worker.device;
@@ -52,20 +52,19 @@ Result<ModelMaker> MakerOf(const JobConfig& config, const WorkerOptions& options
       [plugin, where, precision](const nn::ModelShape& shape) { return plugin->create(where, precision, shape); });
 }
 
-// The parts of the model's device that the client uses. The client is created before the model, so it gets them by
-// reference.
+// The parts of the model's device that the client uses. The client is created before the model, so it gets a reference
+// to this struct, which is filled later.
 struct ClientDevices {
   DeviceReducer* reducer = nullptr;  // mode allreduce
   std::optional<AdderDevice> adder;  // local_reduce = "nccl"
 };
 
-// The client for the job's mode.
 struct JobClient {
   std::unique_ptr<Client> client;
-  bool weights_stay = true;  // at one address, so that they can be pinned; replicas alternate between two
+  bool weights_stay = true;  // the weights keep their address, so they can be pinned; a replica has two sets in turn
 };
 
-// `devices` outlives the client.
+// Creates the client that fits the job's mode. `devices` must outlive the client.
 Result<JobClient> MakeClient(client::Connection connection, const JobConfig& config, const WorkerOptions& options,
                              const ClientDevices& devices) {
   const bool replicated = WorkersUpdate(config.mode());
@@ -111,7 +110,8 @@ Result<std::optional<AdderDevice>> FindAdderDevice(const JobConfig& config, cons
                      "; or set \"gloo\", with which the hosts add up");
 }
 
-// Adds to the error for missing data the folder in which this worker looked. A launcher gives absolute paths.
+// If the data is missing, adds to the error the folder in which this worker looked. Not for --data-root "/", where the
+// job file has an absolute path.
 Status NameDataRoot(Status status, const JobConfig& config, const std::string& root) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(root, error).lexically_normal();

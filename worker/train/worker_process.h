@@ -1,8 +1,7 @@
 // RunWorker: everything a capstan-worker process does between its command line and its exit code.
 //
 // Kind:   called once, from main.
-// Fails:  no coordinator, worker refused, unreadable data, too little memory, failed job. Each gives one message that
-//         says what to do.
+// Fails:  no coordinator, worker refused, unreadable data, too little memory, failed job. The message says what to do.
 #pragma once
 
 #include <functional>

@@ -98,7 +98,8 @@ SlotReport Ended(SlotIndex slot, std::uint64_t samples = 0) {
   return report;
 }
 
-// A member of a group of two, with slots 2 and 3.
+// A worker that is a member of a group of two, and computes slots 2 and 3. Its functions return the core's commands as
+// words.
 struct Worker {
   explicit Worker(int of_rank = 0) : rank(of_rank) {}
 
@@ -120,13 +121,13 @@ struct Worker {
   session::GroupKnown Known(const std::string& first, const std::string& second) const {
     return {core.generation(), {{SessionId{1}, "w0", first}, {SessionId{2}, "w1", second}}, rank};
   }
-  // To a group whose members offered these addresses.
+  // Connects to a group whose members offered these texts: "+" or "-" (has the version or not), then the address.
   std::string Connect(const std::string& first, const std::string& second) {
     (void)core.OfferAddress(rank == 0 ? first.substr(1) : second.substr(1));
     (void)core.TakeGroup(Known(first, second));
     return Words(core.Connected(kNow));
   }
-  // Reads version 4 from the shards, and has a group.
+  // Forms the group of generation 3. No member had version 4, so this worker reads it from the shards.
   void Form(bool on_devices = false) {
     (void)Begin(3, Terms(4, 0, true));
     (void)Connect("-a", "-b");
@@ -147,7 +148,7 @@ struct Worker {
     const std::string first = Slot(2, 7);
     return first + ", " + Slot(3, 4);
   }
-  // From the reduced samples to the next version.
+  // Goes on from the sum of the samples to the next version.
   std::string Build(StepAction action = StepAction::kApply) {
     std::string words = Words(core.SamplesReduced(20));
     words += ", " + Words(core.BucketReduced());
@@ -462,7 +463,7 @@ TEST_CASE("a group whose round is over ends without a report", "[train][replica]
   CHECK(worker.core.GiveUpRound().empty());
 }
 
-// All events of a generation, with the commands that follow.
+// Gives a worker all events of generation 9; returns the commands that follow, and the state at the end.
 std::string WholeGeneration(Worker* worker) {
   std::string words = worker->Begin(9, Terms(7, 8, true));
   words += "; " + Words(worker->core.OfferAddress("x"));

@@ -28,7 +28,7 @@ EditableJobConfig Config() {
 
 Instant Soon() { return Clock::now().time_since_epoch() + seconds(15); }
 
-// Two workers in one process, each with a replica full of its rank's number plus 1.
+// Two workers in one process. Every number of a worker's replica is its rank plus 1.
 class TwoWorkers {
  public:
   TwoWorkers() {
@@ -45,7 +45,7 @@ class TwoWorkers {
     };
     return ConnectGroup({{{SessionId{1}, "w0", ""}, {SessionId{2}, "w1", ""}}, rank, Soon()}, options);
   }
-  // Each worker connects, and takes part in sharing the second one's version.
+  // Connects the worker `rank`, which then sends its version (rank 1) or receives that version (rank 0).
   std::future<Status> Share(
       int rank, std::function<Status()> look_up = [] { return Status(); }) {
     return std::async(std::launch::async, [this, rank, look_up]() -> Status {

@@ -1,4 +1,4 @@
-// A worker's own copy of the weights, and its update.
+// Tests of Replica: a worker's own copy of the weights, and its update.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint32_t kBlockElements = 8;
 const float kInfinity = std::numeric_limits<float>::infinity();
 
-// Two blocks of two tensors; gradient descent with rate 1 and momentum 0.5.
+// A replica of two tensors, with a block each. Gradient descent with learning rate 1 and momentum 0.5.
 class ReplicaHarness {
  public:
   explicit ReplicaHarness(const std::string& more = "")
@@ -70,7 +70,7 @@ TEST_CASE("a replica makes the next version beside the present one", "[train][re
   CHECK(harness.replica.weights()[13] == -2.0F);
   (void)harness.Step(1, 8.0F);
   harness.replica.Publish();
-  CHECK(harness.replica.weights()[0] == -5.0F);  // 2 + (0.5 * 2 + 2)
+  CHECK(harness.replica.weights()[0] == -5.0F);  // -2 - (0.5 * 2 + 2)
 }
 
 TEST_CASE("a step that is begun again gives the same as one that was not", "[train][replica]") {

@@ -15,7 +15,8 @@ session::StepTerms TermsOf(std::uint64_t version, std::uint64_t made_in, StepAct
   return terms;
 }
 
-// Makes a version 4, committed by generation 1, with a version 5 next to it that was built in generation 2.
+// Returns the state of a replica that has version 4, committed by generation 1, and has built version 5 in generation
+// 2.
 ReplicaVersion WithNext(StepAction action = StepAction::kApply) {
   ReplicaVersion version;
   version.Become(TermsOf(4, 1));

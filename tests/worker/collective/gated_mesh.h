@@ -1,8 +1,8 @@
 // GatedMesh: a mesh in which a call continues only when all expected ranks have entered it.
 //
 // Kind: shared, as the mesh inside. All ranks of a mesh have one Gate.
-// Why:  a rank that has not entered before another rank's deadline is named in the error too, so without a gate a test
-//       would depend on the scheduler.
+// Why:  if a slow rank enters a call only after another rank's deadline, the error names the slow rank as missing too.
+//       Without a gate the outcome of a test would depend on the scheduler.
 #pragma once
 
 #include "common/base/mailbox.h"
@@ -12,7 +12,7 @@ namespace capstan::collective {
 
 class Gate {
  public:
-  // From now on a call continues when `ranks` ranks have entered it. 0: calls continue at once.
+  // Makes the next call wait until `ranks` ranks have entered it. 0: calls do not wait.
   void Await(int ranks) { ranks_ = ranks; }
   void Enter() {
     if (ranks_ == 0) return;

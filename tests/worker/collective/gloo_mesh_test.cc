@@ -15,7 +15,8 @@ namespace {
 using Catch::Matchers::Contains;
 using Clock = std::chrono::steady_clock;
 
-// A rendezvous for ranks 0 and 1 of three: both have left their bytes before either of them runs out of time.
+// A rendezvous that ranks 0 and 1 of three use. Both have given their bytes before the deadline of either can pass, so
+// only rank 2 is missing.
 class BothCome : public Rendezvous {
  public:
   Result<std::vector<std::string>> Exchange(int rank, std::string bytes, Deadline deadline) override {
@@ -64,7 +65,7 @@ TEST_CASE("an address that is not of this machine is refused by name", "[collect
   CHECK(CreateGlooMesh({2, 2, "127.0.0.1", {}}, &rendezvous, In(kPatience)).status().code() == Code::kInvalid);
 }
 
-// Returns the TCP connection ends of this process.
+// Returns the file descriptors of this process's TCP connections. A connection within the process has two.
 std::set<int> Connections() {
   std::set<int> connections;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -91,7 +92,7 @@ TEST_CASE("a message that travels for longer than a silent rank has is waited fo
   const std::chrono::milliseconds silence = std::chrono::milliseconds(1500) * testing::Patience();
   constexpr std::size_t kMany = 2u << 20;
   Groups groups(CreateMeshes("gloo", 2, kPatience, silence), {.chunk_bytes = 32u << 20});
-  // Half of the numbers form one message. At this rate it takes three times as long as `silence`.
+  // A message carries half of the numbers. At this rate a message takes three times as long as `silence`.
   const auto bytes_per_second = static_cast<unsigned>(kMany / 2 * sizeof(float) * 1000 / 3 / silence.count());
   for (const int end : ConnectionsSince(before)) {
     REQUIRE(setsockopt(end, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_second, sizeof bytes_per_second) == 0);
@@ -134,7 +135,7 @@ TEST_CASE("whichever connection of two ranks breaks, both hear of it, also in th
     CHECK(rounds >= 4);  // otherwise something else broke them
     for (const Status& status : statuses) {
       CHECK(status.code() == Code::kUnreachable);
-      // The message has Gloo's text about the connection, without Gloo's source file.
+      // The error message has Gloo's text about the connection, without the name of Gloo's source file.
       CHECK_THAT(status.message(), Contains("127.0.0.1") && !Contains(".cc:"));
     }
   }

@@ -1,4 +1,4 @@
-// Groups: all ranks of a group at once, for each implementation that the contract covers.
+// Groups: a group with all its ranks in one process, on a mesh of any kind.
 #pragma once
 
 #include <functional>
@@ -18,12 +18,12 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-// Made by mesh_groups.cc, one thread per rank.
+// The kinds of mesh in this build: "in process", and "gloo" if Gloo is there.
 extern const std::vector<std::string> kKinds;
 
-// Connects meshes of this process, and returns them by rank. Each rank answers, and sends its failure before it closes
-// a connection, however late. A test that breaks connections passes another `failure_send`; one that slows them down
-// passes another `silence`.
+// Returns connected meshes of this process, by rank. The default times are so long that no rank gives up on another one
+// because the machine is slow. A test that breaks connections passes a shorter `failure_send`; one that slows them down
+// passes a shorter `silence`.
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
                                                 std::chrono::milliseconds failure_send = kPatience,
                                                 std::chrono::milliseconds silence = kPatience);
@@ -37,14 +37,14 @@ inline void RunThreads(int size, const std::function<void(int rank)>& body) {
 class Groups {
  public:
   Groups(const std::string& kind, int size, const GroupOptions& options = {});
-  // Makes groups on meshes of one process, which are given by rank.
+  // `meshes`: by rank, all of this process.
   explicit Groups(std::vector<std::shared_ptr<Mesh>> meshes, const GroupOptions& options = {});
 
-  // Returns the group of a rank, if all ranks are in this process.
+  // Returns a rank's end of the group.
   Group& operator[](int rank) { return *groups_[static_cast<std::size_t>(rank)]; }
   int size() const { return size_; }
 
-  // Runs `body` for all ranks at once; returns their results.
+  // Runs `body` for all ranks at once, each in its own thread. Returns their results by rank.
   std::vector<Status> Run(const std::function<Status(Group&)>& body);
   void RunWell(const std::function<Status(Group&)>& body) {
     for (const Status& status : Run(body)) {

@@ -1,4 +1,4 @@
-// Groups on meshes: all ranks in one process, one thread each.
+// Defines what groups.h declares.
 #include <signal.h>
 
 #include "tests/worker/collective/groups.h"
@@ -34,7 +34,7 @@ bool HasGloo() {
 
 }  // namespace
 
-// A new kind of mesh must be added here.
+// A new kind of mesh must be added here, so that the tests run on it.
 const std::vector<std::string> kKinds =
     HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
 

@@ -1,4 +1,4 @@
-// The errors of a build without Gloo.
+// The error of CreateGlooMesh in a build without Gloo.
 #include "tests/worker/collective/groups.h"
 
 namespace capstan::collective {

@@ -22,8 +22,8 @@ constexpr milliseconds kLongerThanTheTestWaits = std::chrono::minutes(10);
 constexpr std::chrono::seconds kPatience{60};
 constexpr std::size_t kFew = 1u << 12, kMany = 1u << 23;  // kMany: the signal meets a message in flight
 
-// Reduces until a failure. Its first message to the parent is its process id; its last one is how it ended and how long
-// the last call took.
+// One rank's process: reduces until a failure. Its first message to the parent is its process id. Its last one is how
+// long the last call took, in milliseconds, and the status of that call.
 Status RunRank(Channel& parent, int rank, int ranks, std::size_t count, milliseconds time, milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   bench::PipeRendezvous rendezvous(&parent);

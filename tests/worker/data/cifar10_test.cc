@@ -81,7 +81,8 @@ BatchBuffer FillPicture(const Dataset& dataset, const std::vector<std::uint64_t>
   return batch;
 }
 
-// How an image looks: moved down and right by so many pixels, black where it was empty, and then mirrored or not.
+// How the dataset has changed an image: moved down and right by so many pixels, with black in the empty places, and
+// then mirrored or not.
 using Look = std::tuple<int, int, bool>;
 
 bool Matches(const float* got, int number, const Look& look) {
@@ -92,7 +93,7 @@ bool Matches(const float* got, int number, const Look& look) {
     const int from_row = row - down, from_column = (mirrored ? kSide - 1 - column : column) - right;
     const bool inside = from_row >= 0 && from_row < kSide && from_column >= 0 && from_column < kSide;
     const double byte = inside ? Pixel(number, channel, from_row, from_column) : 0;
-    // The condition is not "greater", so that a NaN does not match.
+    // Written as "not less" instead of "greater", so that a NaN does not match.
     if (!(std::abs(got[i] - (byte / 255 - kMean[channel]) / kDeviation[channel]) < 1e-5)) return false;
   }
   return true;

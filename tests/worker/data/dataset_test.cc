@@ -54,7 +54,8 @@ std::string Message(const JobConfig& config, const std::filesystem::path& root) 
   return dataset.status().message();
 }
 
-// Fails on a machine that must have all data. On other machines the run records that this data was not read.
+// Called when the test's data is not on this machine. Fails on a machine that must have all data; on others, records
+// that this data was not read.
 void Miss(const std::string& data, const std::string& why) {
   if (testing::MustHaveAll()) FAIL(why << ": " << data << " cannot be read");
   testing::ComparedWithNothing(data, why);
@@ -209,8 +210,8 @@ TEST_CASE("synthetic classes are a function of seed and sample, and can be told 
   CHECK(Open(config, "/")->fingerprint() != first);
   CHECK(Fill(*Open(config, "/"), {3}).inputs != Fill(*dataset, {3}).inputs);
 
-  // A sample's class is predicted by the nearest class mean of the training samples. This must be right for most
-  // held-out samples.
+  // Predicts a sample's class by the nearest mean of the training samples of a class. The prediction must be right for
+  // most held-out samples.
   std::vector<std::uint64_t> all(750);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = i;
   const BatchBuffer training = Fill(*dataset, all);

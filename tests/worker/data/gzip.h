@@ -1,4 +1,4 @@
-// Gzip: returns the contents of the file that gzip would make of `bytes`.
+// Gzip: packs `bytes`; returns the contents of a gzip file.
 //
 // Kind: a function of tests.
 #pragma once

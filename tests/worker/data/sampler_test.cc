@@ -87,8 +87,8 @@ TEST_CASE("epochs and seeds have orders of their own, and the same order again",
 }
 
 TEST_CASE("every sample comes to every place about equally often", "[sampler]") {
-  // There are 12 samples and 6000 epochs, so each of the 144 cells should have 500, with a standard deviation of 21.4;
-  // 6.5 deviations are allowed.
+  // Each of 12 samples should come to each of 12 places in about 500 of the 6000 epochs. The standard deviation is
+  // 21.4; the limits are 6.5 deviations away.
   constexpr std::uint64_t kSize = 12, kEpochs = 6000;
   std::vector<int> counts(kSize * kSize);
   for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {

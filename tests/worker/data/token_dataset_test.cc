@@ -29,7 +29,7 @@ std::string Bytes(const Ids& ids, unsigned each) {
   return bytes;
 }
 
-// Returns numbers below `vocabulary`, without a pattern.
+// Returns pseudo-random numbers below `vocabulary`.
 Ids SomeIds(std::size_t count, std::uint32_t vocabulary) {
   Ids ids(count);
   std::uint32_t state = 1;
@@ -62,7 +62,7 @@ Status Refusal(const JobConfig& config, const TempFolder& folder) {
   return dataset.status();
 }
 
-// Checks that every sample of the split is the right window of `ids`.
+// Checks that every training sample is the right window of `ids`.
 void CheckWindows(const Dataset& dataset, const Ids& ids, std::uint32_t context) {
   REQUIRE(dataset.count(Split::kTraining) == (ids.size() - 1) / context);
   BatchBuffer batch;

@@ -1,5 +1,5 @@
-// The workers of a machine add up their parts, over a group on the host and on emulated devices. The sums must equal
-// AddNodes' to the bit. Each worker is a thread.
+// The workers of a machine add up their parts, on the CPU and on emulated devices. The sums must have the bits that
+// AddNodes gives along the tree. Each worker is a thread.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -40,7 +40,7 @@ struct Part {
   Floats flat;  // the client's layout: a block's numbers begin at its flat offset
 };
 
-// The parts of a step by worker. They are cut from the tree at random; some have no samples.
+// The parts of a step, by worker. The nodes are cut from the tree at random; some have no samples.
 using Parts = std::vector<std::vector<Part>>;
 
 void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
@@ -78,7 +78,7 @@ MachinePlan PlanOf(const Parts& parts) {
   return PlanMachineSums(heads, kSlots);
 }
 
-// Returns the bytes of a block's sums, one sum after the other.
+// Returns the expected bytes of a block's sums, one sum after the other, computed with AddUp on the host.
 std::vector<std::byte> Expected(const Parts& parts, const MachinePlan& plan, const Block& block, Encoding encoding) {
   std::vector<StagedInput> inputs;
   for (const auto& of : parts) {
@@ -114,7 +114,7 @@ std::vector<std::byte> Found(const MachineStep& step, const Block& block, Encodi
 
 using Maker = std::function<Result<std::unique_ptr<BucketAdder>>(int rank, const AdderOptions& options)>;
 
-// Does one worker's part of a step. In the end the first worker has the sums, by block.
+// Does one worker's part of a step, bucket by bucket. At the first worker `ready` is called for each block.
 Status Work(BucketAdder* adder, const std::vector<Bucket>& buckets, const MachineStep& step,
             const std::function<void(BlockIndex)>& ready) {
   std::size_t finished = 0;
@@ -150,7 +150,7 @@ void CheckSums(int workers, Encoding encoding, const Maker& make) {
     plans.push_back(std::move(plan));
   }
   std::vector<Status> ends(static_cast<std::size_t>(workers));
-  std::vector<std::vector<std::byte>> found;  // by step and block, the last step first
+  std::vector<std::vector<std::byte>> found;  // step by step; within a step, the last block first
   RunThreads(workers, [&](int rank) {
     auto adder = make(rank, options);
     Status& end = ends[static_cast<std::size_t>(rank)] = adder.status();
@@ -200,7 +200,7 @@ TEST_CASE("devices add up the bits of the job's tree", "[local]") {
   });
 }
 
-// Returns the results of two workers whose devices never end the second sum.
+// Returns the results of two workers whose devices never finish the second bucket's gather.
 std::vector<Status> Hang(std::chrono::milliseconds patience, const std::function<Status()>& watch) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   setenv("CAPSTAN_NCCL_FAULT", "hang 2", 1);

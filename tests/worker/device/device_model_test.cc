@@ -165,7 +165,7 @@ TEST_CASE("weights are asked for before they are copied, and a tensor's gradient
   REQUIRE(device->Train(data.View(), whole.data(), data.Batch(subject.samples), kKey, {}, {}).ok());
 
   for (int run = 0; run < 3; ++run) {
-    // Weights arrive when they are requested. The host's arrays are freed when the round is over.
+    // Weights arrive when they are requested. The host's arrays exist only for this run, so a late access is a fault.
     std::vector<float> arriving = kernels::Poison<float>(data.count), gradients = kernels::Poison<float>(data.count);
     std::vector<int> asked(device->tensors().size()), ready(device->tensors().size());
     nn::Hooks hooks;

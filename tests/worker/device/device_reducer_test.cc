@@ -21,7 +21,7 @@ using collective::RunThreads;
 using std::chrono::milliseconds;
 using Floats = std::vector<float>;
 
-// Sets a variable while this object lives, for other objects that are made meanwhile.
+// Sets an environment variable while this object lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
@@ -68,7 +68,8 @@ struct Member {
     Encode(Encoding::kBf16, wide, reinterpret_cast<std::byte*>(narrow.data()));
   }
 
-  // Computes the model's gradients of a slot, and writes them to `gradients` or adds them to the sum.
+  // Computes the model's gradients of a slot. Between BeginSlot and EndSlot they are added to the device's sum, else
+  // they are written to `gradients`.
   Status Train(std::uint32_t slot, Floats& gradients) {
     const auto inputs = kernels::RandomNumbers<float>(kSamples * features, 7 + slot);
     const auto targets = kernels::RandomIndices(kSamples, static_cast<std::int32_t>(kClasses), 70 + slot);
@@ -91,7 +92,7 @@ struct Member {
     devices.StepDone();
     return {};
   }
-  // Computes the sum over the same slots on the host.
+  // Computes the sum over slots `first` to `last` on the host.
   Floats OnTheHost(std::uint32_t first, std::uint32_t last) {
     Floats all(sum.size(), 0.0F), gradients(sum.size());
     for (std::uint32_t slot = first; slot <= last; ++slot) {
@@ -130,7 +131,7 @@ struct Setting {
 
 using Body = std::function<Status(Member&, CollectiveThread&)>;
 
-// What two members return that run at once: each one's status and result.
+// The status of each of two members that run at once, and the notices that it gave.
 struct Outcome {
   Status status[2];
   std::vector<std::string> said[2];

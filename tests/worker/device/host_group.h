@@ -1,7 +1,7 @@
-// HostGroup: the calls of a DeviceGroup on host arrays, each until it is done; TestDevice.
+// HostGroup: calls a DeviceGroup with host arrays, and waits for each call. TestDevice: a device for it.
 //
 // Kind:   owned by one thread.
-// Why:    arrays go to the device on the computing stream and return on it, as a trainer's would.
+// Why:    arrays are copied to the device and back on the computing stream, as a trainer's gradients would be.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
-// Leaves out each wait of a model's steps on the emulated device, and of a machine's sums, one after the other. If the
-// result is the same without a wait, and the process did not die, then nothing misses that wait, and the test fails.
-// Streams work as late as CUDA allows, so a result that is not waited for is not there yet.
+// Runs a model's steps on the emulated device, and a machine's sums, again and again, each time without one of their
+// waits. If the result is the same without a wait, and the process did not die, the wait was not needed, or the tests
+// do not notice that it is missing: the test fails. Streams work as late as CUDA allows, so a result that is not waited
+// for is not there yet.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,7 +49,7 @@ std::vector<Subject> Subjects() {
        3, true}};
 }
 
-// A process's results, for the process that waits for it.
+// The results of a child process, in memory that it shares with its parent.
 struct Outcome {
   std::uint64_t hash = 0;
   std::int64_t verdicts = 0;
@@ -76,12 +77,13 @@ class Course {
   virtual void WarmUp() = 0;
   // Takes the steps. Returns the hash of all results.
   virtual std::uint64_t Take() = 0;
-  // Returns how many of its waits only report whether work succeeded. If all went well, nothing misses them.
+  // Returns the number of verdicts: waits that only report whether work succeeded. Without such a wait the result is
+  // the same, if the work has succeeded.
   virtual std::int64_t verdicts() const { return 0; }
 };
 
-// A model's round of two micro-batches, of which the second one delivers the gradients, and the next round's
-// evaluation.
+// The steps of a model: a round of two micro-batches, of which the second one delivers the gradients, and the next
+// round's evaluation. Or, if the subject sums on the device, two rounds of two slots.
 class Steps final : public Course {
  public:
   explicit Steps(const Subject& subject)
@@ -195,7 +197,8 @@ class Steps final : public Course {
   std::vector<double> losses_;
 };
 
-// The pushes of a machine's first worker: two steps of several buckets, each with a sum of two slots and a narrow leaf.
+// Sums at the first worker of a machine: two steps of several buckets. The parts are a node of two slots and a 16-bit
+// leaf.
 class Sums final : public Course {
  public:
   Sums()
@@ -248,7 +251,8 @@ class Sums final : public Course {
 
 using CourseMaker = std::function<std::unique_ptr<Course>()>;
 
-// Runs a course in a separate process, which may die of the missing wait. Returns wait's status.
+// Runs a course in a child process, which may die because wait number `left_out` is missing. Returns the status that
+// waitpid reports.
 int RunCourse(const CourseMaker& make, std::int64_t left_out, Outcome* outcome) {
   *outcome = {};
   std::fflush(stdout);
@@ -276,8 +280,9 @@ const char* ToString(emulation::Waiting waiting) {
   return "";
 }
 
-// Leaves out each wait in turn. Returns the number of errors. A wait that nothing misses is an error, unless it is a
-// verdict. So is a verdict that something misses. Verdicts are waits of the host for an event.
+// Leaves out each wait in turn. Returns the number of errors. It is an error if the result is right without a wait that
+// is not a verdict, or if it is right without fewer waits than there are verdicts. Only waits of the host for an event
+// can be verdicts.
 std::int64_t LeaveOutEach(const char* name, const CourseMaker& make, Outcome* outcome) {
   if (RunCourse(make, kNoWait, outcome) != kDone) {
     std::printf("%s: the steps fail though no wait is left out\n", name);

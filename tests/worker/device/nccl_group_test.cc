@@ -1,5 +1,5 @@
-// Promises of a group of devices beyond the contract of all groups: its order among streams, and its end. All ranks are
-// threads of one process, each with its own device.
+// What a group of devices promises besides the results of its calls: their order among streams, and how the group ends.
+// All ranks are threads of one process, each with its own device.
 #include <algorithm>
 #include <cstdlib>
 
@@ -29,7 +29,7 @@ using Floats = std::vector<float>;
 using Bytes = std::vector<std::byte>;
 using Memory = kernels::CudaContext::Memory;
 
-// Sets the environment for groups that are formed while it lives.
+// Sets environment variables for the groups that are formed while this object lives: a fault, and NCCL's library.
 class Environment {
  public:
   explicit Environment(const char* fault = "", const char* library = CAPSTAN_NCCL_STAND_IN) {
@@ -49,7 +49,7 @@ struct Member {
   Memory word = Put({0.0F});
   std::unique_ptr<DeviceGroup> group;
 
-  // A call with little data.
+  // Submits an all-reduce of one number.
   Result<DeviceGroup::Ticket> SubmitWord() { return group->SubmitAllReduce({word.get(), 1}, In(kPatience)); }
 
   Floats Read(const Memory& memory, std::size_t count) {
@@ -75,8 +75,8 @@ struct Member {
 
 using Body = std::function<Status(Member&)>;
 
-// Runs `body` for all ranks at once, each in a thread with its own group; returns their results, or why
-// there is no group.
+// Forms a group and runs `body` for all ranks at once, each in its own thread. Returns their results; for a rank whose
+// group was not formed, the reason.
 std::vector<Status> RunMembers(int size, const Body& body, std::uint64_t generation = 1,
                                milliseconds patience = kPatience) {
   InProcessRendezvous rendezvous(size, NameOfTestRank);
@@ -410,7 +410,7 @@ TEST_CASE("a group that NCCL cannot form says why, and one that it does not form
   }
 }
 
-// Forms ranks with these options, each in a thread.
+// Forms a group of ranks with these options, each in its own thread. Returns each rank's status.
 std::vector<Status> FormAll(const std::vector<DeviceGroupOptions>& all, InProcessRendezvous* rendezvous,
                             milliseconds patience = kPatience) {
   std::vector<Status> statuses(all.size());

@@ -25,7 +25,8 @@ Status CheckSum(HostGroup& group, milliseconds patience) {
   return data == std::vector<float>(kCount, static_cast<float>(group.size())) ? Status() : Corrupt("the sum is wrong");
 }
 
-// Reduces until a failure, and then again as rank `left` of the next generation's group of two.
+// A rank of a group of three: reduces until a failure. Then reduces once more, as rank `left` of the next generation's
+// group of two.
 Status RunProcess(Channel& parent, int rank, int left) {
   setenv("CAPSTAN_EMULATED_NCCL", CAPSTAN_NCCL_STAND_IN, 1);
   TestDevice device;
@@ -54,7 +55,7 @@ std::string LineOf(ChildProcess& child) {
   return line.ok() ? *line : line.status().ToString();
 }
 
-// Small whole numbers, whose sums are exact in any order.
+// Returns small whole numbers, whose sums are exact in any order.
 std::vector<float> NumbersOf(int rank, std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// A group of one rank, on the emulated device and on a real one: the part of NCCL that one device can test.
+// A group of one rank, on the emulated device and on a real one. With one device no more of NCCL can be tested.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// How the sums of a machine with three workers are added, depending on their devices. Each worker is a thread.
+// Whether the three workers of a machine add up on their devices or on the CPU. Each worker is a thread.
 #include "worker/machine/adder_choice.h"
 #include "common/wire/messages/group.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-// An adder for devices, which a test can tell from the host's adder.
+// Takes the place of the adder on devices. Form returns `failure`, before its exchange of texts if `meets` is false.
 class FakeAdder final : public DeviceBucketAdder {
  public:
   explicit FakeAdder(Status failure, bool meets) : failure_(std::move(failure)), meets_(meets) {}
@@ -47,7 +47,7 @@ const DeviceAdderMaker kGood = [](const AdderOptions&) -> Result<std::unique_ptr
   return std::unique_ptr<DeviceBucketAdder>(std::make_unique<FakeAdder>(Status(), true));
 };
 
-// Lets all workers choose, in one group. Returns whether they add on devices, on which all must agree.
+// Lets all workers choose an adder, over one group. Checks that all choose alike; returns whether they chose devices.
 bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   const int size = static_cast<int>(workers.size());
   collective::Groups groups("in process", size);

@@ -1,4 +1,4 @@
-// The rules of machine reduction, one event at a time: which commands the group's thread gets.
+// The rules of machine reduction, one event at a time: which commands follow from which events.
 #include "worker/machine/machine_reduce_core.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using session::PushWay;
 
 constexpr Bucket kLast{2, 3, 8, 8, false}, kFirst{0, 1, 0, 8, false};
 
-// A core and its commands, oldest first. `rank` of two members.
+// The core of member `rank` of two, and its commands that the test has not taken yet, oldest first.
 class Bench {
  public:
   explicit Bench(int rank = 0) : core({kLast, kFirst}), rank_(rank) {}
@@ -33,7 +33,7 @@ class Bench {
     if (joins) head.parts.push_back({{slot, slot + 1}, 2});
     return head;
   }
-  // A group that waits for a round; its commands are taken.
+  // Forms a group, and takes its commands. The group then waits for a round.
   void Form(std::uint64_t epoch, std::size_t ahead_max = 0) {
     core.TakeGroup(Grouping(epoch), &out);
     (void)Take<FormGroupCommand>();
@@ -49,7 +49,7 @@ class Bench {
   void Ready(BlockIndex first, BlockIndex last) {
     for (BlockIndex block = last + 1; block-- > first;) core.BlockReady(block, &out);
   }
-  // The next command, which must be of this kind.
+  // Removes and returns the next command, which must be of this kind.
   template <class Command>
   Command Take() {
     REQUIRE(!out.empty());
@@ -62,7 +62,7 @@ class Bench {
   bool Is() const {
     return !out.empty() && std::holds_alternative<Command>(out.front());
   }
-  // The kinds of all commands not yet taken.
+  // Returns the kinds of the commands that were not taken yet, as indices of MachineCommand's alternatives.
   std::vector<std::size_t> Kinds() const {
     std::vector<std::size_t> kinds;
     for (const MachineCommand& command : out) kinds.push_back(command.index());

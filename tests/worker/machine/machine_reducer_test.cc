@@ -1,4 +1,5 @@
-// Two workers of one machine in this process: what each sends to the servers itself, and what happens to their group.
+// Two workers of one machine, both in this process: what each tells its session to push or release, and what happens to
+// their group.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -30,7 +31,7 @@ struct Heard {
   bool stops_at_release = false;  // while this is true, the callback blocks at its next ReleaseCommand
 };
 
-// A device that completes no bucket until its group is over.
+// An adder on devices that finishes no bucket: Finish waits until the group is over, and fails.
 class HangingAdder final : public DeviceBucketAdder {
  public:
   explicit HangingAdder(Guarded<int>* hangs) : hangs_(*hangs) {}
@@ -57,7 +58,7 @@ class HangingAdder final : public DeviceBucketAdder {
 
 enum class Adds : std::uint8_t { kOnHosts, kOnHangingDevices };
 
-// A worker without its session.
+// A worker's machine reducer. In place of a session, this class records the reducer's commands.
 class Neighbour {
  public:
   Neighbour(const Catalog& catalog, int rank, Adds adds = Adds::kOnHosts)
@@ -90,8 +91,8 @@ class Neighbour {
     }
     reducer_->TakeGroup(group);
   }
-  // Waits until its newest report about its group has this state. Returns the report's text; nullopt: it never had this
-  // state.
+  // Waits until the reducer's newest report about its group has this state. Returns the report's text; nullopt: that
+  // did not happen in time.
   std::optional<std::string> Await(GroupState state) {
     const auto is = [&](const Heard& heard) { return !heard.said.empty() && heard.said.back().state == state; };
     if (!heard_.AwaitUntil(Clock::now() + kPatience, is)) return std::nullopt;
@@ -106,7 +107,7 @@ class Neighbour {
       return std::find(heard.released.begin(), heard.released.end(), round) != heard.released.end();
     });
   }
-  // Waits until its device has begun so many buckets in all. Returns whether it has.
+  // Waits until so many calls of Finish have hung in all. Returns whether that happened in time.
   bool AwaitHanging(int count) {
     return hangs_.AwaitUntil(Clock::now() + kPatience, [&](int hangs) { return hangs >= count; });
   }
@@ -120,7 +121,7 @@ class Neighbour {
     return heard_.With([](const Heard& heard) { return heard; });
   }
 
-  // Begins a round with slot `rank` of two, in which every number equals `value`.
+  // Begins a round with slot `rank` of two. Every number of the slot's gradient is `value`.
   PushWay Begin(std::uint64_t round, std::uint64_t step, float value) {
     BufferRef gradient = pool_.Take();
     for (std::uint64_t i = 0; i < catalog_.element_count(); ++i) gradient.As<float>()[i] = value;

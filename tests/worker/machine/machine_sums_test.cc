@@ -55,7 +55,7 @@ std::vector<float> Values(RandomStream& random) {
   return values;
 }
 
-// Returns the sum over a node's slots, as the shards add leaves that arrive one by one.
+// Returns the sum over a node's slots, added along the tree from its leaves, as a shard adds. `kept` owns the sums.
 StagedInput SumOf(Node node, const std::vector<StagedInput>& leaves, std::vector<std::vector<float>>* kept) {
   if (node.IsLeaf()) return leaves[node.begin];
   const SlotIndex split = SplitPoint(node);
@@ -66,7 +66,7 @@ StagedInput SumOf(Node node, const std::vector<StagedInput>& leaves, std::vector
   return {node, left.samples + right.samples, reinterpret_cast<const std::byte*>(kept->back().data()), Encoding::kFp32};
 }
 
-// Cuts a node at random into nodes that workers would push.
+// Cuts a node at random into smaller nodes, which stand for the parts that workers have.
 void Cut(Node node, RandomStream& random, std::vector<Node>* cut) {
   if (node.IsLeaf() || random.Below(3) == 0) return cut->push_back(node);
   const SlotIndex split = SplitPoint(node);

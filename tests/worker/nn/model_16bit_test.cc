@@ -40,7 +40,8 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     const auto model = subject.Make<T>(context);
     const std::vector<T> weights = SomeWeights(*model);
     Samples samples = subject.MakeSamples(3, 20);
-    // Both models see the same inputs. At a kink of ReLU a rounded input would give a different slope, not a close one.
+    // Rounds the inputs, so that both models see the same. Otherwise a ReLU could be on in one model and off in the
+    // other, and their gradients would not be close.
     for (float& x : samples.inputs) x = Widen(Narrow<T>(x));
     const Trained16<T> ours = TrainOnce16(subject, 1, weights, samples);
     const Trained16<double> wide = TrainOnce16(subject, 1, Doubles(weights), samples);
@@ -50,8 +51,8 @@ TEMPLATE_TEST_CASE("gradients of a model in 16 bits are close to those of double
     for (const TensorSpec& tensor : model->tensors()) {
       const auto count = static_cast<std::ptrdiff_t>(tensor.ElementCount());
       CAPTURE(subject.name, tensor.name, subject.gpt.dropout);
-      // With eight bits different pixels may become equal, and pooling then takes another one. With eleven bits that is
-      // rare.
+      // In bf16, which has 8 significant bits, different pixels may become equal, and max pooling then takes another
+      // one. In fp16, with 11 bits, that is rare.
       const double bound = subject.IsConvnet() && std::is_same_v<T, Bf16> ? 10 * kBound<T> : kBound<T>;
       CHECK(RelativeDistance(std::vector(begin, begin + count), std::vector(wide_begin, wide_begin + count)) < bound);
       begin += count;
@@ -112,7 +113,8 @@ TEMPLATE_TEST_CASE("a model in 16 bits learns as one in float does", "[nn][16bit
     const Samples samples = subject.MakeSamples(subject.IsGpt() ? 2 : 32, 24);
     const double wide = LossAfterSteps<float>(subject, samples);
     CAPTURE(subject.name);
-    // By then a convnet has learned most of its samples, and its loss is small.
+    // A convnet has learned most of its samples by then. Its loss is so small that a relative bound would be too
+    // strict.
     const double margin = subject.IsConvnet() ? 0.02 * 32 * std::log(10.0) : 0;
     CHECK(LossAfterSteps<TestType>(subject, samples) == Approx(wide).epsilon(kBound<TestType>).margin(margin));
   }

@@ -71,7 +71,7 @@ TEST_CASE("gradients along a random direction agree with the slope of the loss a
     const double slope = (loss_at(1e-6) - loss_at(-1e-6)) / 2e-6;
     CAPTURE(subject.name);
     CHECK(DotOf(gradients, direction) == Approx(slope).epsilon(1e-5));
-    // Float results must follow double ones.
+    // Gradients in float must be close to those in double.
     const Trained narrow = TrainOnce(subject, 1, samples, kKey);
     for (double& g : gradients) g *= 0.1;
     CHECK(RelativeDistance(narrow.gradients, gradients) < 1e-4);
@@ -199,7 +199,7 @@ TEST_CASE("hooks name every tensor once: weights before they are read, gradients
   }
 }
 
-// Returns weights as a server would make them.
+// Returns random weights with the distributions that the tensors declare, as a server makes them.
 std::vector<float> InitialWeights(const std::vector<TensorSpec>& tensors) {
   std::vector<float> weights;
   std::uint64_t key = 0;
@@ -257,7 +257,7 @@ TEST_CASE("a gpt sees only the past", "[nn][gpt]") {
   const auto model = subject.Make<float>(context);
   const auto weights = SomeWeights(*model);
   const Samples samples = subject.MakeSamples(1, 19);
-  // The loss over all positions, one position at a time, from the logits of growing texts.
+  // Computes the loss one position at a time, from the logits after each prefix of the text.
   double loss = 0;
   for (std::int64_t t = 0; t < subject.gpt.context; ++t) {
     const auto text = std::span(samples.tokens).first(static_cast<std::size_t>(t + 1));

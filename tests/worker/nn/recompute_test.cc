@@ -1,4 +1,4 @@
-// Layers whose forward pass is computed again in the backward pass.
+// GPT models that compute each layer's forward pass again in the backward pass, to save memory.
 #include <vector>
 
 #include "tests/catch.h"
@@ -45,7 +45,8 @@ TEMPLATE_TEST_CASE("recomputed layers give the same bits in less memory", "[nn][
     CHECK(SameBits(again.gradients, kept.gradients));
     CHECK(again.sums.loss == kept.sums.loss);
     CHECK(again.evaluated.loss == kept.evaluated.loss);
-    // Without recomputation a layer keeps 16 rows of its width and some row statistics; with it, one row.
+    // For each token a layer keeps 16 times its width in numbers, and some statistics; with recomputation, once its
+    // width.
     const auto row = static_cast<std::size_t>(4 * subject.gpt.context * subject.gpt.width) * sizeof(T);
     CHECK(kept.bytes - again.bytes >= static_cast<std::size_t>(layers - 1) * 15 * row);
   }

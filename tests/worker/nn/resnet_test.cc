@@ -53,7 +53,8 @@ std::int64_t SizeOf(const std::vector<TensorSpec>& tensors) {
   return ElementsOf(tensors, TensorKind::kParameter) + ElementsOf(tensors, TensorKind::kStatistic);
 }
 
-// Returns initial weights in which no two channels of a norm are alike.
+// Returns initial weights as the tensors declare them, except that a norm's channels differ: uniform in 1 +- 0.3 for
+// ones, in +- 0.3 for zeros.
 template <class Real>
 std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   std::vector<Real> weights;
@@ -71,7 +72,7 @@ std::vector<Real> SomeWeights(const std::vector<TensorSpec>& tensors) {
   return weights;
 }
 
-// Returns `values` with 0 in place of the elements of all other kinds.
+// Returns `values`, with 0 in place of the elements of tensors of other kinds than `kind`.
 template <class Real>
 std::vector<Real> Only(TensorKind kind, const std::vector<TensorSpec>& tensors, std::vector<Real> values) {
   std::size_t at = 0;
@@ -121,7 +122,8 @@ TEST_CASE("each tensor's gradient along a random direction is the slope of the l
       }
       first = last;
     }
-    // Float results must follow double ones, as far as norms of three rows, which magnify rounding, allow.
+    // Gradients in float must be close to those in double. The bound is wide, because batch norms over few rows magnify
+    // rounding.
     const auto narrow = GradientsOf<float>(context, shape, samples, {.gradient_scale = 0.25});
     CHECK(kernels::RelativeDistance(narrow, gradients) < 1e-3);
   }
@@ -159,7 +161,7 @@ TEMPLATE_TEST_CASE("recomputed blocks give the same bits, statistics too, in les
       const auto model = Make<T>(context, again);
       const std::vector<T> weights = SomeWeights<T>(model->tensors());
       auto gradients = Poison<Wide<T>>(static_cast<std::int64_t>(weights.size()));
-      // Two micro-batches: the second one's statistics are added too.
+      // Two micro-batches. The second one adds its gradients and statistics to the first one's.
       model->Train(weights.data(), gradients.data(), Samples(shape, 4, 40).View(), {}, {.sample_share = 0.5}, {});
       model->Train(weights.data(), gradients.data(), Samples(shape, 3, 50).View(), {},
                    {.mode = GradientMode::kAdd, .sample_share = 0.5}, {});
@@ -209,7 +211,7 @@ TEST_CASE("running statistics are read in Evaluate only", "[nn][resnet]") {
     CHECK(std::isnan(model->Evaluate(poisoned.data(), samples.View(), {}).loss));
     const double loss = model->Evaluate(weights.data(), samples.View(), {}).loss;
     CHECK(std::isfinite(loss));
-    // A sample's loss depends on no other sample.
+    // In Evaluate a sample's loss does not depend on the other samples: the losses of single samples add up.
     double apart = 0;
     for (std::size_t i = 0; i < 3; ++i) {
       const auto features = static_cast<std::size_t>(shape.image.elements());

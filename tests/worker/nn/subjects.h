@@ -1,4 +1,4 @@
-// Models to test, for any type of number, with batches and weights.
+// Models to test, with any type of number, and batches and weights for them.
 #pragma once
 
 #include <memory>
@@ -94,7 +94,7 @@ inline Subject LargerConvnet(double dropout) {
           {.image = {15, 17, 3}, .classes = 10, .channels = {17, 33}, .hidden = {70}, .dropout = dropout}};
 }
 
-// Returns weights so large that every nonlinearity matters. No two tensors are alike.
+// Returns random weights, so large that every nonlinearity affects the result.
 template <class T>
 std::vector<T> SomeWeights(const Model<T>& model) {
   std::vector<T> weights = kernels::RandomNumbers<T>(static_cast<std::int64_t>(ElementsOf(model.tensors())), 99);

@@ -1,4 +1,4 @@
-// Finds out which limit applies to a process, and its name, from system files that the test makes.
+// Which memory limit ReadFreeMemory finds, and its name, from copies of system files that the tests write.
 #include "worker/train/free_memory.h"
 
 #include <sys/resource.h>

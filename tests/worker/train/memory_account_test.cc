@@ -1,4 +1,4 @@
-// The memory that a worker counts before it starts, and its message if there is too little.
+// The memory that a worker will need, as counted before it starts, and the message if there is too little.
 #include "worker/train/memory_account.h"
 
 #include <algorithm>
@@ -59,8 +59,8 @@ Counted Count(const JobConfig& config, int threads = 1) {
   return counted;
 }
 
-// The most parts that one worker contributes, and the most sums that are pushed for all, over all runs of neighbouring
-// workers.
+// For all choices of neighbouring workers as the workers of a machine: the most parts that one worker contributes, and
+// the most sums that are pushed for the machine.
 struct LocalMost {
   std::size_t parts = 0, sums = 0;
 };
@@ -181,7 +181,7 @@ EditableJobConfig ImageJob(ModelKind kind) {
   return config;
 }
 
-// Returns the bytes of the context's workspace after a micro-batch of so many samples.
+// Trains one micro-batch of so many samples; returns the bytes of workspace that the context has allocated by then.
 std::size_t WorkspaceOfTraining(const JobConfig& config, int threads, std::uint64_t samples) {
   kernels::CpuContext context(threads);
   const auto data = OpenDataset(config, ".");

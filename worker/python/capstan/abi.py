@@ -93,7 +93,7 @@ class ReaderTensor(Sized):
     _fields_ = [("size", c_size_t), ("name", c_char_p), ("shape", POINTER(c_int64)), ("dimensions", c_size_t)]
 
 
-# Functions that do not return a code.
+# Result types of the functions that do not return an error code.
 _OTHER_RESULTS = {"abi_version": c_uint32, "version": c_char_p, "last_error": c_char_p, "free": None,
                   "reader_last_error": c_char_p, "reader_free": None}
 _ARGUMENTS: dict[str, list[object]] = {

@@ -21,7 +21,8 @@ _READABLE = 1, 3  # CPU memory, and pinned CPU memory
 _DEVICES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm", 13: "CUDA managed", 14: "oneAPI"}
 _TYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _FLOAT32 = 2, 32, 1
-# Torch operations that may be pending on a tensor's memory. Not every version of torch refuses to export such tensors.
+# Torch may apply these operations only when a tensor is read, so its memory has other values. Not every version of
+# torch refuses to export such tensors.
 _LAZY = ("neg", "conj")
 _NATIVE = "@=" + ("<" if sys.byteorder == "little" else ">")  # prefixes that a buffer's format may have
 
@@ -34,7 +35,8 @@ class _Tensor(ctypes.Structure):
                 ("strides", POINTER(c_int64)), ("byte_offset", c_uint64), ("context", c_void_p), ("deleter", c_void_p)]
 
 
-# Our own prototypes, because those of ctypes.pythonapi are shared with other code. Calls hold the interpreter's lock.
+# Our own prototypes, because attributes of ctypes.pythonapi are shared with other code. A PYFUNCTYPE call holds the
+# interpreter's lock.
 _pointer_of = ctypes.PYFUNCTYPE(c_void_p, py_object, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, py_object, c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
@@ -61,7 +63,7 @@ def _opened(what: str, values: Any) -> Iterator[tuple[str, tuple[int, ...], bool
         view = None
     if view is not None:
         form = view.format.lstrip(_NATIVE)
-        # Only a format without a prefix can be cast; jax's has one.
+        # memoryview can cast only a format without a byte-order prefix. jax's format has one, so its bytes are copied.
         yield form, view.shape or (), view.c_contiguous, view if form == view.format else memoryview(view.tobytes())
         return
     tensor, capsule = _exported(what, values)
@@ -98,7 +100,7 @@ def _exported(what: str, values: Any) -> tuple[_Tensor, object]:
     try:
         device, number = map(operator.index, values.__dlpack_device__())
         capsule = values.__dlpack__() if device in _READABLE else None
-    # Raised by the framework: torch does it for a tensor that requires a gradient, or is on "meta".
+    # The framework's own exception: torch raises one for a tensor that requires a gradient, or is on device "meta".
     except Exception as error:
         raise Invalid(f"{what} are a {type(values).__name__} that cannot be read ({type(error).__name__}: {error}); "
                       "give a tensor that DLPack describes, on the CPU, or a numpy array") from error

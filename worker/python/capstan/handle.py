@@ -12,7 +12,7 @@ from typing import Any
 from capstan import abi
 from capstan.errors import Invalid, Timeout, error_of
 
-# How long one wait inside the library lasts before Python may handle a signal.
+# How long one wait lasts before Python can handle a signal such as Ctrl-C.
 _SLICE_SECONDS = 0.2
 _ERROR_BYTES = 4096
 
@@ -37,7 +37,7 @@ class Handle:
         code = interruptibly(lambda: self.function("connect")(options, self.pointer, error, _ERROR_BYTES))
         if code != abi.OK:
             raise error_of(code, error.value.decode(errors="replace"))
-        # The options hold on_notice, which the client's thread calls until the client is freed.
+        # finalize() keeps `options` alive: the client's thread calls their on_notice until the client is freed.
         weakref.finalize(self, lambda free, pointer, _: free(pointer), self.function("free"), self.pointer, options)
 
     def function(self, name: str) -> Any:

@@ -24,9 +24,9 @@ class Tensor:
     scale: float = 0.0
     weight_decay: bool = True  # False: the optimizer's weight_decay does not apply to it
     group: int = 0  # 0: the job file has its hyper-parameters; else the group's number, from 1, in set_hyper_parameters
-    # Observed and not trained, such as batch-norm's running mean. A slot's gradient is the mean that the slot observed
-    # over its samples, without the loss scale. A step moves the stored value a tenth of the way to the mean over all
-    # samples.
+    # Whether the tensor is observed and not trained, such as batch-norm's running mean. A slot's gradient of it is the
+    # mean that the slot observed over its samples, without the loss scale. A step moves the stored value by a tenth of
+    # its distance to the mean over all samples.
     statistic: bool = False
 
     def __post_init__(self) -> None:

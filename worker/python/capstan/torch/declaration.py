@@ -30,7 +30,7 @@ def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optim
         numeric_class=f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
                       f"{parameters[0].parameter.device.type}",
         numeric_fingerprint=key_of(torch.__config__.show()),  # type: ignore[no-untyped-call]
-        # Constants must be the same in all processes.
+        # Constants are hashed too, because they must be the same in all processes.
         data_fingerprint=key_of(values.constants.digest, fetcher and fetcher.fingerprint))
     return values
 

@@ -13,8 +13,8 @@ _CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, weakre
 
 
 def is_code(value: object) -> bool:
-    """Whether the value is code. Every process has the script's code, so it is not stored, as torch does not save
-    it."""
+    """Whether the value is code. Code is not stored: every process has the script's code, and torch does not store it
+    either."""
     return isinstance(value, _CODE)
 
 

@@ -23,7 +23,7 @@ _LOOKS_DIVIDED = (
     "the loss is a mean that was divided before backward(). Where the division belongs to an accumulation of the "
     "script's, leave it out: the job takes the mean over job.global_batch by itself, and the gradient would be too "
     "small; backward(loss, divided=False) says that the division belongs to the loss")
-# The nodes that a loss with several terms, or a scaled loss, has in its graph.
+# Autograd nodes that add, scale or negate the terms of a loss. The terms are searched for behind them.
 _THROUGH = ("AddBackward0", "SubBackward0", "MulBackward0", "NegBackward0")
 _NODES_MAX = 64
 _SUM = 2  # torch's number for a loss function's reduction "sum"; "mean" is 1

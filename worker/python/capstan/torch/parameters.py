@@ -71,7 +71,7 @@ class Parameter:
         if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
             self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
             return
-        # Before torch 2.1: hook the node that accumulates the gradient. The reference keeps it alive.
+        # Before torch 2.1: hook the autograd node that accumulates the gradient. self._node keeps that node alive.
         self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
         self._node.register_hook(lambda *_: call(self))
 

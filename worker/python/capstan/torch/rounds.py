@@ -1,4 +1,4 @@
-"""A script's way through the rounds of a job: one slot after the other, until the job is done."""
+"""Takes a script through the rounds of a job: one slot after the other, until the job is done."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -144,7 +144,7 @@ class Statistics:
     def restore(self) -> None:
         """Puts the job's values into the model."""
         if self._places:
-            # All values go to a GPU in one copy.
+            # If the model is on a GPU, all values go there in one copy, because many small copies are slow.
             parts = self._kept.to(self._homes[0].device).split(self._sizes)
             for index, (place, part) in enumerate(zip(self._places, parts)):
                 self._go_home(index, place).copy_(part.view(place.value.shape))

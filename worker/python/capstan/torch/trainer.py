@@ -194,8 +194,9 @@ class Trainer:
             self._gradients.send_the_rest()
 
     def step(self) -> bool:
-        """The prepared optimizer.step(): ends the slot. After the round's last slot, the next round's weights are in
-        place on return; only then may gradients be overwritten. False: the job is done."""
+        """The prepared optimizer.step(): ends the slot. After the round's last slot it waits for the next round, whose
+        weights are in the model on return. (It returns earlier as long as nothing shows when the scheduler acts.)
+        False: the job is done."""
         self._must_be_prepared()
         self._gradients.must_be_whole()
         self._loop_goes_on()

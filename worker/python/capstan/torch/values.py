@@ -1,5 +1,5 @@
-"""The values of a script's model: set to the job's at the beginning of each slot, and checked for other changes at its
-end."""
+"""The values of a script's model: set to the job's when a round begins, and checked for other changes when a slot
+ends."""
 from __future__ import annotations
 
 import torch
