@@ -2,7 +2,7 @@
 //
 // Fails:  kUnsupported; if the library was not found, the message names the places searched.
 // Why:    NCCL is not shipped. The emulated device uses another library with functions of the same names
-//         (kernels/emulation/cuda/nccl.h).
+//         (tests/emulation/cuda/nccl.h).
 #pragma once
 
 #include <nccl.h>

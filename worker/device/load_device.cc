@@ -13,7 +13,9 @@ Result<const DevicePlugin*> LoadDevicePlugin(const std::string& folder, DeviceKi
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Unsupported("worker.device = \"" + word + "\" needs a plug-in that cannot be loaded: " + dlerror() +
-                       (kind == DeviceKind::kCuda ? " (it is built where nvcc is)" : "") + otherwise);
+                       (kind == DeviceKind::kCuda ? " (it is built where nvcc is)"
+                                                  : " (it is built with capstan's tests, and never installed)") +
+                       otherwise);
   }
   const auto* const plugin = static_cast<const DevicePlugin*>(dlsym(library, DevicePlugin::kSymbol));
   if (plugin == nullptr || plugin->abi != DevicePlugin::kAbi || std::string(plugin->build_id) != kBuildId) {

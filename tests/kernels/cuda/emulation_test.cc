@@ -1,7 +1,7 @@
 // Tests of the emulated device itself: errors in kernels and launches must show.
 #include "kernels/cuda/launch.h"
-#include "kernels/emulation/stream.h"
 #include "tests/catch.h"
+#include "tests/emulation/stream.h"
 #include "tests/kernels/cuda/device.h"
 
 namespace capstan::kernels {

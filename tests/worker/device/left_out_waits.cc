@@ -15,8 +15,8 @@
 
 #include "common/base/hash.h"
 #include "common/data/encoding.h"
-#include "kernels/emulation/stream.h"
-#include "kernels/emulation/waits.h"
+#include "tests/emulation/stream.h"
+#include "tests/emulation/waits.h"
 #include "tests/kernels/numbers.h"
 #include "worker/collective/rendezvous.h"
 #include "worker/device/create_device_model.h"

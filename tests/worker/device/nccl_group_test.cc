@@ -5,7 +5,7 @@
 
 #include "common/data/encoding.h"
 #include "common/data/number16.h"
-#include "kernels/emulation/stream.h"
+#include "tests/emulation/stream.h"
 #include "tests/worker/collective/groups.h"
 #include "tests/worker/device/host_group.h"
 #include "worker/device/load_device.h"

@@ -1,4 +1,4 @@
-#include "kernels/emulation/waits.h"
+#include "tests/emulation/waits.h"
 
 #include <atomic>
 

@@ -8,7 +8,7 @@
 #include <climits>
 #include <cstddef>
 
-#include "kernels/emulation/cuda/cuda_runtime.h"
+#include "tests/emulation/cuda/cuda_runtime.h"
 
 // NOLINTBEGIN: the names are NCCL's.
 extern "C" {

@@ -7,8 +7,8 @@
 
 #include <type_traits>
 
-#include "kernels/emulation/cuda/cuda_bf16.h"
-#include "kernels/emulation/cuda/cuda_fp16.h"
+#include "tests/emulation/cuda/cuda_bf16.h"
+#include "tests/emulation/cuda/cuda_fp16.h"
 
 // NOLINTBEGIN: the names are CUDA's.
 namespace nvcuda::wmma {

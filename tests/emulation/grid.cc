@@ -1,4 +1,4 @@
-#include "kernels/emulation/grid.h"
+#include "tests/emulation/grid.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/emulation/fiber.h"
-#include "kernels/emulation/race_detector.h"
+#include "tests/emulation/fiber.h"
+#include "tests/emulation/race_detector.h"
 
 namespace capstan::emulation {
 namespace {

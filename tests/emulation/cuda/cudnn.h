@@ -7,7 +7,7 @@
 //         that capstan may take. For 7 filters the one that it may take fails with "not supported" when it runs.
 #pragma once
 
-#include "kernels/emulation/cuda/cuda_runtime.h"
+#include "tests/emulation/cuda/cuda_runtime.h"
 
 // NOLINTBEGIN: the names are cuDNN's.
 enum cudnnStatus_t : int {

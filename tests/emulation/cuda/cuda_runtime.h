@@ -15,8 +15,8 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/emulation/grid.h"
-#include "kernels/emulation/stream.h"
+#include "tests/emulation/grid.h"
+#include "tests/emulation/stream.h"
 
 // NOLINTBEGIN: the names are CUDA's.
 #define __global__

@@ -1,4 +1,4 @@
-#include "kernels/emulation/race_detector.h"
+#include "tests/emulation/race_detector.h"
 
 namespace capstan::emulation {
 

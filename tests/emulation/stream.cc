@@ -1,4 +1,4 @@
-#include "kernels/emulation/stream.h"
+#include "tests/emulation/stream.h"
 
 #include <cstdlib>
 #include <utility>

@@ -1,6 +1,6 @@
 #include <sanitizer/tsan_interface.h>
 
-#include "kernels/emulation/race_detector.h"
+#include "tests/emulation/race_detector.h"
 
 namespace capstan::emulation {
 

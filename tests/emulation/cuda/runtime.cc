@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "kernels/emulation/cuda/cuda_runtime.h"
-#include "kernels/emulation/waits.h"
+#include "tests/emulation/cuda/cuda_runtime.h"
+#include "tests/emulation/waits.h"
 
 using capstan::emulation::CountsWaits;
 using capstan::emulation::IsLeftOut;

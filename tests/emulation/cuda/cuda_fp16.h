@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/data/number16.h"
-#include "kernels/emulation/cuda/cuda_runtime.h"
+#include "tests/emulation/cuda/cuda_runtime.h"
 
 // NOLINTBEGIN: the names are CUDA's.
 struct __half {

@@ -1,11 +1,11 @@
-#include "kernels/emulation/fiber.h"
+#include "tests/emulation/fiber.h"
 
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstddef>
 #include <memory>
 #include <utility>
 
-#include "kernels/emulation/race_detector.h"
+#include "tests/emulation/race_detector.h"
 
 namespace capstan::emulation {
 namespace {

@@ -5,7 +5,7 @@
 //         or to be added in any order, or fp32 to be computed with less precision.
 #pragma once
 
-#include "kernels/emulation/cuda/cuda_runtime.h"
+#include "tests/emulation/cuda/cuda_runtime.h"
 
 // NOLINTBEGIN: the names are cuBLASLt's.
 enum cublasStatus_t : int {
