@@ -102,7 +102,7 @@ void UpdateBlock(const BenchBlock& block, WritePath path) {
   const BlockOut out{
       block.next[0].As<float>(), {block.next[1].As<float>(), block.next[2].As<float>()}, block.sum.As<float>(), path};
   double squares = 0.0;
-  ReduceAndUpdate({&rule, 1}, scalars, cover, kInputs, {&segment, 1}, in, out, {&squares, 1});
+  ReduceAndUpdate({&rule, 1}, scalars, cover, ReductionTree(kInputs), {&segment, 1}, in, out, {&squares, 1});
 }
 
 // Keeps the best time of each block, so that other load on the machine spoils only some blocks of a round. A round

@@ -46,11 +46,7 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
   options.shard.shard = index;
   options.shard.shard_count = config.shard_count();
   options.shard.incarnation = Incarnation{1};
-  options.shard.mode = config.job.mode;
-  options.shard.seed = config.job.seed;
-  options.shard.config_hash = HashJobConfig(config);
-  options.shard.optimizer = MakeOptimizerRule(config.optimizer);
-  options.shard.encoding = EncodingOf(config);
+  options.shard.job = server::JobSettingsOf(config);
   options.listen = listen;
   options.coordinator = coordinator;
   options.on_notice = PrintFailures;

@@ -29,9 +29,10 @@ class ShardRig {
     server::ShardOptions options;
     options.incarnation = kIncarnation;
     options.coordinator = kOrders;
-    options.mode = mode;
-    options.staleness = UINT32_MAX;
-    options.optimizer = {.kind = OptimizerKind::kSgd};
+    options.job = {.mode = mode,
+                   .aggregation = HasGlobalSteps(mode) ? Aggregation::kMean : Aggregation::kNone,
+                   .staleness = UINT32_MAX,
+                   .optimizer = {.kind = OptimizerKind::kSgd}};
     options.window_blocks = kScaleBlocksPerShard;
     options.block_elements = kScaleBlockElements;
     shard_ = std::make_unique<server::Shard>(std::move(options), metrics_);

@@ -44,13 +44,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.shard.incarnation = incarnation;
   options.shard.memory_bytes_max =
       static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  options.shard.mode = config.mode();
-  options.shard.acknowledge = config.job.acknowledge;
-  options.shard.staleness = config.job.staleness;
-  options.shard.seed = config.job.seed;
-  options.shard.config_hash = HashJobConfig(config);
-  options.shard.optimizer = MakeOptimizerRule(config.optimizer);
-  options.shard.encoding = EncodingOf(config);
+  options.shard.job = server::JobSettingsOf(config);
   options.advertise = config.cluster.advertise;
   options.coordinator = config.cluster.coordinator;
   options.join_seconds = config.limits.join;
@@ -182,7 +176,7 @@ class ServerProcess {
     loop.listen = ShiftPort(listen_, number);
     loop.shard.metrics = metrics_;
     CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(shard));
-    if (loop.shard.acknowledge == Acknowledge::kDurable) {
+    if (loop.shard.job.acknowledge == Acknowledge::kDurable) {
       CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(shard)));
     }
     loop.trace = trace_.get();

@@ -8,13 +8,16 @@
 #include "common/base/status.h"
 #include "common/data/encoding.h"
 #include "kernels/stream_store.h"
+#include "update/optimizer_formulas.h"
 
 namespace capstan {
 
 namespace {
 
-// The compiler's vector types do not depend on the instruction set. The same expressions run on V8 and on float.
-using V8 = float __attribute__((vector_size(32)));
+using formulas::StatisticUpdate;
+using formulas::TakesRatio;
+using formulas::V8;
+using formulas::WithOptimizer;
 using D4 = double __attribute__((vector_size(32)));
 
 constexpr std::size_t kLanes = 16;           // lanes of a sum of squares
@@ -43,196 +46,6 @@ void WriteLine(float* line, V8 low, V8 high) {
   } else {
     Store(line, 0, low);
     Store(line, 8, high);
-  }
-}
-
-float Sqrt(float x) { return std::sqrt(x); }
-V8 Sqrt(V8 x) {
-  V8 root;
-  for (int lane = 0; lane < 8; ++lane) root[lane] = std::sqrt(x[lane]);
-  return root;
-}
-
-// Returns base^exponent by squaring, in double. libm's pow is not used, because its last bit differs between versions.
-double IntegerPower(double base, std::uint64_t exponent) {
-  double power = 1.0;
-  for (; exponent > 0; exponent >>= 1) {
-    if ((exponent & 1) != 0) power *= base;
-    base *= base;
-  }
-  return power;
-}
-
-// ---- Optimizers. Each updates one element or eight, by the formulas of torch.optim, which lacks lars and lamb. A
-// segment without weight decay has weight_decay 0. An optimizer with a trust ratio returns its direction, because the
-// ratio needs the direction's norm.
-
-struct SgdUpdate {
-  static constexpr int kStates = 0;
-  float lr, decay;
-  template <class V>
-  void operator()(V g, V& w, V*) const {
-    w = w - (g + w * decay) * lr;
-  }
-};
-
-template <bool kNesterov>
-struct MomentumUpdate {
-  static constexpr int kStates = 1;
-  float lr, decay, momentum;
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    const V d = g + w * decay;
-    state[0] = state[0] * momentum + d;
-    if constexpr (kNesterov) {
-      w = w - (d + state[0] * momentum) * lr;
-    } else {
-      w = w - state[0] * lr;
-    }
-  }
-};
-
-// Running means of gradients and of their squares, with their bias corrections.
-struct Moments {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, root_scale;
-  double correction1;
-
-  Moments(const OptimizerRule& rule, std::uint64_t step)
-      : beta1(static_cast<float>(rule.beta1)),
-        one_minus_beta1(static_cast<float>(1.0 - rule.beta1)),
-        beta2(static_cast<float>(rule.beta2)),
-        one_minus_beta2(static_cast<float>(1.0 - rule.beta2)),
-        eps(static_cast<float>(rule.eps)),
-        root_scale(static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(rule.beta2, step)))),
-        correction1(1.0 - IntegerPower(rule.beta1, step)) {}
-
-  // Updates the means m and v; returns m * scale / (sqrt(v) * root_scale + eps).
-  template <class V>
-  V Add(V g, V* state, float scale) const {
-    state[0] = state[0] * beta1 + g * one_minus_beta1;
-    state[1] = state[1] * beta2 + g * one_minus_beta2 * g;
-    return state[0] * scale / (Sqrt(state[1]) * root_scale + eps);
-  }
-};
-
-// Adam: Kingma and Ba, 2015. AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
-template <bool kDecoupled>
-struct AdamUpdate {
-  static constexpr int kStates = 2;
-  float decay;  // weight_decay; decoupled: the factor 1 - lr * weight_decay
-  Moments moments;
-  float step_size;
-
-  AdamUpdate(const GroupRule& group, const UpdateScalars& scalars, double weight_decay)
-      : decay(static_cast<float>(kDecoupled ? 1.0 - group.learning_rate * weight_decay : weight_decay)),
-        moments(group.rule, scalars.step),
-        step_size(static_cast<float>(group.learning_rate / moments.correction1)) {}
-
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    if constexpr (kDecoupled) {
-      w = w * decay;
-    } else {
-      g = g + w * decay;
-    }
-    w = w - moments.Add(g, state, step_size);
-  }
-};
-
-// Adagrad: Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
-struct AdagradUpdate {
-  static constexpr int kStates = 1;
-  float lr, decay, eps;
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    const V d = g + w * decay;
-    state[0] = state[0] + d * d;
-    w = w - d * lr / (Sqrt(state[0]) + eps);
-  }
-};
-
-// Statistics have no optimizer: the kept value moves towards the step's observed value. The block's states, if any, do
-// not change.
-template <int kStatesOfBlock>
-struct StatisticUpdate {
-  static constexpr int kStates = kStatesOfBlock;
-  template <class V>
-  void operator()(V observed, V& w, V*) const {
-    w = w + (observed - w) * kStatisticMomentum;
-  }
-};
-
-// LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017. The momentum sums directions,
-// each multiplied by the learning rate and the trust ratio of its own step.
-struct LarsUpdate {
-  static constexpr int kStates = 1;
-  static constexpr bool kTakesRatio = true;
-  float rate, decay, momentum;  // rate: lr * ratio
-  template <class V>
-  V operator()(V g, V& w, V* state) const {
-    const V direction = g + w * decay;
-    state[0] = state[0] * momentum + direction * rate;
-    w = w - state[0];
-    return direction;
-  }
-};
-
-// LAMB: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, with phi(x) = x.
-struct LambUpdate {
-  static constexpr int kStates = 2;
-  static constexpr bool kTakesRatio = true;
-  float rate, decay;  // rate: lr * ratio
-  Moments moments;
-  float first_scale;
-
-  LambUpdate(float a_rate, float a_decay, const Moments& a_moments)
-      : rate(a_rate), decay(a_decay), moments(a_moments), first_scale(static_cast<float>(1.0 / moments.correction1)) {}
-
-  template <class V>
-  V operator()(V g, V& w, V* state) const {
-    const V direction = moments.Add(g, state, first_scale) + w * decay;
-    w = w - direction * rate;
-    return direction;
-  }
-};
-
-template <class Update>
-concept TakesRatio = requires {
-  Update::kTakesRatio;
-};
-
-// The numbers of an update that differ between segments.
-struct SegmentFactors {
-  double decay = 0.0;
-  float trust_ratio = 1.0F;
-
-  SegmentFactors(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment)
-      : decay(segment.decay ? group.rule.weight_decay : 0.0) {
-    if (scalars.trust_ratios.empty()) return;
-    CAPSTAN_CHECK(segment.tensor < scalars.trust_ratios.size());
-    trust_ratio = scalars.trust_ratios[segment.tensor];
-  }
-};
-
-// Calls use(update) with the optimizer of `group` and its factors for this segment.
-template <class Use>
-void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
-  const OptimizerRule& rule = group.rule;
-  const SegmentFactors own(group, scalars, segment);
-  const auto lr = static_cast<float>(group.learning_rate);
-  const auto rate = static_cast<float>(group.learning_rate * static_cast<double>(own.trust_ratio));
-  const float decay = static_cast<float>(own.decay);
-  const float momentum = static_cast<float>(rule.momentum);
-  switch (rule.kind) {
-    case OptimizerKind::kSgd: return use(SgdUpdate{lr, decay});
-    case OptimizerKind::kMomentum:
-      return rule.nesterov ? use(MomentumUpdate<true>{lr, decay, momentum})
-                           : use(MomentumUpdate<false>{lr, decay, momentum});
-    case OptimizerKind::kAdam: return use(AdamUpdate<false>(group, scalars, own.decay));
-    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(group, scalars, own.decay));
-    case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
-    case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, momentum});
-    case OptimizerKind::kLamb: return use(LambUpdate(rate, decay, Moments(rule, scalars.step)));
   }
 }
 
@@ -477,6 +290,15 @@ bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, s
   return has_left || has_right;
 }
 
+// Computes what the job makes of the contributions of all slots, for `count` elements starting at `begin`.
+void CombineTile(std::span<const StagedInput> cover, const ReductionTree& tree, std::size_t begin, std::size_t count,
+                 float* out) {
+  switch (tree.aggregation()) {
+    case Aggregation::kMean:
+    case Aggregation::kNone: SumTile(tree.root(), &cover, begin, count, out);
+  }
+}
+
 OneInput Advance(const OneInput& source, std::size_t offset) {
   return {static_cast<const std::byte*>(source.values) + offset * sizeof(float), source.factor};
 }
@@ -498,16 +320,15 @@ SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalar
 
 // Updates a segment from more than two inputs, or from 16-bit values. For each tile the tree's sum is computed first.
 SegmentSquares UpdateSegmentByTiles(const GroupRule& group, const UpdateScalars& scalars,
-                                    std::span<const StagedInput> cover, SlotIndex slots, const SegmentRange& segment,
-                                    const BlockIn& in, const BlockOut& out) {
+                                    std::span<const StagedInput> cover, const ReductionTree& tree,
+                                    const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SegmentSquares squares;
   WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     float sum[kTileElements];
     const std::size_t end = std::size_t{segment.offset} + segment.count;
     for (std::size_t begin = segment.offset; begin < end; begin += kTileElements) {
       const std::size_t count = std::min(kTileElements, end - begin);
-      std::span<const StagedInput> rest = cover;
-      SumTile({0, slots}, &rest, begin, count, sum);
+      CombineTile(cover, tree, begin, count, sum);
       const Arrays at(in, out, update.kStates, begin);
       UpdateRange(count, OneInput{sum, 1.0F}, update, factors, at, &squares);
     }
@@ -552,8 +373,8 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
 }
 
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
-                     SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
-                     std::span<double> segment_squares, const TrustSquares& trust) {
+                     const ReductionTree& tree, std::span<const SegmentRange> segments, const BlockIn& in,
+                     const BlockOut& out, std::span<double> segment_squares, const TrustSquares& trust) {
   CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
   CheckSizes(trust, segments.size());
   std::array<const StagedInput*, 2> live{};
@@ -570,8 +391,8 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
     SegmentSquares squares;
-    if (narrow || live_count > 2) {
-      squares = UpdateSegmentByTiles(group, scalars, cover, slots, segments[i], in, out);
+    if (narrow || live_count > 2 || !IsMean(tree.aggregation())) {
+      squares = UpdateSegmentByTiles(group, scalars, cover, tree, segments[i], in, out);
     } else if (live_count == 1) {
       squares = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
     } else {  // whatever the tree, the sum of two inputs is left + right

@@ -1,11 +1,11 @@
-// ReduceAndUpdate: one fused pass over a block that adds its contributions and runs the optimizer.
+// ReduceAndUpdate: one fused pass over a block that combines its contributions and runs the optimizer.
 //
 // Shapes: every array has the block's elements; segments are ranges of the block and cover it.
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
 // Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer. Statistics:
-//         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. The bits do not depend on which
-//         nodes of the tree are given, on tiles, or on SIMD width. Formulas are PyTorch's where PyTorch has the
-//         optimizer.
+//         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. A job may have the slots' median
+//         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles, or
+//         on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
 // Limits: no allocation. ReduceAndUpdate uses less than 10 KiB of stack for each level of the reduction tree; AddNodes
 //         less than 20 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` compares
@@ -28,7 +28,7 @@ inline constexpr int kStatesMax = 2;
 // The factors of one update; they change with every update.
 struct UpdateScalars {
   std::uint64_t step = 1;                    // number of this update, from 1; skipped steps do not count
-  float mean_scale = 1.0F;                   // float(1 / (samples * loss scale)), computed once in double
+  float mean_scale = 1.0F;                   // float(1 / (samples * loss scale)), computed once in double; see IsMean
   float statistic_scale = 1.0F;              // float(1 / samples)
   float clip = 1.0F;                         // factor of clipping by global norm; 1 or more: no clipping
   std::span<const float> trust_ratios = {};  // lars, lamb: one per tensor of the catalog; empty: all are 1
@@ -88,13 +88,13 @@ struct TrustSquares {
 // value of the side that has samples. If both have samples 0, nothing is written. `out` may be an input's fp32 values.
 void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t count, float* out);
 
-// Adds the nodes of `cover` and updates the block. `cover`: disjoint nodes that together cover the slots [0, slots),
+// Combines the nodes of `cover` and updates the block. `cover`: disjoint nodes that together cover all slots of `tree`,
 // from left to right; at least one has samples. `rules`: all of one optimizer kind, indexed by SegmentRange::group.
 // segment_squares[i] receives the sum of squares of the averaged, unclipped gradient of segments[i] (0 for statistics);
 // the sum is not finite if a value is not.
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
-                     SlotIndex slots, std::span<const SegmentRange> segments, const BlockIn& in, const BlockOut& out,
-                     std::span<double> segment_squares, const TrustSquares& trust = {});
+                     const ReductionTree& tree, std::span<const SegmentRange> segments, const BlockIn& in,
+                     const BlockOut& out, std::span<double> segment_squares, const TrustSquares& trust = {});
 
 // Runs the update again with other scalars. `sum` is what ReduceAndUpdate wrote to BlockOut::sum.
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,

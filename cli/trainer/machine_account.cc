@@ -31,10 +31,7 @@ std::string Count(std::uint64_t count, const std::string& noun) {
 // at most one gradient per slot.
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
-  options.mode = config.mode();
-  options.encoding = EncodingOf(config);
-  options.optimizer = MakeOptimizerRule(config.optimizer);
-  options.acknowledge = config.job.acknowledge;
+  options.job = server::JobSettingsOf(config);
   server::ShardMemory memory = server::CountShardMemory(options, elements, config.slots());
   const std::uint64_t gradients = elements * sizeof(float) * config.slots();
   memory.window = std::min(memory.window, gradients);

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/aggregation.h"
 #include "common/base/status.h"
 #include "common/base/types.h"
 #include "common/config/job/forward.h"
@@ -87,6 +88,9 @@ std::uint32_t DefaultSlots(std::uint64_t global_batch);
 
 bool ReducesLocally(const JobConfig& config);
 
+// Returns what the job makes of the gradients of a step's slots.
+Aggregation AggregationOf(const JobConfig& config);
+
 // Returns the number format of the job's weights and gradients on the wire: that of worker.precision; always fp32 with
 // [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);
@@ -110,7 +114,7 @@ std::uint64_t HashJobConfig(const JobConfig& config);
 
 // Describes the first setting that differs and must not, if a run begun with `begun` is to be continued with `now`. An
 // example: "[job]: it was begun with seed = 1, now seed = 2: first weights, the samples ... follow from it". Returns ""
-// if there is none. These may change: job.steps, eval_every and on_nonfinite; optimizer.lr and clip_norm; data.path and
+// if there is none. These may change: job.steps, eval_every, on_nonfinite and aggregation; optimizer.lr and clip_norm; data.path and
 // labels; worker.threads, recompute and the device's number; [schedule], [cluster], [snapshot], [limits], [allreduce]
 // and [metrics]. Mode sync may become allreduce and the reverse, because both keep the same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);

@@ -74,6 +74,10 @@ std::uint32_t JobConfig::shard_count() const { return cluster.servers * cluster.
 
 bool ReducesLocally(const JobConfig& config) { return config.allreduce.local_reduce != LocalReduce::kNone; }
 
+Aggregation AggregationOf(const JobConfig& config) {
+  return HasGlobalSteps(config.mode()) ? Aggregation::kMean : Aggregation::kNone;
+}
+
 Encoding EncodingOf(const JobConfig& config) {
   if (!config.model.built_in()) return Encoding::kFp32;
   switch (config.worker.precision) {

@@ -30,42 +30,44 @@ Node FindParent(Node node, SlotIndex slot_count) {
   return {};
 }
 
-void Cover(Node node, const std::vector<bool>& wanted, std::vector<Node>* cover) {
+void AddCover(Node node, const std::vector<bool>& wanted, const ReductionTree& tree, std::vector<Node>* cover) {
   bool all = true, any = false;
   for (SlotIndex slot = node.begin; slot < node.end; ++slot) {
     all = all && wanted[slot];
     any = any || wanted[slot];
   }
-  if (all) cover->push_back(node);
-  if (all || !any) return;
+  if (!any) return;
+  if (all && (node.IsLeaf() || AddsGradients(tree.aggregation()))) return cover->push_back(node);
   const SlotIndex split = SplitPoint(node);
-  Cover({node.begin, split}, wanted, cover);
-  Cover({split, node.end}, wanted, cover);
+  AddCover({node.begin, split}, wanted, tree, cover);
+  AddCover({split, node.end}, wanted, tree, cover);
 }
 
 }  // namespace
 
-bool IsTreeNode(Node node, SlotIndex slot_count) { return FindParent(node, slot_count) != Node{}; }
+bool ReductionTree::Has(Node node) const {
+  return FindParent(node, slots_) != Node{} && (node.IsLeaf() || AddsGradients(aggregation_));
+}
 
-Node ParentOf(Node node, SlotIndex slot_count) {
-  const Node parent = FindParent(node, slot_count);
+Node ReductionTree::ParentOf(Node node) const {
+  const Node parent = FindParent(node, slots_);
   CAPSTAN_CHECK(parent != Node{} && parent != node);
   return parent;
 }
 
-Node SiblingOf(Node node, SlotIndex slot_count) {
-  const Node parent = ParentOf(node, slot_count);
+Node ReductionTree::SiblingOf(Node node) const {
+  const Node parent = ParentOf(node);
   return parent.begin == node.begin ? Node{node.end, parent.end} : Node{parent.begin, node.begin};
 }
 
-std::vector<Node> CoverSlots(const std::vector<SlotIndex>& slots, SlotIndex slot_count) {
-  std::vector<bool> wanted(slot_count, false);
+std::vector<Node> ReductionTree::Cover(const std::vector<SlotIndex>& slots) const {
+  std::vector<bool> wanted(slots_, false);
   for (SlotIndex slot : slots) {
-    CAPSTAN_CHECK(slot < slot_count);
+    CAPSTAN_CHECK(slot < slots_);
     wanted[slot] = true;
   }
   std::vector<Node> cover;
-  if (slot_count > 0) Cover({0, slot_count}, wanted, &cover);
+  if (slots_ > 0) AddCover(root(), wanted, *this, &cover);
   return cover;
 }
 

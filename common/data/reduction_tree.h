@@ -1,4 +1,4 @@
-// The fixed binary tree over a job's slots along which gradients are added.
+// ReductionTree: the fixed binary tree over a job's slots along which gradients are added.
 //
 // Kind:   values and pure functions.
 // Why:    floating-point addition is not associative. Adding along one fixed tree makes the sum a function of the slots
@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/aggregation.h"
 #include "common/base/types.h"
 
 namespace capstan {
@@ -28,15 +29,29 @@ struct Node {
 // Returns the first slot of the node's right child. Requires a node of two or more slots.
 SlotIndex SplitPoint(Node node);
 
-// Whether `node` is a node of the tree over slots [0, slot_count).
-bool IsTreeNode(Node node, SlotIndex slot_count);
+// The nodes whose gradients workers may push: those of the whole tree if gradients are added, else only its leaves.
+class ReductionTree {
+ public:
+  constexpr explicit ReductionTree(SlotIndex slots, Aggregation aggregation = Aggregation::kMean)
+      : slots_(slots), aggregation_(aggregation) {}
 
-// Returns the parent of `node`. Requires a node of the tree that is not the root.
-Node ParentOf(Node node, SlotIndex slot_count);
-// Returns the other child of ParentOf(node).
-Node SiblingOf(Node node, SlotIndex slot_count);
+  constexpr SlotIndex slots() const { return slots_; }
+  constexpr Aggregation aggregation() const { return aggregation_; }
+  constexpr Node root() const { return {0, slots_}; }
 
-// Returns the fewest disjoint nodes of the tree that together cover exactly the given slots, from left to right.
-std::vector<Node> CoverSlots(const std::vector<SlotIndex>& slots, SlotIndex slot_count);
+  // Whether a gradient of `node` may be pushed. Any numbers may be asked about.
+  bool Has(Node node) const;
+  // Returns the node whose child `node` is. Requires a node of the whole tree other than its root.
+  Node ParentOf(Node node) const;
+  // Returns the other child of ParentOf(node).
+  Node SiblingOf(Node node) const;
+  // Returns the fewest disjoint nodes that may be pushed and cover exactly the given sorted, distinct slots, from left
+  // to right.
+  std::vector<Node> Cover(const std::vector<SlotIndex>& slots) const;
+
+ private:
+  SlotIndex slots_;
+  Aggregation aggregation_;
+};
 
 }  // namespace capstan

@@ -71,7 +71,7 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
   return out;
 }
 
-void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, SlotIndex slots,
+void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
                          std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
                          const TrustSquares& trust) {
   Entry& entry = blocks_[index];
@@ -79,7 +79,7 @@ void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, 
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
   out.path = path_;
-  ReduceAndUpdate(rules, scalars, cover, slots, entry.segments, In(entry.published), out, squares, trust);
+  ReduceAndUpdate(rules, scalars, cover, tree, entry.segments, In(entry.published), out, squares, trust);
   const bool is_last = trust.weights.empty();  // if trust ratios must follow, this version is not final
   if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
 }
@@ -134,8 +134,8 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
   }
-  ReduceAndUpdate(rules, scalars, std::span(&input, 1), 1, entry.segments, In(source), Out(target, BufferRef()),
-                  squares);
+  ReduceAndUpdate(rules, scalars, std::span(&input, 1), ReductionTree(1), entry.segments, In(source),
+                  Out(target, BufferRef()), squares);
   target.weights_hash.reset();
   target.narrow = {};
   MakeSendable(entry, &target);

@@ -38,8 +38,9 @@ class BlockStore {
 
   // Builds a block's next version from `cover`: disjoint nodes that cover all slots. Writes one sum of squares per
   // segment and, for lars and lamb, fills `trust`. `rules`: by group, or a single one if there are no groups.
-  void Prepare(std::size_t index, std::span<const StagedInput> cover, SlotIndex slots, std::span<const GroupRule> rules,
-               const UpdateScalars& scalars, std::span<double> squares, const TrustSquares& trust = {});
+  void Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
+               std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
+               const TrustSquares& trust = {});
   // Builds a prepared block's next version again, from the gradient sum that Prepare() kept. `scalars` has the clip
   // factor or the trust ratios.
   void PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,

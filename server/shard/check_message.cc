@@ -16,17 +16,15 @@
 
 namespace capstan::server {
 
-Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload, TakenNodes taken) {
+Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload) {
   const auto index = shard.index_of.find(push.block);
   if (index == shard.index_of.end()) {
     return Invalid("block " + std::to_string(push.block) + " is not on " + shard.name());
   }
-  if (!IsTreeNode(push.node, shard.slot_count)) {
+  if (const ReductionTree tree = shard.tree(); !tree.Has(push.node)) {
     return Invalid("[" + std::to_string(push.node.begin) + ", " + std::to_string(push.node.end) +
-                   ") is not a node of the tree over " + std::to_string(shard.slot_count) + " slots");
-  }
-  if (taken == TakenNodes::kLeaves && !push.node.IsLeaf()) {
-    return Invalid("without global steps each slot is pushed by itself");
+                   ") is not a node of the tree over " + std::to_string(tree.slots()) + " slots" +
+                   (AddsGradients(tree.aggregation()) ? "" : " or is a sum, and here each slot is pushed by itself"));
   }
   CAPSTAN_RETURN_IF_ERROR(CheckHyperParameters(push.hyper, shard.catalog->group_count()));
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
@@ -69,7 +67,7 @@ PullFault CheckPull(const ShardContext& shard, const Pull& pull) {
     return {Invalid("array " + std::to_string(pull.array) + " of a block is pulled; the job's optimizer keeps " +
                     std::to_string(arrays - 1) + " besides the weights")};
   }
-  const Encoding own = shard.options.encoding;
+  const Encoding own = shard.options.job.encoding;
   if (pull.encoding != Encoding::kFp32 && (pull.encoding != own || pull.array != 0)) {
     return {Invalid(std::string("a pull asks for ") + NameOf(pull.encoding) + " of array " +
                     std::to_string(pull.array) + "; weights come as fp32 or as the job's " + NameOf(own) +

@@ -18,10 +18,7 @@ namespace capstan::server {
 
 struct ShardContext;
 
-// The nodes of the reduction tree that a push may carry: kLeaves: only single slots; kAll: also sums of several slots.
-enum class TakenNodes { kLeaves, kAll };
-
-Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload, TakenNodes taken);
+Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload);
 
 // The fault of a pull (ok: none), and the block that is at fault; 0 if the fault is not in one block.
 struct PullFault {

@@ -14,7 +14,7 @@
 #include "server/shard/check_message.h"
 #include "server/shard/push_journal.h"
 #include "server/shard/shard_memory.h"
-#include "server/shard/update_scalars.h"
+#include "update/update_scalars.h"
 
 namespace capstan::server {
 
@@ -70,10 +70,6 @@ void ClockedStep::Describe(SnapshotHeader* header) const {
 
 // ---- what workers send ---------------------------------------------------------------------------------------------
 
-Status ClockedStep::Check(const Push& push, const Slice& payload) const {
-  return CheckPush(shard_, push, payload, TakenNodes::kLeaves);
-}
-
 std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant,
                                                Outbox* out) {
   const SlotIndex slot = push.node.begin;
@@ -84,7 +80,7 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
     if (journal_->Has(sequence, push.block, slot) && sequence > last) return {};
     last = journal_->NewestPush(push.block, slot).value_or(last);
   }
-  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), last)) {
+  switch (AdmitPush(shard_.options.job.mode, push.step, shard_.step(), last)) {
     case PushAdmission::kApply:
       if (journal_ != nullptr) {
         journal_->Add(from, RecordOf(push, payload), out);
@@ -155,8 +151,9 @@ void ClockedStep::Apply(const PushRecord& push) {
   if (push.samples > 0) {
     std::vector<double> squares(store.segment_count(index));
     const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(index)};
-    store.ApplyNow(index, input, MakeGroupRules(shard_.options.optimizer, push.learning_rate, push.hyper),
-                   MakeUpdateScalars(block.updates, push.samples, push.loss_scale), squares);
+    store.ApplyNow(index, input, MakeGroupRules(shard_.options.job.optimizer, push.learning_rate, push.hyper),
+                   MakeUpdateScalars(shard_.tree().aggregation(), block.updates, push.samples, push.loss_scale),
+                   squares);
     ++block.updates;
     shard_.metrics->updates_applied.Add(1);
   }
@@ -309,7 +306,7 @@ void ClockedStep::Handle(const ClockUpdate& update) {
 
 // In mode bounded, a pull waits until the slowest slot is at most `staleness` pushes behind the asking slot.
 PullAdmission ClockedStep::Admit(const Pull& pull) const {
-  return AdmitPull(shard_.options.mode, pull.version, VersionAt(clocks_.least()), shard_.options.staleness);
+  return AdmitPull(shard_.options.job.mode, pull.version, VersionAt(clocks_.least()), shard_.options.job.staleness);
 }
 
 StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t index) const {

@@ -42,7 +42,6 @@ class ClockedStep final : public StepEngine {
   void Describe(SnapshotHeader* header) const override;
   void Restart() override;
 
-  Status Check(const Push& push, const Slice& payload) const override;
   std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                     Outbox* out) override;
   void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;

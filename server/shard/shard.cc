@@ -85,7 +85,7 @@ Hello Shard::MakeHello() const {
   hello.newest_retained = identity_.value().newest_retained;
   if (last_commit() != nullptr) hello.last_commit = *last_commit();
   engine_->Describe(&hello);
-  hello.config_hash = options.config_hash;
+  hello.config_hash = options.job.config_hash;
   hello.endpoint = options.endpoint;
   hello.metrics = options.metrics;
   return hello;
@@ -177,7 +177,7 @@ bool Shard::CheckFence(PeerId from, Generation generation, Incarnation incarnati
 }
 
 void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out) {
-  const Status status = engine_->Check(push, payload);
+  const Status status = CheckPush(context_, push, payload);
   if (!status.ok()) return context_.Reject(from, status, push.block, out);
   const std::optional<std::size_t> prepared = engine_->Handle(from, push, payload, now, out);
   if (prepared) pulls_.OnPrepared(*prepared, out);

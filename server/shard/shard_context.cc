@@ -17,7 +17,8 @@ void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<Bl
                          BlockStore::Begin begin) {
   store.reset();  // frees its memory first: there is no room for two
   catalog = std::make_unique<const Catalog>(std::move(given));
-  store = std::make_unique<BlockStore>(*catalog, mine, options.optimizer, options.seed, begin, options.encoding);
+  store = std::make_unique<BlockStore>(*catalog, mine, options.job.optimizer, options.job.seed, begin,
+                                       options.job.encoding);
   index_of.clear();
   for (std::size_t index = 0; index < mine.size(); ++index) index_of[mine[index]] = index;
   generation = reset.generation;

@@ -13,6 +13,7 @@
 
 #include "common/base/status.h"
 #include "common/data/catalog.h"
+#include "common/data/reduction_tree.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/snapshot_id.h"
@@ -68,10 +69,11 @@ struct ShardContext {
   void Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine, BlockStore::Begin begin);
 
   Step step() const { return served.step(); }
-  bool durable() const { return options.acknowledge == Acknowledge::kDurable; }
+  bool durable() const { return options.job.acknowledge == Acknowledge::kDurable; }
   // Whether workers send this slot's EndSlots, with its reports, to this shard.
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }
   std::size_t home_slot_count() const;
+  ReductionTree tree() const { return ReductionTree(slot_count, options.job.aggregation); }
   // Whether the snapshot was taken in the present timeline.
   bool IsOfTimeline(SnapshotId id) const {
     return id.generation >= FirstGeneration(timeline) && id.generation <= generation;

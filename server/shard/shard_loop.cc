@@ -27,7 +27,7 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
 
 ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)) {
   if (!options_.store) options_.store = std::make_unique<MemorySnapshotStore>();
-  const bool durable = options_.shard.acknowledge == Acknowledge::kDurable;
+  const bool durable = options_.shard.job.acknowledge == Acknowledge::kDurable;
   if (durable && !options_.log) options_.log = std::make_unique<MemoryPushLog>();
 }
 

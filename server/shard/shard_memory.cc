@@ -25,13 +25,13 @@ std::uint32_t AsyncCredit(const ShardOptions& options, SlotIndex slots) {
 
 ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements, SlotIndex slots) {
   ShardMemory memory;
-  const std::uint64_t narrow = options.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options.encoding);
+  const std::uint64_t narrow = options.job.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options.job.encoding);
   memory.elements = elements;
-  memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options.optimizer.kind))) + 4 + narrow;
-  const std::uint64_t window =
-      HasGlobalSteps(options.mode) ? options.window_blocks : std::uint64_t{AsyncCredit(options, slots)} * slots;
+  memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options.job.optimizer.kind))) + 4 + narrow;
+  const std::uint64_t each = HasGlobalSteps(options.job.mode) ? options.window_blocks : AsyncCredit(options, slots);
+  const std::uint64_t window = AddsGradients(options.job.aggregation) ? each : each * slots;
   memory.window = window * options.block_elements * sizeof(float);
-  memory.log = options.acknowledge == Acknowledge::kDurable ? 2 * options.log_bytes_max : 0;
+  memory.log = options.job.acknowledge == Acknowledge::kDurable ? 2 * options.log_bytes_max : 0;
   return memory;
 }
 

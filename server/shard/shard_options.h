@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "common/base/types.h"
-#include "common/config/job/mode.h"
 #include "common/data/catalog.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/snapshot_id.h"
+#include "server/shard/job_settings.h"
 #include "server/storage/shard_identity.h"
-#include "update/optimizer.h"
 
 namespace capstan::server {
 
@@ -25,15 +24,9 @@ struct ShardOptions {
   std::string endpoint;  // address for workers
   std::string metrics;   // host:port of the process's metrics; empty: none
   PeerId coordinator;    // coordinator messages from any other peer are refused
-  Mode mode = Mode::kSync;
-  std::uint64_t staleness = 0;  // for mode bounded
-  std::uint64_t seed = 1;
-  std::uint64_t config_hash = 0;
-  OptimizerRule optimizer;
-  Encoding encoding = Encoding::kFp32;  // for pulled weights and pushed leaves
-  std::uint32_t window_blocks = 16;     // blocks staged beyond the complete ones in push order; see AsyncCredit
+  JobSettings job;
+  std::uint32_t window_blocks = 16;  // blocks staged beyond the complete ones in push order; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
-  Acknowledge acknowledge = Acknowledge::kReceived;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // pushes that wait for the log
   std::size_t log_records_max = std::size_t{1} << 16;
   // Without global steps: how many slot reports wait until the coordinator counts their steps. Those of one step always

@@ -18,7 +18,7 @@ Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
 }  // namespace
 
 Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
-                                              Slice payload, Encoding encoding, SlotIndex slot_count,
+                                              Slice payload, Encoding encoding, const ReductionTree& tree,
                                               std::uint32_t count, BufferPool* sums) {
   CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
   for (const Contribution& contribution : contributions_) {
@@ -33,10 +33,10 @@ Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, 
   if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
   std::erase_if(contributions_, [&](const Contribution& contribution) { return node.Contains(contribution.node); });
   Insert({node, samples, std::move(payload), encoding, false});
-  MergeAround(node, slot_count, count, sums);
+  MergeAround(node, tree, count, sums);
   SlotIndex covered = 0;
   for (const Contribution& contribution : contributions_) covered += contribution.node.end - contribution.node.begin;
-  complete_ = covered == slot_count;
+  complete_ = covered == tree.slots();
   return Outcome::kStaged;
 }
 
@@ -61,12 +61,11 @@ void StagedBlock::Insert(Contribution contribution) {
 
 // Adds `node` and its sibling, if both are here, then their sum and its sibling, and so on. Stops below the root, whose
 // children the update adds.
-void StagedBlock::MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums) {
-  const Node root{0, slot_count};
-  while (node != root) {
-    const Node parent = ParentOf(node, slot_count);
-    if (parent == root) return;
-    const Node sibling = SiblingOf(node, slot_count);
+void StagedBlock::MergeAround(Node node, const ReductionTree& tree, std::uint32_t count, BufferPool* sums) {
+  while (node != tree.root()) {
+    const Node parent = tree.ParentOf(node);
+    if (parent == tree.root() || !tree.Has(parent)) return;
+    const Node sibling = tree.SiblingOf(node);
     const Node left = std::min(node, sibling);
     const auto at = std::find_if(contributions_.begin(), contributions_.end(),
                                  [&](const Contribution& contribution) { return contribution.node == left; });

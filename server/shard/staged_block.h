@@ -25,7 +25,7 @@ class StagedBlock {
   // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
   // same node came before with another payload; the first payload counts.
   Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,
-                      SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
+                      const ReductionTree& tree, std::uint32_t count, BufferPool* sums);
 
   bool complete() const { return complete_; }
   // Samples of all slots; meaningful when complete.
@@ -58,7 +58,7 @@ class StagedBlock {
 
   Result<Outcome> CompareWithSeen(Node node, std::uint64_t samples, std::uint64_t payload_hash) const;
   void Insert(Contribution contribution);
-  void MergeAround(Node node, SlotIndex slot_count, std::uint32_t count, BufferPool* sums);
+  void MergeAround(Node node, const ReductionTree& tree, std::uint32_t count, BufferPool* sums);
   static Contribution Merge(const Contribution& left, const Contribution& right, std::uint32_t count, BufferPool* sums);
 
   std::vector<Contribution> contributions_;  // disjoint, sorted

@@ -8,7 +8,7 @@ namespace capstan::server {
 
 std::unique_ptr<StepEngine> CreateStepEngine(const ShardContext& shard, ServedStep* served,
                                              Acknowledgements* acknowledgements, PushJournal* journal) {
-  switch (shard.options.mode) {
+  switch (shard.options.job.mode) {
     case Mode::kSync: return std::make_unique<SyncStep>(shard, served, acknowledgements);
     case Mode::kAllReduce: return std::make_unique<ReplicatedStep>(shard, served, acknowledgements);
     case Mode::kAsync:

@@ -70,7 +70,6 @@ class StepEngine {
   virtual bool CanGoOn() const { return false; }
 
   // ---- workers' messages
-  virtual Status Check(const Push& push, const Slice& payload) const = 0;
   // Takes a checked push. If the push completes its block, so that the next version is prepared, returns the block's
   // index in the store.
   virtual std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,

@@ -12,8 +12,7 @@
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/staged.h"
 #include "server/shard/acknowledgements.h"
-#include "server/shard/check_message.h"
-#include "server/shard/update_scalars.h"
+#include "update/update_scalars.h"
 
 namespace capstan::server {
 
@@ -22,7 +21,7 @@ SyncStep::SyncStep(const ShardContext& shard, ServedStep* served, Acknowledgemen
 
 void SyncStep::Reset() {
   blocks_.assign(shard_.store->size(), {});
-  squares_ = SegmentSquares(*shard_.store, TakesTrustRatio(shard_.options.optimizer.kind));
+  squares_ = SegmentSquares(*shard_.store, TakesTrustRatio(shard_.options.job.optimizer.kind));
   next_reports_ = {};
   BeginStep();
 }
@@ -49,14 +48,10 @@ void SyncStep::BeginStep() {
 
 // ---- what workers send ---------------------------------------------------------------------------------------------
 
-Status SyncStep::Check(const Push& push, const Slice& payload) const {
-  return CheckPush(shard_, push, payload, TakenNodes::kAll);
-}
-
 std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                             Outbox* out) {
   const std::size_t index = shard_.index_of.at(push.block);
-  switch (AdmitPush(shard_.options.mode, push.step, shard_.step(), {})) {
+  switch (AdmitPush(shard_.options.job.mode, push.step, shard_.step(), {})) {
     case PushAdmission::kPassed:
       shard_.metrics->pushes_duplicate.Add(1);
       acknowledgements_->AddPush(from, push.step, push.block, push.node);
@@ -97,7 +92,7 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   const Status taken = hyper_parameters_.Take(push.step, push.node, push.hyper);
   if (!taken.ok()) return refuse(taken.message());
   const Result<StagedBlock::Outcome> outcome =
-      blocks_[index].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.slot_count,
+      blocks_[index].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.tree(),
                                 shard_.store->count(index), shard_.store->pool());
   if (!outcome.ok()) return refuse(outcome.status().message());
   if (*outcome == StagedBlock::Outcome::kMismatch) {
@@ -176,22 +171,23 @@ void SyncStep::Prepare(std::size_t index) {
   if (samples == 0) {
     squares_.Clear(index);
   } else {
-    shard_.store->Prepare(index, staged.Inputs(), shard_.slot_count, Rules(), Scalars(samples),
-                          squares_.GradientOf(index), squares_.TrustOf(index));
+    shard_.store->Prepare(index, staged.Inputs(), shard_.tree(), Rules(), Scalars(samples), squares_.GradientOf(index),
+                          squares_.TrustOf(index));
     shard_.metrics->updates_applied.Add(1);
   }
   staged.ReleasePayloads();
 }
 
 UpdateScalars SyncStep::Scalars(std::uint64_t samples) const {
-  UpdateScalars scalars = MakeUpdateScalars(served_->parameters.updates, samples, served_->parameters.loss_scale);
+  UpdateScalars scalars = MakeUpdateScalars(shard_.tree().aggregation(), served_->parameters.updates, samples,
+                                            served_->parameters.loss_scale);
   scalars.clip = attempt_.clip;
   scalars.trust_ratios = attempt_.trust_ratios;
   return scalars;
 }
 
 std::vector<GroupRule> SyncStep::Rules() const {
-  return MakeGroupRules(shard_.options.optimizer, served_->parameters.learning_rate, hyper_parameters_.groups());
+  return MakeGroupRules(shard_.options.job.optimizer, served_->parameters.learning_rate, hyper_parameters_.groups());
 }
 
 std::uint64_t SyncStep::staged_bytes() const {
@@ -301,7 +297,7 @@ StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* 
 // ---- what pulls get ------------------------------------------------------------------------------------------------
 
 PullAdmission SyncStep::Admit(const Pull& pull) const {
-  return AdmitPull(shard_.options.mode, pull.version, served_->version, 0);
+  return AdmitPull(shard_.options.job.mode, pull.version, served_->version, 0);
 }
 
 StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
@@ -311,7 +307,7 @@ StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
 // Returns nothing if a Redo is certain (trust ratios) or likely: a job that clipped the last step's gradient probably
 // clips this one's too.
 std::optional<StepEngine::Speculation> SyncStep::speculation() const {
-  const bool likely = TakesTrustRatio(shard_.options.optimizer.kind)
+  const bool likely = TakesTrustRatio(shard_.options.job.optimizer.kind)
                           ? !attempt_.trust_ratios.empty()
                           : attempt_.number > 0 || !served_->last_commit || served_->last_commit->attempt == 0;
   if (!likely) return std::nullopt;

@@ -154,7 +154,7 @@ class AttackedSession {
     for (const Session::Failed& failed : harness_.Events<Session::Failed>()) TakeFailure(failed.status.message());
   }
   void TakeWork(const capstan::session::RoundWork& work) {
-    const SlotSums sums(work.slots, work.slot_count);  // aborts on slots that are not the job's
+    const SlotSums sums(work.slots, ReductionTree(work.slot_count));  // aborts on slots that are not the job's
     Require(!sums.slots().empty(), "work has slots");
     Require(work.group.empty() || work.rank < static_cast<int>(work.group.size()), "a rank is one of the group's");
     work_ = work;

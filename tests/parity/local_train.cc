@@ -50,7 +50,7 @@ class LocalTraining {
     Prepared prepared;
     prepared.step = step_;
     for (std::vector<double>* squares : AllSquares(&prepared.report)) squares->resize(catalog_.segments().size());
-    client::SlotSums sums(Numbers(job_.config.job.slots), job_.config.job.slots);
+    client::SlotSums sums(Numbers(job_.config.job.slots), ReductionTree(job_.config.job.slots));
     for (SlotIndex slot : sums.slots()) prepared.report.slots.push_back(RunSlot(slot, &sums));
     CAPSTAN_CHECK(sums.parts().size() == 1 && sums.parts().front().gradient);
     PrepareBlocks(sums.parts().front(), &prepared.report);
@@ -107,7 +107,7 @@ class LocalTraining {
     for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
       const Block& block = catalog_.blocks()[i];
       const StagedInput input{whole.node, whole.samples, whole.gradient->data() + block.flat_offset * sizeof(float)};
-      store_.Prepare(i, std::span(&input, 1), job_.config.job.slots, Rules(), Scalars(),
+      store_.Prepare(i, std::span(&input, 1), ReductionTree(job_.config.job.slots), Rules(), Scalars(),
                      std::span(report->segment_squares).subspan(block.first_segment, block.segment_count),
                      TrustSquaresOf(block, report));
     }

@@ -96,8 +96,8 @@ TEST_CASE("lars: a tensor that is split over two shards has the ratio of the who
     const float state = 0.0F;
     float new_weight = 0.0F, new_state = 0.0F;
     double squares = 0.0;
-    ReduceAndUpdate({&rule, 1}, {}, {&input, 1}, 1, {&segment, 1}, {&weights[i], {&state}}, {&new_weight, {&new_state}},
-                    {&squares, 1}, {{&weight_squares[i], 1}, {&direction_squares[i], 1}});
+    ReduceAndUpdate({&rule, 1}, {}, {&input, 1}, ReductionTree(1), {&segment, 1}, {&weights[i], {&state}},
+                    {&new_weight, {&new_state}}, {&squares, 1}, {{&weight_squares[i], 1}, {&direction_squares[i], 1}});
   }
   reports.Set(weight_squares, direction_squares);
   const std::vector<float> ratios = reports.Ratios(Lars(1e-3, 1e-4));

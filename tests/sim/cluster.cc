@@ -110,15 +110,10 @@ void Cluster::StartShard(std::uint32_t index) {
   options.metrics = "shard-" + std::to_string(index) + ":1";
   options.connect = [](const std::string& endpoint) { return PeerId{kShards + std::stoull(endpoint.substr(6))}; };
   options.coordinator = PeerId{kCoordinator};
-  options.mode = options_.mode;
-  options.staleness = config_.job.staleness;
-  options.acknowledge = config_.job.acknowledge;
+  options.job = server::JobSettingsOf(config_);
+  options.job.seed = 5;
   options.log_records_max = options_.log_records_max;
   options.reports_max = std::min(options.reports_max, options_.reports_max);
-  options.seed = 5;
-  options.config_hash = HashJobConfig(config_);
-  options.optimizer = MakeOptimizerRule(config_.optimizer);
-  options.encoding = EncodingOf(config_);
   options.window_blocks = options_.window_blocks;
   options.block_elements = options_.block_elements;
   SimShard& shard = shards_[index];

@@ -169,7 +169,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
   const ClusterOptions& options = *settings_.options;
   const Catalog& catalog = *settings_.catalog;
   session_->SetHyperParameters(HyperParametersOf(options, work_.step));
-  SlotSums sums(work_.slots, work_.slot_count);
+  SlotSums sums(work_.slots, ReductionTree(work_.slot_count, AggregationOf(*settings_.config)));
   std::vector<BufferRef> gradients;
   for (std::size_t index = 0; index < work_.slots.size(); ++index) {
     const SlotIndex slot = work_.slots[index];

@@ -135,7 +135,6 @@ METHODS_MAX = 45
 # one class.
 LARGE_CLASSES = {
     ("server/coordinator/membership.h", "Worker"): (23, 0, "facts about one worker, without rules: what it sent and was sent"),
-    ("server/shard/shard_options.h", "ShardOptions"): (22, 0, "settings that are passed on, each with its own default"),
 }
 
 # Tests that write documents of their own, so they name documents that are not in the tree.

@@ -100,8 +100,8 @@ struct Case {
 
   BlockArrays Updated(const std::vector<Contribution>& cover, WritePath path = WritePath::kCached) const {
     BlockArrays after = before;
-    ReduceAndUpdate({&group, 1}, scalars, Inputs(cover), static_cast<SlotIndex>(leaves.size()), segments, before.in(),
-                    after.out(path), after.squares);
+    ReduceAndUpdate({&group, 1}, scalars, Inputs(cover), ReductionTree(static_cast<SlotIndex>(leaves.size())), segments,
+                    before.in(), after.out(path), after.squares);
     return after;
   }
 };
@@ -157,9 +157,9 @@ TEST_CASE("a segment has the same bits wherever it lies in its block", "[server]
       there.state[1][i + shift] = c.before.state[1][i];
     }
     double here_squares = 0, there_squares = 1;
-    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), 3, {&whole, 1}, here.in(), here.out(),
+    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), ReductionTree(3), {&whole, 1}, here.in(), here.out(),
                     {&here_squares, 1});
-    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(shifted), 3, {&moved, 1}, there.in(),
+    ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(shifted), ReductionTree(3), {&moved, 1}, there.in(),
                     there.out(WritePath::kStreaming), {&there_squares, 1});
     REQUIRE(here_squares == there_squares);
     REQUIRE(std::memcmp(here.weights.data(), there.weights.data() + shift, whole.count * sizeof(float)) == 0);
@@ -198,8 +198,8 @@ TEST_CASE("segments of two groups have the bits of two updates, each with its ow
       const auto updated = [&](const std::vector<HyperParameters>& hyper, std::vector<SegmentRange> segments) {
         BlockArrays after = c.before;
         after.squares.resize(segments.size());
-        ReduceAndUpdate(MakeGroupRules({.kind = kind}, 7.0F, hyper), c.scalars, Inputs(c.leaves), slots, segments,
-                        c.before.in(), after.out(), after.squares);
+        ReduceAndUpdate(MakeGroupRules({.kind = kind}, 7.0F, hyper), c.scalars, Inputs(c.leaves), ReductionTree(slots),
+                        segments, c.before.in(), after.out(), after.squares);
         return after;
       };
       const BlockArrays both = updated({first, second}, c.segments);
@@ -241,8 +241,8 @@ TEST_CASE("an update in place has the bits of one into other buffers", "[server]
         BlockArrays in_place = c.before;
         BlockOut out = in_place.out(path);
         out.sum = nullptr;
-        ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), slots, c.segments, in_place.in(), out,
-                        in_place.squares);
+        ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), ReductionTree(slots), c.segments, in_place.in(),
+                        out, in_place.squares);
         REQUIRE(in_place.SameVersion(elsewhere));
         REQUIRE(in_place.squares == elsewhere.squares);
       }
@@ -273,7 +273,8 @@ TEST_CASE("a slot without samples leaves the others' bits alone", "[server][upda
   for (std::uint32_t i = 0; i < kCount; ++i) values[i] = alone.value(i);
   std::vector<Contribution> among{{{0, 1}, 0, values}, {{1, 2}, 9, values}, {{2, 4}, 0, values}};
   BlockArrays after = c.before;
-  ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(among), 4, c.segments, c.before.in(), after.out(), after.squares);
+  ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(among), ReductionTree(4), c.segments, c.before.in(), after.out(),
+                  after.squares);
   REQUIRE(after.SameVersion(c.Updated({alone})));
 
   Floats sum(kCount, 42.0F);
@@ -339,7 +340,8 @@ TEST_CASE("leaves of 16-bit numbers have the bits of the same values in fp32", "
         }
         const BlockArrays expected = c.Updated(wide);
         BlockArrays after = c.before;
-        ReduceAndUpdate({&c.group, 1}, c.scalars, inputs, slots, c.segments, c.before.in(), after.out(), after.squares);
+        ReduceAndUpdate({&c.group, 1}, c.scalars, inputs, ReductionTree(slots), c.segments, c.before.in(), after.out(),
+                        after.squares);
         REQUIRE(after.SameVersion(expected));
         REQUIRE(after.sum == expected.sum);
         REQUIRE(after.squares == expected.squares);

@@ -64,7 +64,7 @@ TEST_CASE("twenty updates follow the formulas in double", "[server][optimizer]")
       const std::vector<StagedInput> cover{left.input(), right.input()};
       const UpdateScalars scalars{.step = static_cast<std::uint64_t>(t), .mean_scale = 1.0F / 8, .clip = 0.5F};
       const GroupRule group{rule, static_cast<double>(kRate)};
-      ReduceAndUpdate({&group, 1}, scalars, cover, 2, segments, block.in(), block.out(), block.squares);
+      ReduceAndUpdate({&group, 1}, scalars, cover, ReductionTree(2), segments, block.in(), block.out(), block.squares);
       for (std::uint32_t i = 0; i < kCount; ++i) {
         const double mean = (3.0 * static_cast<double>(left.value(i)) + 5.0 * static_cast<double>(right.value(i))) / 8;
         const double decay = i < segments[0].count ? rule.weight_decay : 0.0;
@@ -84,7 +84,8 @@ TEST_CASE("bias corrections stay exact for late updates", "[server][optimizer]")
     block.state[1] = Floats(16, 1.0F);
     const Contribution gradient({0, 1}, 1, Floats(16, 1.0F));
     const std::vector<StagedInput> cover{gradient.input()};
-    ReduceAndUpdate({&group, 1}, {.step = step}, cover, 1, {&segment, 1}, block.in(), block.out(), block.squares);
+    ReduceAndUpdate({&group, 1}, {.step = step}, cover, ReductionTree(1), {&segment, 1}, block.in(), block.out(),
+                    block.squares);
     const double t = static_cast<double>(step);
     const double expected = -0.1 / (1 - std::pow(0.9, t)) / (1.0 / std::sqrt(1 - std::pow(0.999, t)) + 1e-8);
     REQUIRE(static_cast<double>(block.weights[5]) == Approx(expected).epsilon(1e-6));

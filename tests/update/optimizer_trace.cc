@@ -50,7 +50,8 @@ int Trace() {
   for (std::uint64_t step = 1; step <= updates; ++step) {
     if (!Read(gradient)) return 2;
     const StagedInput input{{0, 1}, 1, reinterpret_cast<const std::byte*>(gradient.data())};
-    ReduceAndUpdate({&group, 1}, {.step = step}, {&input, 1}, 1, {&segment, 1}, block.in(), block.out(), block.squares);
+    ReduceAndUpdate({&group, 1}, {.step = step}, {&input, 1}, ReductionTree(1), {&segment, 1}, block.in(), block.out(),
+                    block.squares);
     std::cout.write(reinterpret_cast<const char*>(block.weights.data()),
                     static_cast<std::streamsize>(count * sizeof(float)));
   }

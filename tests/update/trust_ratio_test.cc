@@ -66,8 +66,8 @@ struct Trusted {
   BlockArrays Updated(const std::vector<Contribution>& leaves, const UpdateScalars& scalars,
                       WritePath path = WritePath::kCached) {
     BlockArrays after = Poisoned();
-    ReduceAndUpdate({&group, 1}, scalars, Inputs(leaves), static_cast<SlotIndex>(leaves.size()), segments, now.in(),
-                    after.out(path), after.squares, {weights, direction});
+    ReduceAndUpdate({&group, 1}, scalars, Inputs(leaves), ReductionTree(static_cast<SlotIndex>(leaves.size())),
+                    segments, now.in(), after.out(path), after.squares, {weights, direction});
     return after;
   }
   BlockArrays Again(const Floats& sum, const UpdateScalars& scalars) {

@@ -14,8 +14,8 @@ namespace capstan::train {
 namespace {
 
 // The update multiplies the value of a node of one leaf by its samples. The sum is multiplied already, so it enters the
-// update as a node of two leaves, whatever the number of slots.
-constexpr SlotIndex kLeaves = 2;
+// update as the root of a tree of two leaves, whatever the number of slots.
+constexpr ReductionTree kTree(2);
 
 JobConfig AsSync(EditableJobConfig config) {
   config.job.mode = Mode::kSync;
@@ -99,10 +99,10 @@ void Replica::BeginStep(const StepParameters& parameters, std::uint64_t samples,
 void Replica::UpdateBlock(BlockIndex index) {
   if (samples_ == 0) return;
   const Block& block = catalog_.blocks()[index];
-  const StagedInput input{Node{0, kLeaves}, samples_, reinterpret_cast<const std::byte*>(sum_ + block.flat_offset)};
+  const StagedInput input{kTree.root(), samples_, reinterpret_cast<const std::byte*>(sum_ + block.flat_offset)};
   const std::span<double> squares =
       std::span(prepared_->report.segment_squares).subspan(block.first_segment, block.segment_count);
-  ReduceAndUpdate(rules_, Scalars(), std::span(&input, 1), kLeaves, Segments(block), In(block), Out(block), squares,
+  ReduceAndUpdate(rules_, Scalars(), std::span(&input, 1), kTree, Segments(block), In(block), Out(block), squares,
                   Trust(block));
   NarrowBlock(block, versions_[1 - present_]);
 }

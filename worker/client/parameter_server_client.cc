@@ -62,9 +62,9 @@ class ParameterServerClient : public client::ClientBase {
   }
 
   Status Declare(const WorkerDescription& description) override;
-  const float* weights() const override { return weights_ ? weights_.As<const float>() : nullptr; }
+  const float* weights() const override { return weights_.wide ? weights_.wide.As<const float>() : nullptr; }
   const std::uint16_t* narrow_weights() const override {
-    return narrow_weights_ ? narrow_weights_.As<const std::uint16_t>() : nullptr;
+    return weights_.narrow ? weights_.narrow.As<const std::uint16_t>() : nullptr;
   }
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
@@ -107,9 +107,12 @@ class ParameterServerClient : public client::ClientBase {
   const std::function<bool()> stop_requested_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<BufferPool> pool_;  // flat gradient buffers; the loop may hold one until its blocks are staged
-  BufferRef weights_;
+  struct {
+    BufferRef wide;
+    BufferRef narrow;  // null: fp32
+  } weights_;
+  Aggregation aggregation_ = Aggregation::kMean;
   Encoding encoding_ = Encoding::kFp32;  // the job's encoding of weights and leaves
-  BufferRef narrow_weights_;             // null: fp32
 
   std::unique_ptr<client::SlotVerdict> verdict_;  // null: global steps, whose verdicts are the coordinator's
 
@@ -141,16 +144,17 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, CopyInitialWeights(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);
-  weights_ = pool_->Take();
+  weights_.wide = pool_->Take();
+  aggregation_ = AggregationOf(config);
   encoding_ = EncodingOf(config);
   if (encoding_ != Encoding::kFp32) {
-    narrow_weights_ = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
+    weights_.narrow = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
   verdict_ = client::SlotVerdict::Create(config);
   session::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
-  session::DeclareCommand declare{std::move(declaration), weights_.As<float>(),
-                                  narrow_weights_ ? narrow_weights_.As<std::uint16_t>() : nullptr};
+  session::DeclareCommand declare{std::move(declaration), weights_.wide.As<float>(),
+                                  weights_.narrow ? weights_.narrow.As<std::uint16_t>() : nullptr};
   if (machine_) {
     machine_->Begin(*catalog_, encoding_, [this](session::Command&& command) { loop().Send(std::move(command)); });
     declare.on_machine_group = [this](const session::Session::MachineGrouping& group) { machine_->TakeGroup(group); };
@@ -167,7 +171,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
     if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
   }
   arrived_.assign(catalog_->blocks().size(), ready.weights_complete);
-  sums_ = std::make_unique<SlotSums>(next.slots, next.slot_count);
+  sums_ = std::make_unique<SlotSums>(next.slots, ReductionTree(next.slot_count, aggregation_));
   slots_begun_ = 0;
   slot_open_ = false;
 }

@@ -6,8 +6,8 @@
 
 namespace capstan::client {
 
-SlotSums::SlotSums(std::vector<SlotIndex> slots, SlotIndex slot_count)
-    : slots_(std::move(slots)), slot_count_(slot_count), cover_(CoverSlots(slots_, slot_count)) {}
+SlotSums::SlotSums(std::vector<SlotIndex> slots, const ReductionTree& tree)
+    : slots_(std::move(slots)), tree_(tree), cover_(tree.Cover(slots_)) {}
 
 void SlotSums::BeginSlot(std::uint64_t samples, BufferRef gradient) {
   CAPSTAN_CHECK(next_ < slots_.size());
@@ -20,7 +20,7 @@ void SlotSums::BeginSlot(std::uint64_t samples, BufferRef gradient) {
     const Node left = parts_[parts_.size() - 2].node, right = parts_.back().node;
     const Node parent{left.begin, right.end};
     const bool inside = std::any_of(cover_.begin(), cover_.end(), [&](Node node) { return node.Contains(parent); });
-    if (!inside || !IsTreeNode(parent, slot_count_) || SplitPoint(parent) != right.begin) break;
+    if (!inside || !tree_.Has(parent) || SplitPoint(parent) != right.begin) break;
     MergeTop();
   }
 }

@@ -27,8 +27,8 @@ class SlotSums {
     BufferRef gradient;  // null when samples is 0
   };
 
-  // `slots` are sorted and distinct.
-  SlotSums(std::vector<SlotIndex> slots, SlotIndex slot_count);
+  // `slots`, sorted and distinct, are leaves of `tree`.
+  SlotSums(std::vector<SlotIndex> slots, const ReductionTree& tree);
 
   const std::vector<SlotIndex>& slots() const { return slots_; }
   // Begins the next slot, whose gradient (mean over its samples) will be written to `gradient`.
@@ -47,7 +47,7 @@ class SlotSums {
   static float ScaleOf(const PartialSum& part);
 
   std::vector<SlotIndex> slots_;
-  SlotIndex slot_count_;
+  ReductionTree tree_;
   std::vector<Node> cover_;
   std::size_t next_ = 0;
   std::vector<PartialSum> parts_;

@@ -46,13 +46,14 @@ MachineHead MachineHead::Read(std::span<const float> words) {
 }
 
 MachinePlan PlanMachineSums(const std::vector<MachineHead>& heads, SlotIndex slot_count) {
+  const ReductionTree tree(slot_count);
   MachinePlan plan;
   for (std::size_t rank = 0; rank < heads.size(); ++rank) {
     const MachineHead& head = heads[rank];
     if (!head.joins || head.generation != heads[0].generation || head.step != heads[0].step) return {};
     plan.parts_each = std::max(plan.parts_each, head.parts.size());
     for (std::size_t i = 0; i < head.parts.size(); ++i) {
-      if (!IsTreeNode(head.parts[i].node, slot_count)) return {};
+      if (!tree.Has(head.parts[i].node)) return {};
       plan.parts.push_back({static_cast<int>(rank), i, head.parts[i].node, head.parts[i].samples});
     }
   }
@@ -62,7 +63,7 @@ MachinePlan PlanMachineSums(const std::vector<MachineHead>& heads, SlotIndex slo
     if (!slots.empty() && part.node.begin <= slots.back()) return {};  // two workers compute the same slot
     for (SlotIndex slot = part.node.begin; slot < part.node.end; ++slot) slots.push_back(slot);
   }
-  for (Node node : CoverSlots(slots, slot_count)) {
+  for (Node node : tree.Cover(slots)) {
     std::uint64_t samples = 0;
     for (const MachinePlan::Part& part : plan.parts) samples += node.Contains(part.node) ? part.samples : 0;
     plan.sums.push_back({node, samples});

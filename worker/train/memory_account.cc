@@ -33,14 +33,14 @@ constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 // Returns how many whole gradients a worker with these slots holds at once. To count them it runs SlotSums, as the
 // client does, without data. It runs two rounds, because gradients are still in flight when the next round begins.
-std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
+std::uint64_t GradientBuffers(const SampleRange& slots, const ReductionTree& tree) {
   BufferPool pool(64);  // one of its buffers stands for a gradient
   BufferRef last;
   std::uint64_t most = 0;
   for (int round = 0; round < 2; ++round) {
     std::vector<SlotIndex> mine;
     for (std::uint64_t slot = slots.first; slot < slots.last; ++slot) mine.push_back(static_cast<SlotIndex>(slot));
-    client::SlotSums sums(mine, slot_count);
+    client::SlotSums sums(mine, tree);
     for (std::size_t i = 0; i < mine.size(); ++i) {
       BufferRef next = pool.Take();
       most = std::max(most, pool.in_use_bytes() / pool.buffer_bytes());
@@ -53,11 +53,12 @@ std::uint64_t GradientBuffers(const SampleRange& slots, SlotIndex slot_count) {
 
 // Returns the most over all workers. In modes without global steps a worker computes one slot at a time.
 std::uint64_t GradientBuffersMax(const JobConfig& config) {
-  if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, config.slots());
+  const ReductionTree tree(config.slots(), AggregationOf(config));
+  if (!HasGlobalSteps(config.mode())) return GradientBuffers({0, 1}, tree);
   const std::uint32_t workers = std::clamp(config.cluster.workers, 1U, config.slots());
   std::uint64_t most = 0;
   for (std::uint32_t worker = 0; worker < workers; ++worker) {
-    most = std::max(most, GradientBuffers(SlotShare(config.slots(), workers, worker), config.slots()));
+    most = std::max(most, GradientBuffers(SlotShare(config.slots(), workers, worker), tree));
   }
   return most;
 }

@@ -43,33 +43,33 @@ TEST_CASE("exactly the nodes of the tree are tree nodes", "[common][tree]") {
     for (SlotIndex begin = 0; begin <= slots + 1; ++begin) {
       for (SlotIndex end = 0; end <= slots + 2; ++end) {
         INFO("[" << begin << ", " << end << ") of " << slots);
-        REQUIRE(IsTreeNode({begin, end}, slots) == nodes.contains({begin, end}));
+        REQUIRE(ReductionTree(slots).Has({begin, end}) == nodes.contains({begin, end}));
       }
     }
   }
 }
 
 TEST_CASE("any numbers may be asked about", "[common][tree]") {
-  CHECK(!IsTreeNode({UINT32_MAX, 0}, 5));
-  CHECK(!IsTreeNode({0, UINT32_MAX}, 5));
-  CHECK(!IsTreeNode({0, 0}, 0));
-  CHECK(IsTreeNode({0, UINT32_MAX}, UINT32_MAX));
-  CHECK(IsTreeNode({UINT32_MAX - 1, UINT32_MAX}, UINT32_MAX));
-  CHECK(!IsTreeNode({UINT32_MAX - 4, UINT32_MAX}, UINT32_MAX));
+  CHECK(!ReductionTree(5).Has({UINT32_MAX, 0}));
+  CHECK(!ReductionTree(5).Has({0, UINT32_MAX}));
+  CHECK(!ReductionTree(0).Has({0, 0}));
+  CHECK(ReductionTree(UINT32_MAX).Has({0, UINT32_MAX}));
+  CHECK(ReductionTree(UINT32_MAX).Has({UINT32_MAX - 1, UINT32_MAX}));
+  CHECK(!ReductionTree(UINT32_MAX).Has({UINT32_MAX - 4, UINT32_MAX}));
 }
 
 TEST_CASE("a node and its sibling are the two children of their parent", "[common][tree]") {
   for (SlotIndex slots = 2; slots <= 13; ++slots) {
     for (Node node : TreeOver(slots)) {
       if (node == Node{0, slots}) continue;
-      const Node parent = ParentOf(node, slots), sibling = SiblingOf(node, slots);
-      REQUIRE(IsTreeNode(parent, slots));
-      REQUIRE(IsTreeNode(sibling, slots));
+      const Node parent = ReductionTree(slots).ParentOf(node), sibling = ReductionTree(slots).SiblingOf(node);
+      REQUIRE(ReductionTree(slots).Has(parent));
+      REQUIRE(ReductionTree(slots).Has(sibling));
       REQUIRE(parent.Contains(node));
       REQUIRE(parent.Contains(sibling));
       REQUIRE(!node.Overlaps(sibling));
       REQUIRE(std::max(node, sibling).begin == SplitPoint(parent));
-      REQUIRE(SiblingOf(sibling, slots) == node);
+      REQUIRE(ReductionTree(slots).SiblingOf(sibling) == node);
     }
   }
 }
@@ -81,15 +81,22 @@ TEST_CASE("a cover is disjoint, sorted, exact, and no two of its nodes are sibli
     for (SlotIndex slot = 0; slot < kSlots; ++slot) {
       if ((subset >> slot & 1U) != 0) slots.push_back(slot);
     }
-    const std::vector<Node> cover = CoverSlots(slots, kSlots);
+    const std::vector<Node> cover = ReductionTree(kSlots).Cover(slots);
     for (Node node : cover) {
-      REQUIRE(IsTreeNode(node, kSlots));
+      REQUIRE(ReductionTree(kSlots).Has(node));
       for (SlotIndex slot = node.begin; slot < node.end; ++slot) covered.push_back(slot);
       if (node == Node{0, kSlots}) continue;
-      REQUIRE(std::count(cover.begin(), cover.end(), SiblingOf(node, kSlots)) == 0);
+      REQUIRE(std::count(cover.begin(), cover.end(), ReductionTree(kSlots).SiblingOf(node)) == 0);
     }
     REQUIRE(covered == slots);
   }
+}
+
+TEST_CASE("a tree whose gradients are not added has only leaves", "[common][tree]") {
+  const ReductionTree tree(5, Aggregation::kNone);
+  for (Node node : TreeOver(5)) CHECK(tree.Has(node) == node.IsLeaf());
+  CHECK(tree.Cover({0, 1, 3}) == std::vector<Node>{{0, 1}, {1, 2}, {3, 4}});
+  CHECK(ReductionTree(1, Aggregation::kNone).Has({0, 1}));
 }
 
 }  // namespace

@@ -95,9 +95,8 @@ class WholeJob {
     options.incarnation = Incarnation{50 + shard};
     options.endpoint = "shard-" + std::to_string(shard);
     options.coordinator = kCoordinatorPeer;
-    options.optimizer = MakeOptimizerRule(config_.optimizer);
+    options.job = JobSettingsOf(config_);
     options.block_elements = 4;
-    options.config_hash = HashJobConfig(config_);
     options.connect = [](const std::string&) { return PeerId{}; };
     return options;
   }

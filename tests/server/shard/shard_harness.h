@@ -59,14 +59,15 @@ class ShardHarness {
     core.endpoint = "here";
     core.metrics = "here:9100";
     core.coordinator = kCoordinator;
-    core.mode = options_.mode;
-    core.acknowledge = options_.acknowledge;
+    core.job.mode = options_.mode;
+    core.job.aggregation = HasGlobalSteps(options_.mode) ? Aggregation::kMean : Aggregation::kNone;
+    core.job.acknowledge = options_.acknowledge;
     core.log_records_max = options_.log_records_max;
-    core.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
-    core.encoding = options_.encoding;
+    core.job.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
+    core.job.encoding = options_.encoding;
     core.window_blocks = options_.window_blocks;
     core.block_elements = options_.block_elements;
-    core.config_hash = 11;
+    core.job.config_hash = 11;
     core.connect = [](const std::string& endpoint) {
       return endpoint.empty() ? PeerId{}
                               : PeerOf(static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16

@@ -108,14 +108,15 @@ TEST_CASE("without global steps a push is missing until it is applied; one in fl
 TEST_CASE("without global steps the credit bounds what all workers have under way, and is in the account of memory",
           "[server][memory][async]") {
   ShardOptions options;
-  options.mode = Mode::kAsync;
+  options.job.mode = Mode::kAsync;
+  options.job.aggregation = Aggregation::kNone;
   CHECK(AsyncCredit(options, 1) == 16);
   CHECK(AsyncCredit(options, 64) == 16);
   CHECK(AsyncCredit(options, 512) == 2);
   CHECK(AsyncCredit(options, 4096) == 1);
   CHECK(CountShardMemory(options, 0, 64).window == std::uint64_t{1024} << 20);
   CHECK(CountShardMemory(options, 0, 4096).window == std::uint64_t{4096} << 20);
-  options.mode = Mode::kSync;
+  options.job = {};
   CHECK(CountShardMemory(options, 0, 64).window == std::uint64_t{16} << 20);
   ShardHarness harness({.mode = Mode::kAsync, .slots = 512, .tensors = {4}});
   harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);

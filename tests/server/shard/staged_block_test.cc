@@ -66,7 +66,8 @@ class Stage {
       std::memcpy(payload.owner->data(), values.data(), kCount * sizeof(float));
     }
     const std::uint64_t hash = samples > 0 ? Hash64(payload.bytes().first(kCount * sizeof(float))) : 0;
-    return block.Add(node, samples, hash, std::move(payload), Encoding::kFp32, slots_.count(), kCount, &sums_);
+    return block.Add(node, samples, hash, std::move(payload), Encoding::kFp32, ReductionTree(slots_.count()), kCount,
+                     &sums_);
   }
   std::optional<Values> Sum() const {
     std::optional<Values> sum;
@@ -101,7 +102,7 @@ std::vector<Node> AllNodes(SlotIndex slots) {
   std::vector<Node> nodes;
   for (SlotIndex begin = 0; begin < slots; ++begin) {
     for (SlotIndex end = begin + 1; end <= slots; ++end) {
-      if (IsTreeNode({begin, end}, slots)) nodes.push_back({begin, end});
+      if (ReductionTree(slots).Has({begin, end})) nodes.push_back({begin, end});
     }
   }
   return nodes;

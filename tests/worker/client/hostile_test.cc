@@ -74,7 +74,7 @@ class Attacked {
     ended_ = !harness_->Events<session::Session::Failed>().empty() ||
              !harness_->Events<session::Session::Finished>().empty();
     if (!work_ || !hostile_.Chance(30)) return;
-    const SlotSums sums(work_->slots, work_->slot_count);  // aborts on slots that are not the job's
+    const SlotSums sums(work_->slots, ReductionTree(work_->slot_count));  // aborts on slots that are not the job's
     for (SlotIndex slot : sums.slots()) harness_->PushAll(*work_, {slot, slot + 1});
     work_.reset();
   }

@@ -79,7 +79,7 @@ TEST_CASE("any slots give the fewest nodes, with the values and counts of the tr
       if (random.Below(4) != 0) slots.push_back(slot);
     }
     if (slots.empty()) slots.push_back(0);
-    SlotSums sums(slots, slot_count);
+    SlotSums sums(slots, ReductionTree(slot_count));
     BufferPool pool(kCount * sizeof(float));
     Run(data, 1 + random.Below(kCount), &pool, &sums);
     REQUIRE(sums.at_last_slot());
@@ -94,7 +94,7 @@ TEST_CASE("any slots give the fewest nodes, with the values and counts of the tr
       std::memcpy(values.data(), part.gradient->data(), kCount * sizeof(float));
       REQUIRE(values == (part.node.IsLeaf() ? data[part.node.begin].mean : *ValueOf(data, part.node)));
     }
-    REQUIRE(nodes == CoverSlots(slots, slot_count));
+    REQUIRE(nodes == ReductionTree(slot_count).Cover(slots));
   }
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("what is summed needs memory by the depth of the tree, not by the numb
   const std::vector<SlotData> data(64, {1, Values(kCount, 1.0F)});
   std::vector<SlotIndex> slots(64);
   for (SlotIndex slot = 0; slot < 64; ++slot) slots[slot] = slot;
-  SlotSums sums(slots, 64);
+  SlotSums sums(slots, ReductionTree(64));
   BufferPool pool(kCount * sizeof(float));
   Run(data, kCount, &pool, &sums);
   REQUIRE(sums.parts().size() == 1);
@@ -112,7 +112,7 @@ TEST_CASE("what is summed needs memory by the depth of the tree, not by the numb
 }
 
 TEST_CASE("before the last slot the parts are not final", "[client][sums]") {
-  SlotSums sums({0, 1, 3}, 4);
+  SlotSums sums({0, 1, 3}, ReductionTree(4));
   BufferPool pool(kCount * sizeof(float));
   CHECK(!sums.at_last_slot());
   for (int i = 0; i < 3; ++i) {

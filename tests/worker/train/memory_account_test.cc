@@ -74,7 +74,7 @@ LocalMost MostOfMachines(SlotIndex slots, std::uint32_t workers) {
       const SampleRange share = SlotShare(slots, workers, last);
       std::vector<SlotIndex> mine;
       for (std::uint64_t slot = share.first; slot < share.last; ++slot) mine.push_back(static_cast<SlotIndex>(slot));
-      for (Node node : CoverSlots(mine, slots)) head.parts.push_back({node, 1});
+      for (Node node : ReductionTree(slots).Cover(mine)) head.parts.push_back({node, 1});
       heads.push_back(head);
       const MachinePlan plan = PlanMachineSums(heads, slots);
       most.parts = std::max(most.parts, head.parts.size());

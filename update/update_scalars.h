@@ -1,0 +1,23 @@
+// MakeUpdateScalars: the factors of one update.
+//
+// Kind:   a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "update/block_update.h"
+
+namespace capstan {
+
+// `updates`: how many updates came before; `samples`: samples in the gradient, which was computed with `loss_scale`.
+inline UpdateScalars MakeUpdateScalars(Aggregation aggregation, std::uint64_t updates, std::uint64_t samples,
+                                       float loss_scale) {
+  const double divisor = IsMean(aggregation) ? static_cast<double>(samples) : 1.0;
+  UpdateScalars scalars;
+  scalars.step = updates + 1;
+  scalars.mean_scale = static_cast<float>(1.0 / (divisor * static_cast<double>(loss_scale)));
+  scalars.statistic_scale = static_cast<float>(1.0 / divisor);
+  return scalars;
+}
+
+}  // namespace capstan
