@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/data/encoding.h"
 #include "kernels/stream_store.h"
+#include "update/median.h"
 #include "update/optimizer_formulas.h"
 
 namespace capstan {
@@ -294,6 +295,7 @@ bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, s
 void CombineTile(std::span<const StagedInput> cover, const ReductionTree& tree, std::size_t begin, std::size_t count,
                  float* out) {
   switch (tree.aggregation()) {
+    case Aggregation::kMedian: return MedianTile(cover, begin, count, out);
     case Aggregation::kMean:
     case Aggregation::kNone: SumTile(tree.root(), &cover, begin, count, out);
   }

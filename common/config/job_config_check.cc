@@ -159,6 +159,12 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
                    "local_reduce is built for the pushes of capstan-worker in mode \"sync\"; set it to \"none\" "
                    "in other modes and where [model] kind is \"client\""};
   }
+  if (ReducesLocally(c) && !AddsGradients(c.job.aggregation)) {
+    return Problem{
+        "allreduce", "local_reduce",
+        "local_reduce adds the gradients of a machine's workers, and a median needs each slot's own; set it to "
+        "\"none\", or [job] aggregation to \"mean\""};
+  }
   if (c.allreduce.local_reduce == LocalReduce::kNccl && c.worker.device.kind == DeviceKind::kCpu) {
     return Problem{"allreduce", "local_reduce",
                    "local_reduce = \"nccl\" is for workers that compute on a GPU, and [worker] device is \"cpu\"; take "

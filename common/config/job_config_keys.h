@@ -65,6 +65,7 @@ inline constexpr Word<Mode> kModes[] = {
 inline constexpr std::string_view kModesLater[] = {"local"};
 inline constexpr Word<Acknowledge> kAcknowledges[] = {{"received", Acknowledge::kReceived},
                                                       {"durable", Acknowledge::kDurable}};
+inline constexpr Word<Aggregation> kAggregations[] = {{"mean", Aggregation::kMean}, {"median", Aggregation::kMedian}};
 inline constexpr Word<NonFinitePolicy> kPolicies[] = {{"stop", NonFinitePolicy::kStop},
                                                       {"skip", NonFinitePolicy::kSkip}};
 inline constexpr Word<ModelKind> kModels[] = {{"gpt", ModelKind::kGpt},
@@ -136,6 +137,7 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Integer({"staleness", {s.mode == Mode::kBounded, "mode = \"bounded\""}}, s.staleness, {0, std::int64_t{1} << 40});
   const bool by_slot = s.mode == Mode::kAsync || s.mode == Mode::kBounded;
   v.Choice({"acknowledge", {by_slot, "mode = \"async\" or \"bounded\""}}, s.acknowledge, {kAcknowledges, {}});
+  v.Choice({"aggregation", {s.mode == Mode::kSync, "mode = \"sync\""}}, s.aggregation, {kAggregations, {}});
   v.Later("sync_every");
   v.End();
 }

@@ -159,6 +159,7 @@ void ForgetFreeSettings(EditableJobConfig* config) {
   config->job.steps = 1;
   config->job.eval_every = 0;
   config->job.on_nonfinite = NonFinitePolicy::kStop;
+  config->job.aggregation = Aggregation::kMean;
   config->optimizer.lr = 1;
   config->optimizer.clip_norm = 0;
   config->schedule = {};

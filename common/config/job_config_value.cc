@@ -75,7 +75,7 @@ std::uint32_t JobConfig::shard_count() const { return cluster.servers * cluster.
 bool ReducesLocally(const JobConfig& config) { return config.allreduce.local_reduce != LocalReduce::kNone; }
 
 Aggregation AggregationOf(const JobConfig& config) {
-  return HasGlobalSteps(config.mode()) ? Aggregation::kMean : Aggregation::kNone;
+  return HasGlobalSteps(config.mode()) ? config.job.aggregation : Aggregation::kNone;
 }
 
 Encoding EncodingOf(const JobConfig& config) {

@@ -5,7 +5,8 @@ Runs one job many times through `capstan launch` and compares the sha256 of fina
 global batch that they do not divide, two micro-batches a slot, dropout, tensors of several blocks, an epoch with a ragged
 end, and a clip norm that is exceeded in some steps and not in others (both are checked). One case has more shards than
 blocks; in another slots move because workers are silent; both are checked too. Then the same is done with a small GPT with
-dropout, and with small jobs of the optimizers that take trust ratios, with clipping.
+dropout, for the mean and the median of the slots' gradients, and with small jobs of the optimizers that take trust ratios,
+with clipping.
 
 usage: same_bits_test.py --bin FOLDER
 """
@@ -220,10 +221,15 @@ def main():
                 sys.exit(f"{name}: {len(steps)} lines in metrics.jsonl, not {STEPS}")
             check_that_it_was_so(name, run_dir, pauses)
         check_same(digests)
-        check_same(gpt_digests(bin_dir, folder))
+        mean = gpt_digests(bin_dir, folder, "mean")
+        median = gpt_digests(bin_dir, folder, "median")
+        check_same(mean)
+        check_same(median)
+        if mean["reference"] == median["reference"]:
+            sys.exit("gpt: the median of the slots' gradients gives the bits of their mean")
         for kind, rate in (("lamb", "lr = 0.01"), ("lars", "lr = 0.05\ntrust_coefficient = 0.1")):
             check_same(trust_digests(bin_dir, folder, kind, rate))
-    print(f"{len(cases)} runs, one sha256; and one for a GPT, for lamb and for lars")
+    print(f"{len(cases)} runs, one sha256; and one for a GPT, for its median, for lamb and for lars")
 
 
 def check_that_it_was_so(name, run_dir, pauses):
@@ -243,16 +249,16 @@ def check_same(digests):
         sys.exit(f"other bits than the reference: {', '.join(different)}")
 
 
-def gpt_digests(bin_dir, folder):
-    job = os.path.join(folder, "gpt.toml")
+def gpt_digests(bin_dir, folder, aggregation):
+    job = os.path.join(folder, f"{aggregation}.toml")
     with open(job, "w") as out:
-        out.write(GPT_JOB)
+        out.write(GPT_JOB.replace("slots = 5", f'slots = 5\naggregation = "{aggregation}"'))
     cases = {"reference": ["cluster.workers=1", "cluster.servers=1"], "3 workers": ["cluster.workers=3", "cluster.servers=2"],
              "2 threads": ["cluster.workers=1", "cluster.servers=1", "worker.threads=2"]}
     digests = {}
     for index, (name, settings) in enumerate(cases.items()):
-        digests[name] = launch(bin_dir, job, os.path.join(folder, f"gpt-{index}"), settings)
-        print(f"gpt, {name:19} {digests[name][:16]}", flush=True)
+        digests[name] = launch(bin_dir, job, os.path.join(folder, f"{aggregation}-{index}"), settings)
+        print(f"gpt, {aggregation + ', ' + name:19} {digests[name][:16]}", flush=True)
     return digests
 
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/aggregation.h"
 #include "common/base/types.h"
 #include "common/config/job/device.h"
 #include "common/config/job/mode.h"
@@ -28,6 +29,7 @@ struct ClusterOptions {
   bool durable = false;         // durable acknowledgements; only without global steps
   std::size_t log_records_max = 64;
   bool local = false;  // workers of two machines; one per machine pushes for all; sync
+  Aggregation aggregation = Aggregation::kMean;
   std::uint32_t shards = 2;
   std::uint32_t workers = 2;
   SlotIndex slots = 3;

@@ -29,6 +29,7 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.staleness = name.mode == Mode::kBounded ? name.seed % 4 : options.staleness;
   options.durable = name.durable;
   options.local = name.local;
+  if (name.median) options.aggregation = Aggregation::kMedian;
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // needs user programs
   if (name.durable) AddLogTroubles(&options);
   // fp16 needs a loss scale, and is simulated only in sync. Trust ratios need a decision of the coordinator per step.

@@ -203,6 +203,14 @@ const std::vector<Marker>& Local() {
   return markers;
 }
 
+const std::vector<Marker>& Median() {
+  static const std::vector<Marker> markers = {
+      {"worker crashes", 9000},
+      {"shard crashes", 9000},
+  };
+  return markers;
+}
+
 const std::vector<Marker>& Old() {
   static const std::vector<Marker> markers = {
       {"worker crashes", 9000},
@@ -230,6 +238,7 @@ const std::vector<Marker>& MarkersOf(const RunName& name) {
   if (name.slow_lines) return SlowLines();
   if (name.durable) return Durable();
   if (name.local) return Local();
+  if (name.median) return Median();
   if (WorkersUpdate(name.mode)) return AllReduce();
   if (name.mode == Mode::kBounded) return Bounded();
   return HasGlobalSteps(name.mode) ? Sync() : Async();

@@ -24,6 +24,7 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   EditableJobConfig config;
   config.job.mode = options.mode;
   config.job.staleness = options.mode == Mode::kBounded ? options.staleness : config.job.staleness;
+  if (options.mode == Mode::kSync) config.job.aggregation = options.aggregation;
   if (options.local) config.allreduce.local_reduce = LocalReduce::kGloo;
   if (options.durable) config.job.acknowledge = Acknowledge::kDurable;
   config.job.steps = options.steps;

@@ -165,6 +165,7 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   ClusterOptions calm;
   calm.seed = options.seed;
   calm.mode = options.mode;
+  calm.aggregation = options.aggregation;
   calm.shards = calm.workers = 1;
   calm.slots = options.slots;
   calm.steps = options.steps;
@@ -191,7 +192,8 @@ std::string ReferenceKey(const ClusterOptions& options) {
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
          std::to_string(static_cast<int>(options.precision)) + "/" + std::to_string(options.statistics) + "/" +
          std::to_string(static_cast<int>(options.optimizer)) + "/" + std::to_string(options.tensor_sizes.size()) + "/" +
-         std::to_string(options.non_finite) + "/" + (options.given ? std::to_string(options.given_from) : "seed");
+         std::to_string(options.non_finite) + "/" + std::to_string(static_cast<int>(options.aggregation)) + "/" +
+         (options.given ? std::to_string(options.given_from) : "seed");
 }
 
 std::string Describe(const ClusterOptions& options) {
@@ -206,6 +208,7 @@ std::string Describe(const ClusterOptions& options) {
     if (value > 0) text += std::string(", ") + name + " " + number;
   };
   if (options.precision != Precision::kFp32) text += options.precision == Precision::kBf16 ? ", bf16" : ", fp16";
+  if (options.aggregation == Aggregation::kMedian) text += ", median";
   if (options.statistics) text += ", statistics";
   if (options.given) text += ", " + std::to_string(options.given_kinds) + " kinds of given weights";
   if (options.program_state == ClusterOptions::ProgramState::kEverySlot) text += ", a program state of every slot";

@@ -13,6 +13,7 @@
 //   sim ... --allreduce          mode allreduce: the workers update the weights
 //   sim ... --async --durable    and with durable acknowledgements
 //   sim ... --local              one worker of each machine pushes for all
+//   sim ... --median             the update takes the median of the slots' gradients
 //   sim ... --old [--steps S]    a job of many steps (S), with spare workers and low limits
 //   sim ... --slow-lines         a job over slow lines
 //   sim ... --edition E          with the faults that edition E of the simulator had, to repeat a seed recorded with it
@@ -51,6 +52,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.durable = true;
     } else if (word == "--local") {
       arguments->first.local = true;
+    } else if (word == "--median") {
+      arguments->first.median = true;
     } else if (word == "--old") {
       arguments->first.old = true;
     } else if (word == "--slow-lines") {
@@ -158,7 +161,7 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local] "
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local | --median] "
                  "[--old [--steps S] | --slow-lines] [--durable, with --async or --bounded] [--edition E] [--mutant "
                  "NAME | --mutants] [--caught FILE]\n");
     return 2;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "common/base/aggregation.h"
 #include "common/config/job/mode.h"
 
 namespace capstan {
@@ -22,6 +23,7 @@ struct JobSection {
   std::uint64_t staleness = 1;                       // bounded: most steps that a slot may be ahead of the slowest slot
   Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
   std::uint64_t eval_every = 0;                      // steps between validations; 0: never
+  Aggregation aggregation = Aggregation::kMean;      // sync
   NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
   bool operator==(const JobSection&) const = default;
 };

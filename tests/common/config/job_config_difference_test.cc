@@ -42,8 +42,9 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
                            "snapshot.every_seconds=1", "snapshot.keep=9",
                            "data.path=elsewhere",      "job.steps=11",
                            "job.eval_every=3",         "job.on_nonfinite=skip",
-                           "optimizer.lr=0.5",         "optimizer.clip_norm=1",
-                           "schedule.kind=cosine",     "schedule.warmup_steps=1"}) {
+                           "job.aggregation=median",   "optimizer.lr=0.5",
+                           "optimizer.clip_norm=1",    "schedule.kind=cosine",
+                           "schedule.warmup_steps=1"}) {
     INFO(free);
     CHECK(difference(free).empty());
   }

@@ -240,6 +240,22 @@ TEST_CASE("words that are not built yet are refused as such", "[config]") {
   CHECK_THAT(status.message(), Contains("not built yet") && StartsWith("--set " + refused));
 }
 
+TEST_CASE("a median of gradients goes with mode sync, and with gradients that nobody has added", "[config]") {
+  CHECK(AggregationOf(Parse(kSmallest)) == Aggregation::kMean);
+  CHECK(AggregationOf(Parse(kSmallest, {"job.mode=async"})) == Aggregation::kNone);
+  CHECK(AggregationOf(Parse(kSmallest, {"job.mode=allreduce"})) == Aggregation::kMean);
+  const JobConfig config = Parse(kSmallest, {"job.aggregation=median"});
+  CHECK(AggregationOf(config) == Aggregation::kMedian);
+  CHECK(HashJobConfig(config) != HashJobConfig(Parse(kSmallest)));
+  CHECK_THAT(PrintJobConfig(config), Contains("aggregation = \"median\""));
+  for (const char* mode : {"job.mode=async", "job.mode=bounded", "job.mode=allreduce"}) {
+    CHECK_THAT(Message(kSmallest, {mode, "job.aggregation=median"}),
+               Contains("\"aggregation\" in [job] goes with mode = \"sync\" only"));
+  }
+  CHECK_THAT(Message(kSmallest, {"job.aggregation=median", "allreduce.local_reduce=gloo"}),
+             Contains("a median needs each slot's own"));
+}
+
 TEST_CASE("durable acknowledgements go with the modes without global steps only", "[config]") {
   CHECK(Parse(kSmallest, {"job.mode=async"}).job.acknowledge == Acknowledge::kReceived);
   for (const char* mode : {"job.mode=async", "job.mode=bounded"}) {

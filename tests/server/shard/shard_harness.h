@@ -31,6 +31,7 @@ namespace capstan::server {
 
 struct ShardHarnessOptions {
   Mode mode = Mode::kSync;
+  Aggregation aggregation = Aggregation::kMean;  // of mode sync
   ShardIndex shard = 0;
   std::uint32_t shard_count = 1;
   SlotIndex slots = 3;
@@ -60,7 +61,7 @@ class ShardHarness {
     core.metrics = "here:9100";
     core.coordinator = kCoordinator;
     core.job.mode = options_.mode;
-    core.job.aggregation = HasGlobalSteps(options_.mode) ? Aggregation::kMean : Aggregation::kNone;
+    core.job.aggregation = HasGlobalSteps(options_.mode) ? options_.aggregation : Aggregation::kNone;
     core.job.acknowledge = options_.acknowledge;
     core.log_records_max = options_.log_records_max;
     core.job.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
