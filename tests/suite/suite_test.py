@@ -246,11 +246,18 @@ class SuiteTest(unittest.TestCase):
                 pass  # of another user, or it has ended
         return left
 
-    def test_quick_runs_again_what_is_newer_than_its_pass(self):
+    def test_quick_runs_once_what_passed_and_tidy_always(self):
         self.list_tests(core_test=["unit"], tidy=["tidy"])
         self.assertEqual(self.run_suite("--quick", runs=[[["core_test", "run", ""], ["tidy", "run", ""]]])[0], 0)
         self.assertEqual(self.run_suite("--quick", runs=[[["tidy", "run", ""]]])[0], 0)
         self.assertEqual([words[-1] for words in self.ctest_runs()], ["^(core_test|tidy)$", "^(tidy)$"])
+
+    def test_quick_runs_again_what_failed(self):
+        self.list_tests(core_test=["unit"], wire_test=["unit"])
+        runs = [["core_test", "fail", ""], ["wire_test", "run", ""]], [["core_test", "fail", ""]], [["core_test", "run", ""]]
+        self.assertEqual([self.run_suite("--quick", runs=[run])[0] for run in runs], [1, 1, 0])
+        self.assertEqual(self.run_suite("--quick", runs=[])[0], 0)
+        self.assertEqual([words[-1] for words in self.ctest_runs()], ["^(core_test|wire_test)$", "^(core_test)$", "^(core_test)$"])
 
 
 class StampsTest(unittest.TestCase):
@@ -261,39 +268,97 @@ class StampsTest(unittest.TestCase):
         self.tests = [
             {"name": "core_test", "command": [f"{build}/core_test", self.path("tests/corpus")],
              "properties": [{"name": "WORKING_DIRECTORY", "value": f"{build}/tests/core"}]},
+            {"name": "plug_test", "command": [f"{build}/plug_test"]},
+            {"name": "child_test", "command": [f"{build}/child_test"]},
+            {"name": "library_test", "command": [f"{build}/library_test"]},
             {"name": "job_test", "command": ["/usr/bin/python3", self.path("tests/e2e/job_test.py"), "--bin", f"{build}/bin"],
              "properties": [{"name": "WORKING_DIRECTORY", "value": f"{build}/tests/e2e"}]},
             {"name": "tidy_format", "command": [self.path("format"), "--check"]}]
-        for file in ("build/dev/core_test", "build/dev/bin/capstan", "build/dev/lib/capstan/libplug.so", "tests/corpus/more/input",
-                     "tests/core/seeds.txt", "tests/core/core_test.cc", "tests/e2e/job_test.py", "tests/e2e/harness.py", "format"):
-            self.touch(file, 1000)
-        self.stamps().note([test["name"] for test in self.tests], 2000)
+        self.files = {
+            "build/dev/core_test": f"\0{build}\0{self.root}\0",  # debug information names these folders
+            "build/dev/plug_test": f"\0{build}/lib/capstan\0{self.path('examples/job.toml')}\0",
+            "build/dev/child_test": f"\0{build}/child\0{build}/plug.so\0{self.path('tests/core/core_test.cc')}\0",
+            "build/dev/library_test": f"\0libclient.so.0\0{build}/lib:/usr/lib\0",  # the run path of a linked program
+            **dict.fromkeys(("build/dev/child", "build/dev/bin/capstan", "build/dev/lib/capstan/libplug.so", "build/dev/lib/libclient.so.0",
+                             "build/dev/lib/libclient.a", "tests/corpus/more/input", "tests/core/seeds.txt", "tests/core/core_test.cc",
+                             "tests/e2e/job_test.py", "tests/e2e/harness.py", "examples/job.toml", "format"), "")}
+        for name, text in self.files.items():
+            self.write(name, text, 1000)
+        self.run_all(2000)
 
     def path(self, name):
         return os.path.join(self.root, name)
 
-    def touch(self, name, moment):
+    def write(self, name, text, moment):
         os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w", encoding="utf-8"):
-            pass
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(self.path(name), 0o755 if "build" in name and not name.endswith(".a") else 0o644)
         os.utime(self.path(name), (moment, moment))
+
+    def run_all(self, moment):
+        """Runs the tests that are due; all pass."""
+        some = self.stamps()
+        some.note(some.due(self.tests), moment)
 
     def stamps(self):
         return stamps.Stamps("dev", self.root)
 
-    def test_a_test_is_due_where_what_it_reads_is_newer(self):
+    def due(self):
+        return [name for name in self.stamps().due(self.tests) if name != "tidy_format"]
+
+    def test_a_test_is_due_where_the_contents_that_it_reads_differ(self):
         for file, due in (("build/dev/core_test", ["core_test"]), ("tests/corpus/more/input", ["core_test"]),
                           ("tests/core/seeds.txt", ["core_test"]), ("tests/core/core_test.cc", []),
-                          ("build/dev/bin/capstan", ["job_test"]), ("tests/e2e/harness.py", ["job_test"]),
-                          ("build/dev/lib/capstan/libplug.so", ["core_test", "job_test"]), ("README.md", [])):
+                          ("build/dev/bin/capstan", ["job_test"]), ("tests/e2e/harness.py", ["job_test"]), ("README.md", []),
+                          ("examples/job.toml", ["plug_test"]), ("build/dev/child", ["child_test"])):
             with self.subTest(file):
-                self.touch(file, 3000)
-                self.assertEqual(self.stamps().due(self.tests), [*due, "tidy_format"])
-                self.touch(file, 1000)
+                self.write(file, "other", 3000)
+                self.assertEqual(self.due(), due)
+                self.write(file, self.files.get(file, ""), 1000)
 
-    def test_a_test_that_never_passed_is_due(self):
+    def test_a_plug_in_makes_due_what_names_it_or_its_folder_and_scripts(self):
+        for file, due in (("build/dev/lib/capstan/libplug.so", ["plug_test", "library_test", "job_test"]),
+                          ("build/dev/lib/libclient.so.0", ["library_test", "job_test"]), ("build/dev/lib/libclient.a", [])):
+            with self.subTest(file):
+                self.write(file, "other", 3000)
+                self.assertEqual(self.due(), due)
+                self.write(file, "", 1000)
+
+    def test_a_newer_file_with_the_same_contents_makes_nothing_due(self):
+        for name, text in self.files.items():
+            self.write(name, text, 3000)
+        self.assertEqual(self.due(), [])
+        self.write("build/dev/core_test", "other", 3000)
+        self.assertEqual(self.due(), ["core_test"])
+
+    def test_a_file_that_is_new_or_gone_makes_due_what_reads_its_folder(self):
+        self.write("tests/corpus/new", "", 1000)
+        self.write("build/dev/plug.so", "", 1000)
+        os.remove(self.path("build/dev/lib/capstan/libplug.so"))
+        self.assertEqual(self.due(), ["core_test", "plug_test", "child_test", "library_test", "job_test"])
+
+    def test_a_test_that_did_not_pass_stays_due_until_it_does(self):
+        self.write("build/dev/core_test", "other", 3000)
+        some = self.stamps()
+        some.due(self.tests)
+        some.note([], 4000)
+        self.assertEqual(self.due(), ["core_test"])
+        self.run_all(4000)
+        self.assertEqual(self.due(), [])
+
+    def test_an_edit_during_the_run_makes_a_test_due(self):
+        self.write("build/dev/core_test", "other", 3000)
+        some = self.stamps()
+        due = some.due(self.tests)
+        self.write("tests/core/seeds.txt", "edited", 5000)
+        some.note(due, 4000)
+        self.assertEqual(self.due(), ["core_test"])
+
+    def test_a_test_that_never_passed_is_due_and_so_is_one_with_an_empty_stamp(self):
         os.remove(os.path.join(self.stamps().folder, "core_test"))
-        self.assertEqual(self.stamps().due(self.tests), ["core_test", "tidy_format"])
+        self.write("build/dev/passed/job_test", "", 5000)
+        self.assertEqual(self.due(), ["core_test", "job_test"])
 
 
 if __name__ == "__main__":
