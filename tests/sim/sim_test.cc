@@ -191,7 +191,8 @@ TEST_CASE("whichever worker gives the first weights, all of them are its own", "
   options.slow_disk = 0.5;
   options.late = 0.05;
   std::set<std::vector<float>> ends;
-  for (options.seed = 1; options.seed <= (kSanitized ? 30 : 300); ++options.seed) {
+  const bool is_short = kSanitized || testing::TestTier() == testing::Tier::kQuick;
+  for (options.seed = 1; options.seed <= (is_short ? 30 : 300); ++options.seed) {
     const Outcome outcome = RunCluster(options);
     INFO("seed " << options.seed << ": " << outcome.violation);
     REQUIRE(outcome.finished);

@@ -89,7 +89,7 @@ class Suite:
             return
         began = time.time()
         stamps = Stamps("dev")
-        due = stamps.due(listing("dev", *self.ctest_arguments, "-L", "^(quick|unit|tidy)$", "-LE", "^bench$"))
+        due = stamps.due(listing("dev", *self.ctest_arguments, "-L", "^(quick|unit|tidy)$", "-LE", "^(bench|long)$"))
         if not due:
             print("\nno test is chosen, or none is due", flush=True)
             return
