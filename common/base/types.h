@@ -35,8 +35,8 @@ using Version = Number<struct VersionTag>;  // weights that step `value` compute
 constexpr TimelineId TimelineFrom(Generation first) { return {first.value}; }
 constexpr Generation FirstGeneration(TimelineId timeline) { return {timeline.value}; }
 
-// Convert between a step and a sequence number. In modes async and bounded the field `step` of Push, EndSlot,
-// CoverageQuery and Staged has a slot's sequence number, and the job's step is the job's clock.
+// Convert between a step and a sequence number. In modes async and bounded the field `step` of Push, EndSlot and Staged
+// has a slot's sequence number, and a coordinator's step has the job's clock.
 constexpr SequenceNumber SequenceOf(Step step) { return {step.value}; }
 constexpr Step StepOf(SequenceNumber number) { return {number.value}; }
 // Modes async and bounded: the version of a shard whose slowest slot has this clock.

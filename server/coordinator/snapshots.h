@@ -41,7 +41,7 @@ class Snapshots {
   // `newest_began`: when the newest snapshot began, including one that the caller begins now.
   bool IsDueAt(Step next, Version existing, Instant newest_began, Instant now) const;
   // As IsDueAt, in modes where several steps may pass at once: it is enough that a multiple of every_steps was passed
-  // since the newest snapshot.
+  // since the newest snapshot, or since one that this generation gave up.
   bool IsDueSince(Step clock, Version existing, Instant now) const;
 
   // Begins a snapshot that a Commit asks the shards for.

@@ -126,7 +126,7 @@ class StepEngine {
   virtual std::span<const SequenceNumber> sequence_numbers(std::size_t) const { return {}; }
 };
 
-// Makes the engine for the options' mode. `served`: the context's, to be changed. `journal`: null unless
+// Makes the engine for the options' mode. `served`: shard.served, which the engine changes. `journal`: null unless
 // acknowledgements are durable.
 std::unique_ptr<StepEngine> CreateStepEngine(const ShardContext& shard, ServedStep* served,
                                              Acknowledgements* acknowledgements, PushJournal* journal);

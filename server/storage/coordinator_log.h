@@ -40,7 +40,7 @@ struct RecoverRecord {
   Generation generation;
   SnapshotId snapshot;
   StepParameters parameters;
-  // The timeline that the generation belongs to; 0: none that could be continued.
+  // The timeline that the generation belongs to; in a log without timelines, one that begins with the generation.
   TimelineId timeline;
 };
 struct RunningRecord {  // every shard has answered Reset, in these incarnations

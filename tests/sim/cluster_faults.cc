@@ -135,8 +135,8 @@ void Cluster::RequestStop() {
   stop_ = Stop{now_, troubles_, CanStop()};
 }
 
-// Ends the servers of a stopped job. If nothing has hit them since the stop was requested, the last snapshot must have
-// the job's newest version.
+// Ends the servers of a stopped job. If the job keeps snapshots, and nothing kept it from taking one, the last snapshot
+// must have the job's newest version.
 void Cluster::EndStopped() {
   Trace("the job has stopped");
   Count("jobs stopped, and resumed");

@@ -75,14 +75,15 @@ class ReaderCore {
   // same request again continues the current reading.
   void Ask(const Request& request);
   bool answered() const { return reading_.has_value() || nothing_newer_; }
-  // Returns the version that was read; valid once answered. nullopt: the job is done and has no newer version.
+  // Returns the version that was read; valid once answered() is true. nullopt: the job is done and has no newer
+  // version.
   const std::optional<Reading>& reading() const { return reading_; }
   // Tells why the call cannot be answered.
   const Status& status() const { return status_; }
   // Lets the job end without waiting for this reader. The core itself calls it once it has the last version.
   void Leave(Outbox* out);
 
-  // Returns the newest view; valid once fresh.
+  // Returns the newest view; valid once fresh() is true.
   const View& view() const { return *job_.view(); }
   // Returns the job file; empty before it is known.
   const std::string& job_file() const { return job_.file(); }

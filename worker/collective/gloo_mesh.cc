@@ -128,7 +128,7 @@ class GlooMesh : public Mesh {
   }
 
  private:
-  // Control messages to one rank, and the buffers that hold them.
+  // Control messages to one rank, and the Gloo buffers from which they are sent; each buffer refers to its message.
   struct ControlBuffers {
     std::array<Control, kKindsSentOnce> controls{};
     std::array<std::unique_ptr<Buffer>, kKindsSentOnce> buffers;

@@ -22,7 +22,7 @@ class DeviceBucketAdder : public BucketAdder {
                       collective::Deadline deadline) = 0;
 };
 
-// Allocates what this worker needs on the device; does not wait for other members.
+// Makes an adder on the device, without its buffers: they grow when it is used. Does not wait for other members.
 using DeviceAdderMaker = std::function<Result<std::unique_ptr<DeviceBucketAdder>>(const AdderOptions& options)>;
 
 struct AdderDevice {
