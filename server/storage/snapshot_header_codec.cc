@@ -48,7 +48,7 @@ Json ToJson(const SnapshotHeader& header) {
 
 bool ReadBlock(const Json* json, std::uint32_t array_count, SnapshotHeader::BlockEntry* block) {
   const Json* hashes = Element(*json, 4);
-  bool good = ElementCount(*json) == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchHeader - 1) &&
+  bool good = ElementCount(*json) == 5 && ReadNumber(Element(*json, 0), &block->block, kFetchQuestion - 1) &&
               ReadNumber(Element(*json, 1), &block->count) && ReadNumber(Element(*json, 2), &block->updates) &&
               ReadNumbers(Element(*json, 3), &block->last, kSlotsMax) && ElementCount(*hashes) == array_count;
   for (std::uint32_t i = 0; good && i < array_count; ++i) good = ReadNumber(Element(*hashes, i), &block->hashes[i]);

@@ -85,6 +85,8 @@ TEST_CASE("a header of a newer format is not supported, and one out of bounds is
   CHECK(DecodeChanged("\"slot_count\":4", "\"slot_count\":4097").code() == Code::kCorrupt);
   CHECK(DecodeChanged("[3,300,", "[0,300,").code() == Code::kCorrupt);
   CHECK(DecodeChanged("[3,300,", "[3,-300,").code() == Code::kCorrupt);
+  CHECK(DecodeChanged("[12,300,", "[" + std::to_string(kFetchQuestion - 1) + ",300,").ok());
+  CHECK(DecodeChanged("[12,300,", "[" + std::to_string(kFetchQuestion) + ",300,").code() == Code::kCorrupt);
   CHECK(DecodeSnapshotHeader("").status().code() == Code::kCorrupt);
   CHECK(DecodeSnapshotHeader(Seal(0, std::string(100000, '['))).status().code() == Code::kCorrupt);
 }
