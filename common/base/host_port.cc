@@ -1,5 +1,8 @@
 #include "common/base/host_port.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -56,7 +59,9 @@ std::string WithHost(const std::string& host, const std::string& address) {
 }
 
 bool IsLoopback(const std::string& host) {
-  return host.starts_with("127.") || host == "localhost" || host == "::1" || host == "[::1]";
+  in_addr address{};
+  if (inet_pton(AF_INET, host.c_str(), &address) == 1) return ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
+  return host == "localhost" || host == "::1" || host == "[::1]";
 }
 
 bool IsWildcard(const std::string& host) { return host == "0.0.0.0" || host == "*" || host == "::" || host == "[::]"; }

@@ -40,7 +40,11 @@ TEST_CASE("a host changes and the port stays", "[common][address]") {
 
 TEST_CASE("what only this machine reaches, and what stands for all its addresses, is known", "[common][address]") {
   for (const char* host : {"127.0.0.1", "127.64.3.2", "localhost", "[::1]", "::1"}) CHECK(IsLoopback(host));
-  for (const char* host : {"10.0.0.1", "0.0.0.0", "[fe80::1]", "node"}) CHECK_FALSE(IsLoopback(host));
+  for (const char* host : {"10.0.0.1", "0.0.0.0", "[fe80::1]", "node", "127.example.com", "127.0.0.1.example.com",
+                           "127.0.0.256", "127.", ""}) {
+    CAPTURE(host);
+    CHECK_FALSE(IsLoopback(host));
+  }
   for (const char* host : {"0.0.0.0", "*", "[::]", "::"}) CHECK(IsWildcard(host));
   CHECK_FALSE(IsWildcard("127.0.0.1"));
 }
