@@ -30,9 +30,9 @@ int BeginConnection(const std::string& address, std::string* failure) {
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(list, freeaddrinfo);
   const int fd = socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0 || connect(fd, list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS) return fd;
+  if (fd >= 0 && (connect(fd, list->ai_addr, list->ai_addrlen) == 0 || errno == EINPROGRESS)) return fd;
   *failure = std::strerror(errno);
-  close(fd);
+  if (fd >= 0) close(fd);
   return -1;
 }
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -60,6 +61,22 @@ TEST_CASE("what is no address is not tried, and a host that nobody knows is name
   const std::vector<std::string> lines = check.Look(Clock::now());
   REQUIRE(lines.size() == 1);
   CHECK_THAT(lines[0], Contains("no-such-host..invalid:5"));
+}
+
+TEST_CASE("a server that no socket is left for is named with the reason", "[cli][reach]") {
+  const Port open;
+  open.Listen();
+  ReachCheck check;
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  check.Try("server 0", open.address, Clock::now());
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  const std::vector<std::string> lines = check.Look(Clock::now());
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], Contains(open.address) && Contains("Too many open files"));
 }
 
 }  // namespace
