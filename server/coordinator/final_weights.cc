@@ -63,7 +63,7 @@ void FinalWeights::Wait(Instant now, Outbox* out) {
   const double waited = ToSeconds(now - last_arrival_);
   const std::string missing = Count(missing_, "block") + " of the final weights";
   if (limits_.stall > 0 && waited >= limits_.stall) {
-    outcome_ = Timeout("no server has sent anything for " + WholeSeconds(now - last_arrival_) + ": " + missing +
+    outcome_ = Timeout("no block has arrived for " + WholeSeconds(now - last_arrival_) + ": " + missing +
                        (missing_ == 1 ? " is missing" : " are missing"));
   } else if (waited >= limits_.report && now >= next_line_) {
     next_line_ = now + std::chrono::duration_cast<Instant>(std::chrono::duration<double>(limits_.report));

@@ -52,8 +52,7 @@ TEST_CASE("the final weights are waited for as long as limits.stall says, and pe
   CHECK(!harness.outcome());
   harness.Pass(2);
   REQUIRE(harness.outcome());
-  CHECK(harness.outcome()->message() ==
-        "no server has sent anything for 100 s: 1 block of the final weights is missing");
+  CHECK(harness.outcome()->message() == "no block has arrived for 100 s: 1 block of the final weights is missing");
 }
 
 TEST_CASE("a pause of the coordinator is no silence of those that have the final weights", "[server][loops]") {
