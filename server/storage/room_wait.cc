@@ -44,7 +44,10 @@ Status RoomWait::Write(const std::string& path, const std::function<Status()>& w
   Instant next_report = began;
   while (status.code() == Code::kBusy) {
     const Instant now = options_.now(), waited = now - began;
-    if (Status over = GiveUp(status, waited); !over.ok()) return over;
+    if (Status over = GiveUp(status, waited); !over.ok()) {
+      waited_ += waited;
+      return over;
+    }
     if (now >= next_report) {
       next_report = now + ToInstant(options_.report_seconds);
       Log(Severity::kWarning, "the job waits " + (waited > kLookEvery ? Seconds(waited) + " " : "") +

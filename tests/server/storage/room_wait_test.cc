@@ -67,10 +67,12 @@ TEST_CASE("the wait ends with the job's stall limit, and when the job is stopped
   CHECK(late.code() == Code::kTimeout);
   CHECK_THAT(late.message(), Contains("No space left") && Contains("600 s") && Contains("--resume"));
   CHECK(stalled.now >= seconds(600));
+  CHECK(stalled.wait.waited() == stalled.now);
   const Status asked = stopped.wait.Write("/", [&] { return stopped.Write(); });
   CHECK(asked.code() == Code::kRefused);
   CHECK_THAT(asked.message(), Contains("No space left") && Contains("stopped while it waited"));
   CHECK(stopped.now < seconds(4));
+  CHECK(stopped.wait.waited() == stopped.now);
 }
 
 }  // namespace
