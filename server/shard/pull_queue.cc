@@ -30,6 +30,7 @@ void PullQueue::Take(PeerId from, const Pull& pull, bool readable, Instant now, 
   // waits for the version of its parked pull.
   if (const auto before = parked_.find(from); before != parked_.end() && before->second.pull.version != pull.version) {
     parked_.erase(before);
+    CountParked();
   }
   PullAdmission admission = engine_.Admit(pull);
   if (admission == PullAdmission::kAnswer && !readable) admission = PullAdmission::kPark;
@@ -57,7 +58,7 @@ void PullQueue::Park(PeerId from, const Pull& pull, Instant now, Outbox* out) {
   for (BlockIndex block : pull.speculative) named_[shard_.index_of.at(block)] = true;
   SendSpeculative(from, &parked, out);
   parked_.emplace(from, std::move(parked));
-  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
+  CountParked();
 }
 
 void PullQueue::AnswerReady(Instant now, Outbox* out) {
@@ -70,20 +71,23 @@ void PullQueue::AnswerReady(Instant now, Outbox* out) {
     }
     return admission != PullAdmission::kPark;  // a stale pull is dropped; its sender asks again
   });
-  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
+  CountParked();
 }
 
 void PullQueue::Forget(PeerId peer) {
   parked_.erase(peer);
   answered_.erase(peer);
-  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size()));
+  CountParked();
 }
 
 void PullQueue::Reset() {
   parked_.clear();
   named_.clear();
   answered_.clear();
+  CountParked();
 }
+
+void PullQueue::CountParked() const { shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size())); }
 
 // ---- speculative blocks --------------------------------------------------------------------------------------------
 

@@ -68,6 +68,7 @@ class PullQueue {
     std::vector<BlockIndex> blocks;
   };
 
+  void CountParked() const;
   void Park(PeerId from, const Pull& pull, Instant now, Outbox* out);
   void SendSpeculative(PeerId peer, Parked* parked, Outbox* out);
   void SendPrepared(PeerId peer, const Pull& pull, std::size_t index, Outbox* out) const;

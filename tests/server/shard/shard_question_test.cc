@@ -62,6 +62,7 @@ TEST_CASE("a pull of another version takes the place of one that waits", "[serve
   CHECK(Ask(&harness, 1, {}).pull_waits);
   harness.FromWorker(harness.MakePull(1, {0}));  // back in step 1; its answer is lost
   CHECK(!Ask(&harness, 1, {}).pull_waits);
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
 }
 
 TEST_CASE("a worker that goes back to a step waits for no weights", "[server][question]") {
@@ -71,8 +72,10 @@ TEST_CASE("a worker that goes back to a step waits for no weights", "[server][qu
   harness.Commits(0);
   harness.FromWorker(harness.MakePull(2, {0}));
   CHECK(Ask(&harness, 1, {}).pull_waits);
+  CHECK(harness.metrics->waiting_pulls.value() == 1);
   harness.FromWorker(CoverageQuery{harness.generation, Incarnation{7}, SessionId{1}, Step{1}});
   CHECK(!Ask(&harness, 1, {}).pull_waits);  // its next pull may be lost, and is then sent again
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
 }
 
 TEST_CASE("a question does not end what is sent ahead, and one for all that is held does", "[server][question]") {

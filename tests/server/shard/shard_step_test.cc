@@ -306,8 +306,10 @@ TEST_CASE("a new generation starts from version 0 with nothing of the old one", 
   harness.Stage(1, 0, kLeaf0, 1, 1.0F);
   harness.FromWorker(harness.MakeEnd(1, 0));
   harness.FromWorker(harness.MakePull(2, {0}));  // waits
+  CHECK(harness.metrics->waiting_pulls.value() == 1);
   harness.Forget();
   harness.FromCoordinator(harness.MakeReset(2));
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
   const ResetDone done = harness.Take<ResetDone>(kCoordinator).at(0);
   CHECK(done.generation == Generation{2});
   CHECK(harness.shard->store().Digest() == fresh);
