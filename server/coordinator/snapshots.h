@@ -53,7 +53,7 @@ class Snapshots {
   // Drops the pending snapshot: its generation has ended, so the parts that shards have written are of no use.
   void Abandon() { pending_.reset(); }
   // Forgets that the last try failed. Call at a stop and at the end, so that the last version is tried even if an
-  // earlier one could not be written.
+  // earlier one could not be written. The last version itself is not tried again: what was given up is settled.
   void Retry() { last_failed_ = false; }
   // Asks the shards whose part is missing, again and again because messages may be lost. Logs a snapshot that takes
   // long.

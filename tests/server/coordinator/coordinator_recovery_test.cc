@@ -289,6 +289,19 @@ TEST_CASE("a stop does not wait for what cannot be had", "[server][stop]") {
     CHECK(harness.coordinator->state() == State::kStopped);
     CHECK(harness.coordinator->newest_snapshot().IsNone());
   }
+  SECTION("a version whose snapshot was given up before") {
+    CoordinatorHarness harness = Harness();
+    harness.Run();
+    DoStep(&harness);
+    REQUIRE(DoStep(&harness).snapshot);
+    SnapshotDone failed = harness.MakeDone(1, 2);
+    failed.failure = "the disk was full for a moment";
+    harness.Send(harness.shards[1].peer, failed);
+    harness.coordinator->RequestStop(harness.now);
+    harness.Tick(seconds(1));
+    CHECK(harness.coordinator->state() == State::kStopped);
+    CHECK(harness.Count<Pin>() == 0);
+  }
   SECTION("no snapshots in this job") {
     CoordinatorHarness harness = Harness(2, Mode::kSync, {0, 0, 2});
     harness.Run();
