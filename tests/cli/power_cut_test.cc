@@ -12,7 +12,7 @@ using Kind = testing::DiskCalls::Call::Kind;
 
 // Returns the files and names that were not made durable, except the file named "lock": no later process needs the
 // process id in it.
-std::vector<std::string> NotDurable(const testing::DiskCalls& calls) {
+std::vector<std::string> NotDurable(testing::DiskCalls& calls) {
   std::vector<std::string> bad = calls.NotDurable();
   std::erase_if(bad, [](const std::string& line) { return line.find("/lock was written") != std::string::npos; });
   return bad;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -20,7 +21,7 @@
 namespace capstan::testing {
 namespace {
 
-DiskCalls* watching = nullptr;
+std::atomic<DiskCalls*> watching = nullptr;
 
 // After a failed fsync the kernel marks the pages clean, so only bytes that are written again can be synced.
 constexpr char kLost[] = "written, its fsync failed, and was not written again";
@@ -36,8 +37,9 @@ std::string FolderOf(const std::string& path) { return std::filesystem::path(pat
 
 // Records the call. Returns whether it must fail; then errno has the reason.
 bool Fails(DiskCalls::Call::Kind kind, const std::string& path, const std::string& to = "") {
-  if (watching == nullptr) return false;
-  const int error = watching->Add(kind, path, to);
+  DiskCalls* const calls = watching;
+  if (calls == nullptr) return false;
+  const int error = calls->Add(kind, path, to);
   if (error != 0) errno = error;
   return error != 0;
 }
@@ -50,18 +52,24 @@ DiskCalls::~DiskCalls() { watching = nullptr; }
 
 int DiskCalls::Add(Call::Kind kind, const std::string& path, const std::string& to) {
   if (!path.starts_with(below_)) return 0;
-  if (calls_.size() == end_at) _exit(0);
-  calls_.push_back({kind, path, to});
-  const int error = fail ? fail(calls_.back()) : 0;
-  calls_.back().failed = error != 0;
-  return error;
+  return calls_.With([&](std::vector<Call>& calls) {
+    if (calls.size() == end_at) _exit(0);
+    calls.push_back({kind, path, to});
+    const int error = fail ? fail(calls.back()) : 0;
+    calls.back().failed = error != 0;
+    return error;
+  });
 }
 
-std::vector<std::string> DiskCalls::NotDurable() const {
+std::vector<DiskCalls::Call> DiskCalls::calls() {
+  return calls_.With([](const std::vector<Call>& calls) { return calls; });
+}
+
+std::vector<std::string> DiskCalls::NotDurable() {
   std::map<std::string, std::string> bytes;            // files with unsynced bytes, and the reason
   std::map<std::string, std::set<std::string>> names;  // by folder
   std::vector<std::string> bad;
-  for (const Call& call : calls_) {
+  for (const Call& call : calls()) {
     const bool is_lost = bytes.contains(call.path) && bytes.at(call.path) == kLost;
     if (call.failed) {
       if (call.kind == Call::Kind::kSync) bytes[call.path] = kLost;
@@ -112,9 +120,9 @@ int open(const char* path, int flags, ...) {
     va_end(more);
   }
   struct stat info {};
-  const bool creates = (flags & O_CREAT) != 0 && stat(path, &info) != 0;
-  if (creates && Fails(Kind::kCreate, path)) return -1;
-  if (!creates && (flags & O_TRUNC) != 0 && info.st_size > 0 && Fails(Kind::kTruncate, path)) return -1;
+  const bool exists = stat(path, &info) == 0;
+  if (!exists && (flags & O_CREAT) != 0 && Fails(Kind::kCreate, path)) return -1;
+  if (exists && (flags & O_TRUNC) != 0 && info.st_size > 0 && Fails(Kind::kTruncate, path)) return -1;
   return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
 }
 int open64(const char* path, int flags, ...) {

@@ -1,6 +1,6 @@
 // DiskCalls: records this program's disk calls in order, and can make any of them fail or end the process.
 //
-// Kind:   for a test program, one object at a time. It records the calls of all threads, without a lock.
+// Kind:   for a test program, one object at a time. It records the calls of all threads.
 // Why:    the test program replaces the C library's functions (disk_calls.cc), so the calls of other libraries, such as
 //         RocksDB, are recorded too. The order of renames and fsyncs shows what a power cut would leave.
 #pragma once
@@ -9,6 +9,8 @@
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "common/base/mailbox.h"
 
 namespace capstan::testing {
 
@@ -27,22 +29,23 @@ class DiskCalls {
   DiskCalls& operator=(const DiskCalls&) = delete;
   ~DiskCalls();
 
-  // If set, it returns the errno with which a call fails instead of being made; 0: the call is made.
+  // If set, it returns the errno with which a call fails instead of being made; 0: the call is made. It is called under a
+  // lock, so it must make no disk call. Set it and `end_at` only while no other thread makes disk calls.
   std::function<int(const Call&)> fail;
   // The process ends before call number `end_at`, counted from 0, as after kill -9.
   std::size_t end_at = SIZE_MAX;
 
-  const std::vector<Call>& calls() const { return calls_; }
+  std::vector<Call> calls();
   // Returns one line for each thing that a power cut could lose or tear: a file whose bytes are not synced, or were not
   // before its renaming, and a name in a folder that is not synced.
-  std::vector<std::string> NotDurable() const;
+  std::vector<std::string> NotDurable();
 
   // Records a call; returns the errno with which it must fail, or 0. For disk_calls.cc.
   int Add(Call::Kind kind, const std::string& path, const std::string& to = "");
 
  private:
   const std::string below_;
-  std::vector<Call> calls_;
+  Guarded<std::vector<Call>> calls_;
 };
 
 }  // namespace capstan::testing

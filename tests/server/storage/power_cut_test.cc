@@ -107,8 +107,9 @@ TEST_CASE("what is acknowledged is durable, and so is every file's name", "[serv
       REQUIRE(calls.NotDurable() == Lines());
     }
     CHECK(InForce(log->records()) == InForce(JobRecords(9)));
-    CHECK(std::any_of(calls.calls().begin(), calls.calls().end(),
-                      [](const DiskCalls::Call& call) { return call.kind == Kind::kRename; }));
+    const std::vector<DiskCalls::Call> made = calls.calls();
+    CHECK(
+        std::any_of(made.begin(), made.end(), [](const DiskCalls::Call& call) { return call.kind == Kind::kRename; }));
     log.reset();
     REQUIRE(FileCoordinatorLog::Open(path, 0).value()->Replace({TermRecord{{5}}}).ok());
   }

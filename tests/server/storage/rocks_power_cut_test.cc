@@ -18,7 +18,7 @@ using testing::DiskCalls;
 
 // Returns the files and names that were not made durable, except files that are never read: locks, and options that are
 // written again.
-std::vector<std::string> NotDurable(const DiskCalls& calls) {
+std::vector<std::string> NotDurable(DiskCalls& calls) {
   std::vector<std::string> bad = calls.NotDurable();
   std::erase_if(bad, [](const std::string& line) {
     return line.find("/LOCK") != line.npos || line.find("/OWNER") != line.npos || line.find("/OPTIONS-") != line.npos;
