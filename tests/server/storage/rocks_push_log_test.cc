@@ -31,11 +31,11 @@ class WrittenLog {
     REQUIRE(log.status().message() == "");
     return std::move(log).value();
   }
-  // Returns the log's files with this extension, the largest last. Of files of one size it returns only one.
+  // Returns the log's files with this extension, the largest last.
   std::vector<std::string> Files(const std::string& extension) const {
-    std::map<std::uintmax_t, std::string> by_size;
+    std::multimap<std::uintmax_t, std::string> by_size;
     for (const auto& entry : files::directory_iterator(folder_.path() + "/pushes")) {
-      if (entry.path().extension() == extension) by_size[entry.file_size()] = entry.path();
+      if (entry.path().extension() == extension) by_size.emplace(entry.file_size(), entry.path());
     }
     std::vector<std::string> paths;
     for (const auto& [size, path] : by_size) paths.push_back(path);
