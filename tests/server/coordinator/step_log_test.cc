@@ -91,16 +91,16 @@ std::string Lines(const std::vector<StepRecord>& records) {
   return lines;
 }
 
-// Limits the size of this process's files, so that a write beyond it is cut short, and the next one fails.
-class FullDisk {
+// Limits the size of this process's files, so that a write beyond it is cut short, and the next one fails with EFBIG.
+class FileSizeLimit {
  public:
-  explicit FullDisk(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
+  explicit FileSizeLimit(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
     getrlimit(RLIMIT_FSIZE, &before_);
     rlimit limit = before_;
     limit.rlim_cur = bytes_max;
     setrlimit(RLIMIT_FSIZE, &limit);
   }
-  ~FullDisk() {
+  ~FileSizeLimit() {
     setrlimit(RLIMIT_FSIZE, &before_);
     signal(SIGXFSZ, handler_);
   }
@@ -110,7 +110,9 @@ class FullDisk {
   rlimit before_{};
 };
 
-TEST_CASE("a disk that is full leaves whole lines alone, and the log goes on behind them", "[server][step_log]") {
+// With another error than a full disk. server_power_cut_test has the full disk.
+TEST_CASE("a write that fails within a line leaves whole lines only, and the log goes on behind them",
+          "[server][step_log]") {
   const LogFile file;
   Result<StepLog> log = StepLog::Open(file.path);
   REQUIRE(log.ok());
@@ -118,7 +120,7 @@ TEST_CASE("a disk that is full leaves whole lines alone, and the log goes on beh
   const std::size_t line = StepLine(StepRecord{}).size() + 1;
   Status status;
   {
-    const FullDisk full(line * 4 + line / 2);  // half of the fifth fits
+    const FileSizeLimit limit(line * 4 + line / 2);  // half of the fifth fits
     status = log->Append(Steps(2, 4));
   }
   CHECK(status.code() == Code::kUnreachable);
