@@ -18,6 +18,19 @@ namespace capstan::sim {
 using client::SlotSums;
 using session::Session;
 
+namespace {
+
+// Whether the simulated faults can cause this failure of a worker.
+bool MayBeRefused(const Status& failure) {
+  if (failure.code() != Code::kRefused) return false;
+  // The coordinator refuses a process whose name a newer process has taken. A coordinator that was replaced cannot write
+  // its log, and tells its workers that the job failed.
+  return failure.message().ends_with("; this one is the older and ends") ||
+         failure.message().ends_with("the log belongs to another coordinator");
+}
+
+}  // namespace
+
 SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   session::SessionOptions options;
   options.name = settings_.name;
@@ -124,8 +137,7 @@ void SimWorker::OnEvent(Session::WorkVoid& ended, Instant, Outbox*) {
 
 void SimWorker::OnEvent(Session::Failed& failed, Instant, Outbox*) {
   exited_ = true;
-  // kRefused may happen: the coordinator refuses a process whose name a newer process has taken.
-  if (failed.status.code() != Code::kRefused) violation_ = "a worker failed: " + failed.status.message();
+  if (!MayBeRefused(failed.status)) violation_ = "a worker failed: " + failed.status.message();
 }
 
 // Returns the number of the slot whose data a slot gets. A flawed worker may return another number, so that its result
