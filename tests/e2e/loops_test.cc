@@ -121,6 +121,34 @@ TEST_CASE("a job over sockets commits its steps, leaves its weights and ends eve
   CHECK(job.coordinator->StatusJson().find("\"state\":\"finished\"") != std::string::npos);
 }
 
+// Returns the only client of a job, in its first round, with all weights. Its two tensors, "a" and "b", share a block.
+std::unique_ptr<Client> InFirstRound(const InProcessJob& job) {
+  ClientOptions options;
+  options.coordinator = job.address();
+  options.worker = "w0";
+  std::unique_ptr<Client> client = Client::Connect(options).value();
+  WorkerDescription description;
+  description.tensors = {{"a", {4}}, {"b", {4}}};
+  REQUIRE(client->Declare(description).ok());
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  REQUIRE(client->NextWork(deadline).value());
+  REQUIRE(client->WaitWeights(0, 1, deadline).ok());
+  return client;
+}
+
+TEST_CASE("a tensor whose gradient is called final twice in a slot is an error that names it", "[e2e][sync]") {
+  InProcessJob job(MakeConfig(1, 1, Mode::kSync));
+  job.StartShard(0);
+  const std::unique_ptr<Client> client = InFirstRound(job);
+  float* const gradient = client->BeginSlot(0, 1).value();
+  std::fill_n(gradient, client->element_count(), 1.0F);
+  REQUIRE(client->GradientReady(1, 1).ok());
+  const Status twice = client->GradientReady(1, 1);
+  CHECK(twice.code() == Code::kInvalid);
+  CHECK_THAT(twice.message(), Catch::Contains("GradientReady(1, 1): tensor \"b\" is named twice in one slot"));
+  CHECK(client->EndSlot(0, {.loss_sum = 2.0, .predictions = 1}).code() == Code::kInvalid);
+}
+
 TEST_CASE("servers and workers may come before their job has enough of them", "[e2e][sync]") {
   InProcessJob job(MakeConfig(3, 1, Mode::kSync));  // more shards than blocks
   std::future<Status> client = std::async(std::launch::async, [&job] { return Train(job.address(), "w0"); });

@@ -358,7 +358,10 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
-  finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
+  const Status taken = finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
+  if (!taken.ok()) {
+    return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + "): " + taken.message());
+  }
   return core_->status();
 }
 

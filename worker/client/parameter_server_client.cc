@@ -280,7 +280,10 @@ Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t l
                   ") names no tensors of a slot that was begun");
   }
   CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("GradientReady"));
-  finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
+  const Status taken = finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
+  if (!taken.ok()) {
+    return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + "): " + taken.message());
+  }
   return failure();
 }
 

@@ -5,32 +5,56 @@
 namespace capstan::client {
 namespace {
 
-TEST_CASE("a block is final with the last of its tensors, once in a slot", "[client]") {
+// Returns a catalog of three tensors that share one block.
+Catalog OneBlock() {
   std::vector<TensorSpec> specs(3);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     specs[i].name = "t" + std::to_string(i);
     specs[i].shape = {4};
   }
-  const Result<Catalog> catalog = Catalog::Create(specs);
-  REQUIRE(catalog.ok());
-  REQUIRE(catalog->blocks().size() == 1);
+  Catalog catalog = Catalog::Create(specs).value();
+  REQUIRE(catalog.blocks().size() == 1);
+  return catalog;
+}
+
+TEST_CASE("a block is final with the last of its tensors, once in a slot", "[client]") {
+  const Catalog catalog = OneBlock();
   FinishedBlocks blocks;
   std::vector<BlockIndex> finished;
   const auto note = [&](BlockIndex block) { finished.push_back(block); };
   for (int slot = 0; slot < 2; ++slot) {
     finished.clear();
-    blocks.Begin(*catalog);
-    blocks.Take(*catalog, 2, 2, note);
-    blocks.Take(*catalog, 1, 1, note);
+    blocks.Begin(catalog);
+    REQUIRE(blocks.Take(catalog, 2, 2, note).ok());
+    REQUIRE(blocks.Take(catalog, 1, 1, note).ok());
     CHECK(finished.empty());
-    blocks.Take(*catalog, 0, 0, note);
-    blocks.Take(*catalog, 0, 0, note);
+    REQUIRE(blocks.Take(catalog, 0, 0, note).ok());
     blocks.TakeRest(note);
     CHECK(finished == std::vector<BlockIndex>{0});
   }
-  blocks.Begin(*catalog);
+  blocks.Begin(catalog);
   blocks.TakeRest(note);
   CHECK(finished == std::vector<BlockIndex>{0, 0});
+}
+
+TEST_CASE("a tensor that is named twice in a slot is invalid, and finishes nothing", "[client]") {
+  const Catalog catalog = OneBlock();
+  FinishedBlocks blocks;
+  std::vector<BlockIndex> finished;
+  const auto note = [&](BlockIndex block) { finished.push_back(block); };
+  for (int slot = 0; slot < 2; ++slot) {
+    finished.clear();
+    blocks.Begin(catalog);
+    REQUIRE(blocks.Take(catalog, 2, 2, note).ok());
+    for (TensorIndex first : {2U, 1U, 0U}) {
+      const Status twice = blocks.Take(catalog, first, 2, note);
+      CHECK(twice.code() == Code::kInvalid);
+      CHECK_THAT(twice.message(), Catch::Contains("\"t2\""));
+    }
+    CHECK(finished.empty());
+    REQUIRE(blocks.Take(catalog, 0, 1, note).ok());
+    CHECK(finished == std::vector<BlockIndex>{0});
+  }
 }
 
 }  // namespace

@@ -79,7 +79,10 @@ class Slot:
         return self._work.client._begin(self.index, operator.index(samples))
 
     def ready(self, name: str) -> None:
-        """Declares this tensor's gradient final, so that finished blocks are sent at once. Optional."""
+        """Declares this tensor's gradient final, so that finished blocks are sent at once. Optional.
+
+        Name each tensor at most once in a slot. The second time is Invalid, because the gradient may have been sent.
+        """
         self._work.client._ready(name)
 
     def end(self, loss_sum: float, predictions: int, *, validation_loss_sum: float = 0.0,

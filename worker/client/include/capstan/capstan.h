@@ -215,7 +215,7 @@ capstan_code capstan_program_state(capstan_client* client, const void** state, s
  * there is nothing to compute. */
 capstan_code capstan_begin_slot(capstan_client* client, uint32_t slot, uint64_t samples, float** gradient);
 /* Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional; name
- * each tensor at most once in a slot. */
+ * each tensor at most once in a slot. The second time is CAPSTAN_INVALID, because the gradient may have been sent. */
 capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint32_t last);
 /* Declares all gradients of the slot final and reports its result. */
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);

@@ -158,7 +158,7 @@ class [[gnu::visibility("default")]] Client {
   // because there is nothing to compute.
   virtual Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
   // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional;
-  // name each tensor at most once in a slot.
+  // name each tensor at most once in a slot. The second time is kInvalid, because the gradient may have been sent.
   virtual Status GradientReady(std::uint32_t first, std::uint32_t last) = 0;
   // Declares all gradients of the slot final and reports its result.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
