@@ -149,6 +149,15 @@ TEST_CASE("a tensor whose gradient is called final twice in a slot is an error t
   CHECK(client->EndSlot(0, {.loss_sum = 2.0, .predictions = 1}).code() == Code::kInvalid);
 }
 
+TEST_CASE("after a failure a client gives no weights, even if they have arrived", "[e2e][sync]") {
+  InProcessJob job(MakeConfig(1, 1, Mode::kSync));
+  job.StartShard(0);
+  const std::unique_ptr<Client> client = InFirstRound(job);
+  const Status failure = client->BeginSlot(7, 1).status();
+  REQUIRE(failure.code() == Code::kInvalid);
+  CHECK(client->WaitWeights(0, 1, std::chrono::steady_clock::now()).message() == failure.message());
+}
+
 TEST_CASE("servers and workers may come before their job has enough of them", "[e2e][sync]") {
   InProcessJob job(MakeConfig(3, 1, Mode::kSync));  // more shards than blocks
   std::future<Status> client = std::async(std::launch::async, [&job] { return Train(job.address(), "w0"); });

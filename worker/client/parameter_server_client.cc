@@ -177,6 +177,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
 }
 
 Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
+  if (!failure().ok()) return failure();
   if (!sums_ || !NamesTensors(first, last)) {
     return Misuse("WaitWeights(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a round");
