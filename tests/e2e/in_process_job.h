@@ -7,11 +7,10 @@
 #include <vector>
 
 #include "common/base/mailbox.h"
-#include "common/config/job/optimizer_section.h"
 #include "server/coordinator/coordinator_loop.h"
+#include "server/shard/job_settings.h"
 #include "server/shard/shard_loop.h"
 #include "tests/temp_folder.h"
-#include "update/optimizer.h"
 
 namespace capstan::e2e {
 
@@ -34,10 +33,8 @@ struct InProcessJob {
     options.shard.shard = index;
     options.shard.shard_count = config.shard_count();
     options.shard.incarnation = Incarnation{++incarnations};
-    options.shard.mode = config.mode();
-    options.shard.config_hash = config_hash != 0 ? config_hash : HashJobConfig(config);
-    options.shard.optimizer = MakeOptimizerRule(config.optimizer);
-    options.shard.encoding = EncodingOf(config);
+    options.shard.job = server::JobSettingsOf(config);
+    if (config_hash != 0) options.shard.job.config_hash = config_hash;
     options.listen = "127.0.0.1:0";
     options.coordinator = address();
     options.on_end = [this] { (void)ends.Push(1).ok(); };
