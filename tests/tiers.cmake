@@ -13,7 +13,8 @@ set(CAPSTAN_ONCE
 # files, or computes on an emulated device; except for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
   async_test cli_test encoding_test hostile_test loops_test monitoring_test program_state_test
-  reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_async sim_test_bounded
+  reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_median sim_test_async
+  sim_test_bounded
   sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
   worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
   worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_machine_test

@@ -32,11 +32,7 @@ std::string Count(std::uint64_t count, const std::string& noun) {
 server::ShardMemory OfShard(const JobConfig& config, std::uint64_t elements) {
   server::ShardOptions options;
   options.job = server::JobSettingsOf(config);
-  server::ShardMemory memory = server::CountShardMemory(options, elements, config.slots());
-  const std::uint64_t gradients = elements * sizeof(float) * config.slots();
-  memory.window = std::min(memory.window, gradients);
-  memory.log = std::min(memory.log, gradients);
-  return memory;
+  return server::CountShardMemory(options, elements, config.slots());
 }
 
 void CountServers(const JobConfig& config, const Catalog& catalog, MachineAccount* account) {

@@ -14,10 +14,22 @@ enum class Aggregation : std::uint8_t {
 };
 
 // Whether gradients may be added before they reach the shard that applies them.
-constexpr bool AddsGradients(Aggregation aggregation) { return aggregation == Aggregation::kMean; }
-// Whether an update divides a sum by the number of samples in it.
+constexpr bool AddsGradients(Aggregation aggregation) {
+  switch (aggregation) {
+    case Aggregation::kMean: return true;
+    case Aggregation::kMedian:
+    case Aggregation::kNone: return false;
+  }
+  return false;
+}
+// Whether an update divides a sum of slots' gradients, each times its samples, by the number of all samples.
 constexpr bool IsMean(Aggregation aggregation) {
-  return aggregation == Aggregation::kMean || aggregation == Aggregation::kNone;
+  switch (aggregation) {
+    case Aggregation::kMean:
+    case Aggregation::kNone: return true;
+    case Aggregation::kMedian: return false;
+  }
+  return false;
 }
 
 }  // namespace capstan

@@ -159,11 +159,17 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
                    "local_reduce is built for the pushes of capstan-worker in mode \"sync\"; set it to \"none\" "
                    "in other modes and where [model] kind is \"client\""};
   }
+  if (WorkersUpdate(c.job.mode) && !AddsGradients(c.job.aggregation)) {
+    return Problem{
+        "job", "aggregation",
+        "in mode \"allreduce\" the workers add gradients on their way, so aggregation is \"mean\"; set it so, "
+        "or set mode = \"sync\""};
+  }
   if (ReducesLocally(c) && !AddsGradients(c.job.aggregation)) {
     return Problem{
         "allreduce", "local_reduce",
-        "local_reduce adds the gradients of a machine's workers, and a median needs each slot's own; set it to "
-        "\"none\", or [job] aggregation to \"mean\""};
+        "local_reduce adds the gradients of a machine's workers, and [job] aggregation needs each slot's own unless it "
+        "is \"mean\"; set local_reduce to \"none\", or aggregation to \"mean\""};
   }
   if (c.allreduce.local_reduce == LocalReduce::kNccl && c.worker.device.kind == DeviceKind::kCpu) {
     return Problem{"allreduce", "local_reduce",

@@ -137,7 +137,8 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Integer({"staleness", {s.mode == Mode::kBounded, "mode = \"bounded\""}}, s.staleness, {0, std::int64_t{1} << 40});
   const bool by_slot = s.mode == Mode::kAsync || s.mode == Mode::kBounded;
   v.Choice({"acknowledge", {by_slot, "mode = \"async\" or \"bounded\""}}, s.acknowledge, {kAcknowledges, {}});
-  v.Choice({"aggregation", {s.mode == Mode::kSync, "mode = \"sync\""}}, s.aggregation, {kAggregations, {}});
+  v.Choice({"aggregation", {HasGlobalSteps(s.mode), "mode = \"sync\" or \"allreduce\""}}, s.aggregation,
+           {kAggregations, {}});
   v.Later("sync_every");
   v.End();
 }

@@ -233,7 +233,8 @@ std::vector<std::string> DescribeChanges(const JobConfig& begun, const JobConfig
   const auto before = TrainingSettings(begun);
   std::vector<std::string> changes;
   for (const auto& [key, value] : TrainingSettings(now)) {
-    const auto old = std::find_if(before.begin(), before.end(), [&name = key](const auto& one) { return one.first == name; });
+    const auto old =
+        std::find_if(before.begin(), before.end(), [&name = key](const auto& one) { return one.first == name; });
     if (old != before.end() && old->second == value) continue;
     changes.push_back(key + " = " + value + (old == before.end() ? " (new)" : " (it was " + old->second + ")"));
   }

@@ -2,7 +2,7 @@
 //
 // Fails:  kUnsupported; if the library was not found, the message names the places searched.
 // Why:    cuBLASLt is larger than all of capstan, so it is not shipped: it is used where the toolkit or PyTorch has
-//         installed it. The emulation (kernels/emulation) has its own functions of these names.
+//         installed it. The emulation (tests/emulation) has its own functions of these names.
 #pragma once
 
 #include <cublasLt.h>

@@ -2,7 +2,7 @@
 //
 // Fails:  kUnsupported; if the library was not found, the message names the places searched.
 // Why:    cuDNN is too large to ship. It has two interfaces; this is the older one, which needs no other library. The
-//         emulation (kernels/emulation) has its own functions of these names.
+//         emulation (tests/emulation) has its own functions of these names.
 #pragma once
 
 #include <cudnn.h>

@@ -30,8 +30,10 @@ ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements
   memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(StateCount(options.job.optimizer.kind))) + 4 + narrow;
   const std::uint64_t each = HasGlobalSteps(options.job.mode) ? options.window_blocks : AsyncCredit(options, slots);
   const std::uint64_t window = AddsGradients(options.job.aggregation) ? each : each * slots;
-  memory.window = window * options.block_elements * sizeof(float);
-  memory.log = options.job.acknowledge == Acknowledge::kDurable ? 2 * options.log_bytes_max : 0;
+  // No more is staged or logged than a gradient of each slot.
+  const std::uint64_t gradients = elements * sizeof(float) * slots;
+  memory.window = std::min(window * options.block_elements * sizeof(float), gradients);
+  if (options.job.acknowledge == Acknowledge::kDurable) memory.log = std::min(2 * options.log_bytes_max, gradients);
   return memory;
 }
 

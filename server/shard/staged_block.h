@@ -1,8 +1,8 @@
 // StagedBlock: the gradients for one block that have arrived in the current step: nodes of the reduction tree.
 //
 // Kind:   owned by the Shard.
-// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots. Siblings are added as soon as both are there, except the
-//         two children of the root, which the update adds.
+// Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots: siblings are added as soon as both are there, except the
+//         two children of the root, which the update adds. If the job's aggregation adds nothing: one per slot.
 // Fails:  kInvalid: a node that came before with another sample count.
 // Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint, and the
 //         bits of their sum do not depend on the order of arrival.

@@ -1,5 +1,5 @@
-// SyncStep: the step engine of mode sync. It sums the pushes of all slots, prepares the next version, and publishes it
-// when the coordinator commits the step.
+// SyncStep: the step engine of mode sync. It gathers the pushes of all slots, prepares the next version, and publishes
+// that version when the coordinator commits the step.
 //
 // Kind:   owned by the Shard.
 // Limits: pushes of blocks beyond the credit, in push order, are not staged.

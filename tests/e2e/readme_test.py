@@ -242,7 +242,7 @@ class InstallTest(harness.JobTest):
         with open(os.path.join(BUILD, "worker", "device", "cmake_install.cmake"), encoding="utf-8") as file:
             text = file.read()
         if "libcapstan_cuda.so" not in text:
-            return  # without nvcc there is no such plug-in
+            skips.skip(self, "built without nvcc: there is no plug-in for CUDA")
         moved = self.write("install.cmake", text.replace(f"{BUILD}/lib/capstan/libcapstan_cuda.so", self.path("nowhere.so")))
         ran = subprocess.run(["cmake", f"-DCMAKE_INSTALL_PREFIX={self.path('cuda')}", "-P", moved], capture_output=True,
                              text=True, timeout=harness.DEADLINE, check=False)
@@ -251,4 +251,4 @@ class InstallTest(harness.JobTest):
 
 
 if __name__ == "__main__":
-    harness.main()
+    skips.main()

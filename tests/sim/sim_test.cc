@@ -173,7 +173,7 @@ TEST_CASE("the same where one worker pushes for its machine, and breaks off or i
   TrySeeds(kLocal);
 }
 
-TEST_CASE("the same where the update takes the median of the slots' gradients", "[sim][local]") { TrySeeds(kMedian); }
+TEST_CASE("the same where the update takes the median of the slots' gradients", "[sim][median]") { TrySeeds(kMedian); }
 
 TEST_CASE("whichever worker gives the first weights, all of them are its own", "[sim][given]") {
   ClusterOptions options;

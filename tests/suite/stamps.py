@@ -42,12 +42,23 @@ class Stamps:
         except (FileNotFoundError, ValueError):
             return True
         moment, digests = os.stat(path).st_mtime, passed["digests"]
-        return self._files_of(test, passed["named"]) != set(digests) or any(
-            os.stat(file).st_mtime > moment and self._read(file)[0] != digest for file, digest in digests.items())
+        if self._call(test) != passed["call"] or self._files_of(test, passed["named"]) != set(digests):
+            return True
+        for file, digest in digests.items():
+            status = os.stat(file)
+            if max(status.st_mtime, status.st_ctime) > moment and self._read(file)[0] != digest:
+                return True
+        return False
 
     def _stamp(self, test):
         named = self._named_by_programs(test)
-        return {"named": named, "digests": {file: self._read(file)[0] for file in sorted(self._files_of(test, named))}}
+        digests = {file: self._read(file)[0] for file in sorted(self._files_of(test, named))}
+        return {"call": self._call(test), "named": named, "digests": digests}
+
+    @staticmethod
+    def _call(test):
+        """What ctest runs, and the environment that it adds."""
+        return [test.get("command", []), property_of(test, "ENVIRONMENT", [])]
 
     def _read(self, path):
         """The digest of the file's contents, and the paths of this tree that they name; each file is read once."""

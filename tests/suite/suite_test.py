@@ -317,6 +317,14 @@ class StampsTest(unittest.TestCase):
                 self.assertEqual(self.due(), due)
                 self.write(file, self.files.get(file, ""), 1000)
 
+    def test_a_test_is_due_where_it_is_called_in_another_way(self):
+        core = next(test for test in self.tests if test["name"] == "core_test")
+        core["command"] = [*core["command"], "--more"]
+        self.assertEqual(self.due(), ["core_test"])
+        core["command"] = core["command"][:-1]
+        core["properties"] = [*core.get("properties", []), {"name": "ENVIRONMENT", "value": ["WORD=1"]}]
+        self.assertEqual(self.due(), ["core_test"])
+
     def test_a_plug_in_makes_due_what_names_it_or_its_folder_and_scripts(self):
         for file, due in (("build/dev/lib/capstan/libplug.so", ["plug_test", "library_test", "job_test"]),
                           ("build/dev/lib/libclient.so.0", ["library_test", "job_test"]), ("build/dev/lib/libclient.a", [])):

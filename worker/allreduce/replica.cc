@@ -8,6 +8,7 @@
 #include "common/config/job_config.h"
 #include "common/data/encoding.h"
 #include "common/wire/messages/prepared.h"
+#include "update/update_scalars.h"
 
 namespace capstan::train {
 
@@ -74,11 +75,7 @@ TrustSquares Replica::Trust(const Block& block) {
 }
 
 UpdateScalars Replica::Scalars() const {
-  UpdateScalars scalars;
-  scalars.step = parameters_.updates + 1;
-  const auto samples = static_cast<double>(samples_);
-  scalars.mean_scale = static_cast<float>(1.0 / (samples * static_cast<double>(parameters_.loss_scale)));
-  scalars.statistic_scale = static_cast<float>(1.0 / samples);
+  UpdateScalars scalars = MakeUpdateScalars(kTree.aggregation(), parameters_.updates, samples_, parameters_.loss_scale);
   scalars.clip = clip_;
   scalars.trust_ratios = trust_ratios_;
   return scalars;

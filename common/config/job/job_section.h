@@ -23,7 +23,7 @@ struct JobSection {
   std::uint64_t staleness = 1;                       // bounded: most steps that a slot may be ahead of the slowest slot
   Acknowledge acknowledge = Acknowledge::kReceived;  // async, bounded
   std::uint64_t eval_every = 0;                      // steps between validations; 0: never
-  Aggregation aggregation = Aggregation::kMean;      // sync
+  Aggregation aggregation = Aggregation::kMean;      // sync; in allreduce only kMean
   NonFinitePolicy on_nonfinite = NonFinitePolicy::kStop;
   bool operator==(const JobSection&) const = default;
 };

@@ -248,12 +248,18 @@ TEST_CASE("a median of gradients goes with mode sync, and with gradients that no
   CHECK(AggregationOf(config) == Aggregation::kMedian);
   CHECK(HashJobConfig(config) != HashJobConfig(Parse(kSmallest)));
   CHECK_THAT(PrintJobConfig(config), Contains("aggregation = \"median\""));
-  for (const char* mode : {"job.mode=async", "job.mode=bounded", "job.mode=allreduce"}) {
+  for (const char* mode : {"job.mode=async", "job.mode=bounded"}) {
     CHECK_THAT(Message(kSmallest, {mode, "job.aggregation=median"}),
-               Contains("\"aggregation\" in [job] goes with mode = \"sync\" only"));
+               Contains("\"aggregation\" in [job] goes with mode = \"sync\" or \"allreduce\" only"));
   }
+  CHECK_THAT(Message(kSmallest, {"job.mode=allreduce", "job.aggregation=median"}),
+             Contains("the workers add gradients on their way"));
+  // A run directory has the printed file, and the run may go on in the other mode.
+  const std::string printed = PrintJobConfig(Parse(kSmallest));
+  CHECK(Parse(printed, {"job.mode=allreduce"}).mode() == Mode::kAllReduce);
+  CHECK(Parse(PrintJobConfig(Parse(printed, {"job.mode=allreduce"})), {"job.mode=sync"}).mode() == Mode::kSync);
   CHECK_THAT(Message(kSmallest, {"job.aggregation=median", "allreduce.local_reduce=gloo"}),
-             Contains("a median needs each slot's own"));
+             Contains("needs each slot's own unless it is"));
 }
 
 TEST_CASE("durable acknowledgements go with the modes without global steps only", "[config]") {

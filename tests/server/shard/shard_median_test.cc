@@ -66,10 +66,12 @@ TEST_CASE("a sum of slots is refused, and the slots' own gradients are still tak
 
 TEST_CASE("the account of memory has a gradient of every slot for each block of the window",
           "[server][memory][median]") {
+  constexpr std::uint64_t kElements = std::uint64_t{1} << 32;
   ShardOptions options;
-  const std::uint64_t mean = CountShardMemory(options, 0, 8).window;
+  const std::uint64_t mean = CountShardMemory(options, kElements, 8).window;
   options.job.aggregation = Aggregation::kMedian;
-  CHECK(CountShardMemory(options, 0, 8).window == 8 * mean);
+  CHECK(CountShardMemory(options, kElements, 8).window == 8 * mean);
+  CHECK(CountShardMemory(options, 1000, kSlotsMax).window == 1000 * sizeof(float) * kSlotsMax);
 }
 
 }  // namespace

@@ -117,10 +117,10 @@ TEST_CASE("without global steps the credit bounds what all workers have under wa
   CHECK(AsyncCredit(options, 64) == 16);
   CHECK(AsyncCredit(options, 512) == 2);
   CHECK(AsyncCredit(options, 4096) == 1);
-  CHECK(CountShardMemory(options, 0, 64).window == std::uint64_t{1024} << 20);
-  CHECK(CountShardMemory(options, 0, 4096).window == std::uint64_t{4096} << 20);
+  CHECK(CountShardMemory(options, std::uint64_t{1} << 32, 64).window == std::uint64_t{1024} << 20);
+  CHECK(CountShardMemory(options, std::uint64_t{1} << 32, 4096).window == std::uint64_t{4096} << 20);
   options.job = {};
-  CHECK(CountShardMemory(options, 0, 64).window == std::uint64_t{16} << 20);
+  CHECK(CountShardMemory(options, std::uint64_t{1} << 32, 64).window == std::uint64_t{16} << 20);
   ShardHarness harness({.mode = Mode::kAsync, .slots = 512, .tensors = {4}});
   harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);
   CHECK(harness.Take<Staged>().at(0).credit == 2);
