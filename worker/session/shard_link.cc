@@ -52,8 +52,8 @@ std::optional<ShardLinks::Unconnected> ShardLinks::Begin(const std::vector<Shard
 std::vector<PeerId> ShardLinks::PeersNotIn(const std::vector<ShardAddress>& shards) const {
   std::vector<PeerId> peers;
   for (const auto& [index, link] : links_) {
-    const bool stays = std::any_of(shards.begin(), shards.end(), [&](const ShardAddress& address) {
-      return address.endpoint == link.shard.address.endpoint;
+    const bool stays = std::any_of(shards.begin(), shards.end(), [&own = link.shard](const ShardAddress& shard) {
+      return shard.endpoint == own.address.endpoint;
     });
     if (!stays) peers.push_back(link.shard.peer);
   }

@@ -80,7 +80,7 @@ class MachineGroup final : public WorkerGroup {
  private:
   std::uint64_t epoch_ = 0;
   bool known_ = false;  // the MachineGrouping event with addresses has been issued
-  const std::vector<GroupMember> none_;
+  const std::vector<GroupMember> none_{};
 };
 
 }  // namespace capstan::session
