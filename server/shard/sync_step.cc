@@ -304,8 +304,8 @@ StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
   return {served_->blocks.version, served_->blocks.updates};
 }
 
-// Returns nothing if a Redo is certain (trust ratios) or likely: a job that clipped the last step's gradient probably
-// clips this one's too.
+// Returns this attempt if it is likely to be published, without a Redo. With trust ratios the first attempt never is. A
+// job that clipped the last step's gradient probably clips this one's too.
 std::optional<StepEngine::Speculation> SyncStep::speculation() const {
   const bool likely = TakesTrustRatio(shard_.options.job.optimizer.kind)
                           ? !attempt_.trust_ratios.empty()

@@ -18,9 +18,9 @@ namespace capstan::server {
 
 class RocksSnapshotStore {
  public:
-  // Makes `folder` if it is missing, but not its parent. Waits at most `wait_seconds` for another process to end. The
-  // directories of `orphans` are opened for reading. Remove also takes their parts, and deletes an orphan's directory
-  // with its last part, unless it has a push log.
+  // Makes `folder` if it is missing, but not its parent. Waits at most `wait_seconds` for another process to end.
+  // `orphans`: shards that the job had before and has no more. Their directories are opened for reading, and Remove
+  // removes their parts of a snapshot, too. An orphan's directory goes with its last part, unless a push log is in it.
   static Result<std::unique_ptr<SnapshotStore>> Open(const std::string& folder, ShardIndex shard, double wait_seconds,
                                                      const std::vector<ShardIndex>& orphans = {});
 };

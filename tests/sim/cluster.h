@@ -42,8 +42,9 @@ struct ClusterOptions {
   bool groups = false;       // two parameter groups, whose hyper-parameters come with each push; since edition 4
   std::uint64_t snapshot_every_steps = 2;
   double snapshot_every_seconds = 0.0;
-  // Faults. They end at `calm_after`; then the job must finish. Rates are expected numbers per simulated second.
-  double loss = 0.0, duplication = 0.0, late = 0.0;
+  // Faults. They end at `calm_after`; then the job must finish. A number without another comment is the expected number
+  // of faults per simulated second.
+  double loss = 0.0, duplication = 0.0, late = 0.0;  // probabilities of each message
   double worker_crashes = 0.0, coordinator_crashes = 0.0, shard_crashes = 0.0;
   double crashes_of_all = 0.0;  // every process at once, perhaps restarted with another number of shards
   double joins_and_leaves = 0.0;

@@ -288,7 +288,8 @@ Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t l
   return failure();
 }
 
-// Adds the final gradient of a block along the tree and, in the round's last slot, pushes it.
+// Adds the slot's final gradient of a block to the sums of its nodes. In the round's last slot the block is pushed,
+// unless pushes wait until the slot's whole gradient has been checked.
 void ParameterServerClient::FinishBlock(BlockIndex index) {
   const Block& block = catalog_->blocks()[index];
   // Rounds to the job's encoding first, so that sums and checks see what each slot's own push would have carried.

@@ -56,8 +56,8 @@ class NcclCommunicator {
   // Call this first. If it fails, call nothing else.
   Status Form(const ncclUniqueId& id, Deadline deadline);
 
-  // `enqueue` puts the call on stream(), after everything that is on the context's stream now, and after `copy`.
-  // `what`: the call's name, for messages.
+  // Makes stream() wait for what the context's stream has been given so far, copies `copy`, and calls `enqueue`, which
+  // puts an NCCL call on stream(). `what`: the call's name, for messages.
   using Enqueue = std::function<ncclResult_t(ncclComm_t)>;
   Result<Ticket> Submit(std::string what, Deadline deadline, const Enqueue& enqueue, const NcclCopy& copy = {});
   Status OrderAfter(Ticket ticket, cudaStream_t stream);

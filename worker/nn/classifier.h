@@ -1,6 +1,6 @@
 // Functions that several models share: check a batch of rows, convert inputs to the model's type, compute the loss.
 //
-// Kind:   pure functions.
+// Kind:   functions without state of their own.
 #pragma once
 
 #include <algorithm>

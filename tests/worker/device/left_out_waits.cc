@@ -280,9 +280,8 @@ const char* ToString(emulation::Waiting waiting) {
   return "";
 }
 
-// Leaves out each wait in turn. Returns the number of errors. It is an error if the result is right without a wait that
-// is not a verdict, or if it is right without fewer waits than there are verdicts. Only waits of the host for an event
-// can be verdicts.
+// Leaves out each wait in turn, and returns the number of errors: waits whose absence nothing notices. As many waits of
+// the host for an event as the course has verdicts (see Course::verdicts) must go unnoticed, and no other one may.
 std::int64_t LeaveOutEach(const char* name, const CourseMaker& make, Outcome* outcome) {
   if (RunCourse(make, kNoWait, outcome) != kDone) {
     std::printf("%s: the steps fail though no wait is left out\n", name);
