@@ -9,8 +9,8 @@ namespace capstan::train {
 Result<const DevicePlugin*> LoadDevicePlugin(const std::string& folder, DeviceKind kind) {
   const std::string word = kind == DeviceKind::kCuda ? "cuda" : "emulated";
   const std::string path = folder + "/libcapstan_" + word + ".so";
-  const std::string otherwise = std::string(kind == DeviceKind::kCuda ? "; reinstall capstan as a whole, or" : ";") +
-                                " set worker.device = \"cpu\"";
+  const std::string otherwise = std::string(kind == DeviceKind::kCuda ? "; reinstall" : "; build") +
+                                " capstan as a whole, or" + " set worker.device = \"cpu\"";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return Unsupported("worker.device = \"" + word + "\" needs a plug-in that cannot be loaded: " + dlerror() +
