@@ -20,7 +20,7 @@ struct Push {
   Generation generation;
   Incarnation incarnation;  // the receiving shard's
   SessionId session;
-  Step step;  // async: sequence number of the slot, 1 for its first push
+  Step step;  // async, bounded: sequence number of the slot, 1 for its first push
   Node node;
   BlockIndex block = 0;
   std::uint64_t samples = 0;
