@@ -1,5 +1,5 @@
-// What messages cost a coordinator in a large job. Answers to Hello, views and step reports have the size that they
-// have in a real job; only the blocks of weights are small.
+// Measures what messages cost a coordinator in a large job. Answers to Hello, views and step reports have the size that
+// they have in a real job; only the blocks of weights are small.
 #include <memory>
 
 #include "bench/scale_cost.h"

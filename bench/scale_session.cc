@@ -1,5 +1,5 @@
-// What messages cost a worker's session in a large job; what it costs to take over a slot of which others have already
-// pushed some blocks; and what it costs to assign blocks to shards, which every member computes.
+// Measures what a worker's session in a large job pays for messages, for taking over a slot of which others have pushed
+// some blocks already, and for the assignment of blocks to shards, which every member computes.
 #include <memory>
 
 #include "bench/scale_cost.h"

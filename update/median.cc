@@ -40,7 +40,7 @@ void SortColumns(float* values, std::size_t rows, std::size_t width) {
   }
 }
 
-// Overwrites the values with the medians of their columns where all values of the column are numbers, else with a NaN.
+// Writes the median of each column to `out`, or a NaN if one of the column's values is not a number. Sorts `values`.
 void Medians(float* values, std::size_t rows, std::size_t width, float* out) {
   std::copy_n(values, width, out);
   for (std::size_t row = 1; row < rows; ++row) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "common/base/aggregation.h"
 #include "update/block_update.h"
 
 namespace capstan {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// What the child process needs for exec, prepared before the fork: between fork and exec few functions are allowed.
+// All that the child uses between fork and exec. It is prepared before the fork, because few functions are allowed then.
 struct Image {
   const char* program;
   char* const* arguments;

@@ -162,7 +162,7 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
   if (WorkersUpdate(c.job.mode) && !AddsGradients(c.job.aggregation)) {
     return Problem{
         "job", "aggregation",
-        "in mode \"allreduce\" the workers add gradients on their way, so aggregation is \"mean\"; set it so, "
+        "in mode \"allreduce\" the workers add gradients among themselves, so aggregation is \"mean\"; set it so, "
         "or set mode = \"sync\""};
   }
   if (ReducesLocally(c) && !AddsGradients(c.job.aggregation)) {

@@ -253,7 +253,7 @@ TEST_CASE("a median of gradients goes with mode sync, and with gradients that no
                Contains("\"aggregation\" in [job] goes with mode = \"sync\" or \"allreduce\" only"));
   }
   CHECK_THAT(Message(kSmallest, {"job.mode=allreduce", "job.aggregation=median"}),
-             Contains("the workers add gradients on their way"));
+             Contains("the workers add gradients among themselves"));
   // A run directory has the printed file, and the run may go on in the other mode.
   const std::string printed = PrintJobConfig(Parse(kSmallest));
   CHECK(Parse(printed, {"job.mode=allreduce"}).mode() == Mode::kAllReduce);
