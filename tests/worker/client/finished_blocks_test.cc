@@ -42,19 +42,18 @@ TEST_CASE("a tensor that is named twice in a slot is invalid, and finishes nothi
   FinishedBlocks blocks;
   std::vector<BlockIndex> finished;
   const auto note = [&](BlockIndex block) { finished.push_back(block); };
-  for (int slot = 0; slot < 2; ++slot) {
-    finished.clear();
-    blocks.Begin(catalog);
-    REQUIRE(blocks.Take(catalog, 2, 2, note).ok());
-    for (TensorIndex first : {2U, 1U, 0U}) {
-      const Status twice = blocks.Take(catalog, first, 2, note);
-      CHECK(twice.code() == Code::kInvalid);
-      CHECK_THAT(twice.message(), Catch::Contains("\"t2\""));
-    }
-    CHECK(finished.empty());
-    REQUIRE(blocks.Take(catalog, 0, 1, note).ok());
-    CHECK(finished == std::vector<BlockIndex>{0});
+  blocks.Begin(catalog);
+  REQUIRE(blocks.Take(catalog, 2, 2, note).ok());
+  for (TensorIndex first : {2U, 1U, 0U}) {
+    const Status twice = blocks.Take(catalog, first, 2, note);
+    CHECK(twice.code() == Code::kInvalid);
+    CHECK_THAT(twice.message(), Catch::Contains("\"t2\""));
   }
+  CHECK(finished.empty());
+  REQUIRE(blocks.Take(catalog, 0, 1, note).ok());
+  CHECK(finished == std::vector<BlockIndex>{0});
+  blocks.Begin(catalog);  // in the next slot the tensors may be named again
+  CHECK(blocks.Take(catalog, 0, 2, note).ok());
 }
 
 }  // namespace

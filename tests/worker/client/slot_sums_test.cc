@@ -111,6 +111,22 @@ TEST_CASE("what is summed needs memory by the depth of the tree, not by the numb
   CHECK(pool.allocated_bytes() / pool.buffer_bytes() <= 9);
 }
 
+TEST_CASE("a job whose aggregation adds nothing keeps each slot's own gradient", "[client][sums]") {
+  const std::vector<SlotData> data = Draw(4, 9);
+  const std::vector<SlotIndex> slots = {0, 1, 2, 3};
+  SlotSums sums(slots, ReductionTree(4, Aggregation::kMedian));
+  BufferPool pool(kCount * sizeof(float));
+  Run(data, kCount, &pool, &sums);
+  REQUIRE(sums.parts().size() == slots.size());
+  for (SlotIndex slot : slots) {
+    const SlotSums::PartialSum& part = sums.parts()[slot];
+    CHECK(part.node == Node{slot, slot + 1});
+    CHECK(part.samples == data[slot].samples);
+    if (part.samples == 0) continue;
+    CHECK(std::memcmp(part.gradient->data(), data[slot].mean.data(), kCount * sizeof(float)) == 0);
+  }
+}
+
 TEST_CASE("before the last slot the parts are not final", "[client][sums]") {
   SlotSums sums({0, 1, 3}, ReductionTree(4));
   BufferPool pool(kCount * sizeof(float));

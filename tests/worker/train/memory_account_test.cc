@@ -134,6 +134,8 @@ TEST_CASE("gradients that a worker holds at once grow with the logarithm of its 
   CHECK(buffers(2, 1) == 2);
   CHECK(buffers(4, 1) == 3);
   CHECK(buffers(64, 1) == 7);
+  config.job.aggregation = Aggregation::kMedian;
+  CHECK(buffers(64, 1) == 64);  // nothing is added, so each slot's own is kept
   config.job.mode = Mode::kAsync;
   CHECK(buffers(64, 1) == 2);  // a round is one slot
 }
