@@ -16,7 +16,7 @@ import installed_prefix
 import recovery
 
 # A pattern for the libraries that the shared client library may need: not CUDA, RocksDB, OpenBLAS, prometheus or a logger.
-NEEDED = r"lib(zmq|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
+NEEDED = r"lib(sodium|capnp-[\d.]+|kj-[\d.]+|xxhash|stdc\+\+|m|gcc_s|c)\.so(\.\d+)*|ld-linux-x86-64\.so\.2"
 CXX_NAMES = {"capstan::CheckFailed", "capstan::Client::Connect", "capstan::CodeName", "capstan::PrintNotice",
              "capstan::Reader::Connect", "capstan::Status::ToString[abi:cxx11]"}
 STEPS = 400
@@ -111,7 +111,7 @@ class LibraryTest(unittest.TestCase):
         section = run("readelf", "-d", installed("lib", "libcapstan_client.so"))
         self.assertEqual(re.findall(r"\(SONAME\).*\[(.*)\]", section), ["libcapstan_client.so.0"])
         needed = re.findall(r"\(NEEDED\).*\[(.*)\]", section)
-        self.assertIn("libzmq.so.5", needed)
+        self.assertIn("libsodium.so.23", needed)
         self.assertEqual([name for name in needed if not re.fullmatch(NEEDED, name)], [])
         self.assertNotRegex(section, "RPATH|RUNPATH")
 
