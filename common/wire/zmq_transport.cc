@@ -39,12 +39,12 @@ constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
 // Many heartbeats may go unanswered: an answer waits behind the frame before it, and on a slow line (40 KB/s) a frame
 // of 1 MiB takes 26 s. A dead machine is noticed sooner, because it does not acknowledge TCP's bytes.
-constexpr int kHeartbeatsMissed = 20;  // missed heartbeats before a connection is given up
-constexpr int kUntakenMs = 15'000;     // longest time for sent bytes without the other machine's acknowledgement
+constexpr int kHeartbeatsMissed = 20;     // missed heartbeats before a connection is given up
+constexpr int kHeartbeatMaxMs = 300'000;  // so that ZMTP can say how long it may be silent: at most 6,553 s
+constexpr int kUntakenMs = 15'000;        // longest time for sent bytes without the other machine's acknowledgement
 // The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: the
 // handshake, which carries its routing id, may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
-constexpr std::string_view kZapDomain = "capstan";
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
@@ -249,7 +249,7 @@ Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type) {
 
 void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) const {
   namespace option = zmq::sockopt;
-  const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, 2'000'000));
+  const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, kHeartbeatMaxMs));
   socket->set(option::maxmsgsize, static_cast<std::int64_t>(options_.frame_bytes_max));
   socket->set(option::linger, kLingerMs);
   socket->set(option::sndhwm, options_.queue_messages_max);
@@ -262,9 +262,6 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
   socket->set(option::reconnect_ivl, kReconnectMs);
   socket->set(option::reconnect_ivl_max, kReconnectMaxMs);
   socket->set(option::connect_timeout, kConnectMs);
-  // libzmq 4.3.4 aborts when a greeting of ZMTP 1 or 2 meets a socket that is being closed (process_routing_id_msg).
-  // With a domain set, it refuses these versions. No ZAP handler is registered, so the domain changes nothing else.
-  socket->set(option::zap_domain, kZapDomain);
   if (type == zmq::socket_type::router) {
     socket->set(option::router_mandatory, true);  // errors instead of silent loss
     socket->set(option::router_handover, true);   // a new connection is not locked out by its half-dead predecessor

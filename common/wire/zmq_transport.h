@@ -2,8 +2,9 @@
 //
 // Kind:   owned by one thread (any thread may call Wake); libzmq's own threads do the input and output.
 // Limits: those of TransportOptions. A peer that connects to us costs no state here: its PeerId is its routing id.
-//         libzmq has a queue per connection. Only file descriptors limit how many peers can connect, and only the
-//         process's memory limits a message of very many frames.
+//         libzmq has a queue per connection. A received message has at most eight frames (ours have one or two) and
+//         twice frame_bytes_max bytes, and a connection with as many bytes of unread messages is not read. When few
+//         file descriptors are left, a new connection ends the one that has been silent for the longest time.
 // Fails:  as Transport. Messages that cannot be decoded are counted. If a peer that connected to us sent one, it gets
 //         an Error; all peers together get at most kErrorRepliesPerSecond.
 // Why:    payloads of some KiB and more are copied on neither side: a received frame is passed on, and a sent payload

@@ -1,7 +1,6 @@
 // Tests of the ZeroMQ transport, most of them with strangers that send what no transport of ours would send.
 #include "common/wire/zmq_transport.h"
 
-#include <arpa/inet.h>
 #include <malloc.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -19,40 +18,24 @@
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/wire_codec.h"
 #include "tests/catch.h"
+#include "tests/common/wire/local_connections.h"
+#include "tests/common/wire/raw_peer.h"
+#include "tests/common/wire/transport_server.h"
 #include "tests/common/wire/transport_tools.h"
 
 namespace capstan {
 namespace {
 
+using testing::Connection;
+using testing::ConnectionsOf;
+using testing::ConnectRaw;
+using testing::Listener;
 using testing::MakePayload;
+using testing::PortOf;
 using testing::Recorder;
 using testing::RunUntil;
+using testing::Server;
 using Frames = std::vector<std::vector<std::byte>>;
-
-// A server, an honest client, and a check that the server still serves.
-struct Server {
-  explicit Server(const TransportOptions& options = {})
-      : transport(CreateZmqTransport(options, &counters)),
-        client(CreateZmqTransport({})),
-        endpoint(*transport->Bind("tcp://127.0.0.1:0")),
-        to_server(*client->Connect(endpoint)) {}
-
-  void CheckServes() {
-    Recorder requests, answers;
-    REQUIRE(client->Send(to_server, {Committed{42, {}, {}, {}}, MakePayload(10000, 1)}).ok());
-    RunUntil({{transport.get(), &requests}},
-             [&] { return !requests.messages.empty() && requests.messages.back().message.header.Is<Committed>(); });
-    REQUIRE(transport->Send(requests.messages.back().from, {Ping{}, {}}).ok());
-    RunUntil({{client.get(), &answers}}, [&] { return !answers.messages.empty(); });
-  }
-  void PollUntil(const std::function<bool()>& done) { RunUntil({{transport.get(), &received}}, done); }
-
-  TransportCounters counters;
-  std::unique_ptr<Transport> transport, client;
-  std::string endpoint;
-  PeerId to_server;
-  Recorder received;
-};
 
 // A ZeroMQ socket that sends arbitrary frames.
 class Stranger {
@@ -102,29 +85,6 @@ std::vector<std::byte> Noise(std::size_t size, RandomStream& random) {
   std::vector<std::byte> bytes(size);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next());
   return bytes;
-}
-
-int PortOf(const std::string& endpoint) { return std::stoi(endpoint.substr(endpoint.rfind(':') + 1)); }
-
-// A connected TCP socket of this process.
-struct Connection {
-  int descriptor = 0, own_port = 0, other_port = 0;
-};
-
-// Returns the connections that have the port of `endpoint` on one of their ends.
-std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
-  const int port = PortOf(endpoint);
-  std::vector<Connection> found;
-  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
-    sockaddr_in own{}, other{};
-    socklen_t own_size = sizeof own, other_size = sizeof other;
-    if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &own_size) != 0) continue;
-    if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&other), &other_size) != 0) continue;
-    const Connection connection{descriptor, ntohs(own.sin_port), ntohs(other.sin_port)};
-    const bool touches = connection.own_port == port || connection.other_port == port;
-    if (own.sin_family == AF_INET && touches) found.push_back(connection);
-  }
-  return found;
 }
 
 std::vector<std::string> CongestionControls(const std::string& endpoint) {
@@ -200,15 +160,7 @@ TEST_CASE("a transport calls as many peers as a job has shards at most", "[commo
 
 TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
   Server server;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(server.endpoint)));
-  for (int i = 0; i < 1500; ++i) {
-    const int passing = socket(AF_INET, SOCK_STREAM, 0);
-    REQUIRE(connect(passing, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    close(passing);
-  }
+  for (int i = 0; i < 1500; ++i) close(ConnectRaw(server.endpoint));
   server.CheckServes();
 }
 
@@ -323,46 +275,16 @@ TEST_CASE("a frame above the limit costs its sender the connection and nobody el
   }
 }
 
-int ConnectRaw(const std::string& endpoint) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(PortOf(endpoint)));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  REQUIRE(fd >= 0);
-  REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-  return fd;
-}
-
 void Append(std::vector<std::byte>& bytes, const std::vector<std::byte>& more) {
   bytes.insert(bytes.end(), more.begin(), more.end());
 }
-
-// Listens on a free port of this machine without speaking any protocol.
-struct Listener {
-  Listener() {
-    sockaddr_in address{};
-    socklen_t size = sizeof address;
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    REQUIRE(bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    REQUIRE(listen(fd, 8) == 0);
-    REQUIRE(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-    endpoint = "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
-  }
-  ~Listener() { close(fd); }
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  std::string endpoint;
-};
 
 TEST_CASE("a connection that ended over another protocol is made again", "[common][transport][hostile]") {
   const std::unique_ptr<Transport> client = CreateZmqTransport({});
   auto listener = std::make_unique<Listener>();
   const std::string endpoint = listener->endpoint;
   const PeerId peer = *client->Connect(endpoint);
-  const int stranger = accept(listener->fd, nullptr, nullptr);
+  const int stranger = listener->Accept();
   REQUIRE(stranger >= 0);
   REQUIRE(write(stranger, "HTTP/1.1 400 Bad Request, and more than a greeting would have had, in any version", 80) ==
           80);
