@@ -94,6 +94,7 @@ int Main(int argc, char** argv) {
 
   const EventWriter events(arguments.events_fd);
   PrepareProcess();
+  RaiseOpenFilesLimit(kServerFilesMax);
   if (!arguments.join.empty() && arguments.index < 0) {
     return Fail("--join " + arguments.join + " is of a server: say which by --index I");
   }

@@ -138,7 +138,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
   PrepareProcess();
-  RaiseOpenFilesLimit();
+  RaiseOpenFilesLimit(kWorkerFilesMax);
   const EventWriter events(arguments.events_fd);
   StopSignals signals(&events);
   Result<std::unique_ptr<monitoring::Trace>> trace = OpenTrace(arguments.trace, arguments.worker.name);

@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -33,10 +34,10 @@ void PrepareProcess() {
   signal(SIGPIPE, SIG_IGN);
 }
 
-void RaiseOpenFilesLimit() {
+void RaiseOpenFilesLimit(std::uint64_t most) {
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
-  files.rlim_cur = files.rlim_max;
+  files.rlim_cur = std::max(files.rlim_cur, std::min<rlim_t>(files.rlim_max, most));
   setrlimit(RLIMIT_NOFILE, &files);  // if this fails, the old limit stays, and reaching it is reported
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,8 +27,10 @@ inline constexpr int kExitDone = 0, kExitFailed = 1, kExitUsage = 2, kExitSignal
 // Sets the allocator up for large messages and ignores SIGPIPE. Call before any thread starts.
 void PrepareProcess();
 
-// Raises the limit of open files as far as allowed, because every file of tokens stays open.
-void RaiseOpenFilesLimit();
+// Raises the limit of open files as far as allowed, but not above `most`.
+inline constexpr std::uint64_t kWorkerFilesMax = std::uint64_t{1} << 20;  // every file of tokens stays open
+inline constexpr std::uint64_t kServerFilesMax = 32'768;  // a stranger's idle connection takes 27 KiB of memory, too
+void RaiseOpenFilesLimit(std::uint64_t most);
 
 // Blocks SIGINT, SIGTERM, SIGCHLD and, unless it was ignored before, SIGHUP: they then end no process, but make Wait
 // return. Create the object before any thread.

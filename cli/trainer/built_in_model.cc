@@ -26,7 +26,7 @@ constexpr std::string_view kSamplePrompt = "\n";
 
 Status CheckMachine(const JobConfig& config) {
   if (!config.model.built_in()) return {};
-  RaiseOpenFilesLimit();
+  RaiseOpenFilesLimit(kWorkerFilesMax);
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const MachineAccount account, CountMachine(config));
     return CheckMachine(account, train::ReadFreeMemory());
