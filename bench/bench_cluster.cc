@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <string_view>
 
+#include "common/base/process_address.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
@@ -15,7 +15,6 @@ namespace capstan::bench {
 namespace {
 
 constexpr std::chrono::hours kForever{24};
-constexpr std::string_view kScheme = "tcp://";
 
 void PrintFailures(const Notice& notice) {
   if (notice.severity != Severity::kInfo) std::fprintf(stderr, "benchmark: %s\n", notice.text.c_str());
@@ -28,10 +27,15 @@ Status ServeUntilParentEnds(Channel& parent, const std::string& endpoint) {
   return {};
 }
 
-Status RunCoordinator(const JobConfig& config, const std::string& run_dir, Channel& parent) {
+// Returns the address on which a process of the cluster listens.
+std::string ListenOf(Carrier carrier, const std::string& folder, const std::string& name) {
+  return carrier == Carrier::kTcp ? "127.0.0.1:0" : LocalAddress(folder, name);
+}
+
+Status RunCoordinator(const JobConfig& config, const std::string& listen, const std::string& run_dir, Channel& parent) {
   server::CoordinatorLoopOptions options;
   options.coordinator = {config, PrintJobConfig(config), JobId{1, static_cast<std::uint64_t>(getpid())}};
-  options.listen = "127.0.0.1:0";
+  options.listen = listen;
   options.run_dir = run_dir;
   options.on_notice = PrintFailures;
   monitoring::Registry registry;
@@ -66,13 +70,13 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job
   std::string folder = std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return Unreachable("cannot make a folder " + folder);
   cluster->run_dir_ = folder;
-  cluster->processes_.push_back(
-      ChildProcess::Fork([&](Channel& parent) { return RunCoordinator(config, folder, parent); }));
+  cluster->processes_.push_back(ChildProcess::Fork([&](Channel& parent) {
+    return RunCoordinator(config, ListenOf(carrier, folder, "coordinator"), folder, parent);
+  }));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string endpoint, cluster->processes_.front().channel().Receive());
-  cluster->coordinator_ = endpoint.substr(kScheme.size());
+  cluster->coordinator_ = AddressOf(endpoint);
   for (ShardIndex index = 0; index < config.shard_count(); ++index) {
-    const std::string listen =
-        carrier == Carrier::kTcp ? "127.0.0.1:0" : "ipc://" + folder + "/shard-" + std::to_string(index);
+    const std::string listen = ListenOf(carrier, folder, "shard-" + std::to_string(index));
     cluster->processes_.push_back(ChildProcess::Fork([&](Channel& parent) -> Status {
       std::unique_ptr<server::SnapshotStore> store;
       if (make_store) {

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by one thread, which must be the only thread of the process when it starts a cluster.
 // Fails:  as the loops do: no free port, no folder for temporary files.
-// Why:    benchmarks run the production code of both, also over ipc sockets, which a job file cannot choose.
+// Why:    benchmarks run the production code of both, over TCP and over the Unix sockets of a job on one machine.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class BenchCluster {
                                                      const MakeStore& make_store = {});
   ~BenchCluster();
 
-  // The coordinator's address, as host:port.
+  // The coordinator's address.
   const std::string& coordinator() const { return coordinator_; }
   // Returns the processor time of the coordinator and all shards.
   double CpuSeconds() const;

@@ -11,9 +11,12 @@
 #include <cstring>
 #include <memory>
 
+#include "common/base/process_address.h"
+
 namespace capstan {
 
 Result<std::string> OwnAddress(const std::string& endpoint) {
+  if (IsLocalAddress(endpoint)) return MachineOf(endpoint);
   const std::size_t colon = endpoint.rfind(':');
   std::string host = endpoint.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

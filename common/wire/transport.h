@@ -26,7 +26,7 @@ class Transport {
 
   virtual ~Transport() = default;
 
-  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc://path"; returns the endpoint bound.
+  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc:///path"; returns the endpoint bound.
   virtual Result<std::string> Bind(const std::string& endpoint) = 0;
   // Connects to a peer. Succeeds also if the peer is absent: the connection is made in the background, and made again
   // after a loss.
@@ -50,10 +50,5 @@ struct TransportOptions {
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
 };
-
-// Adds "tcp://" to "host:port"; an address that names its protocol ("ipc://path") is unchanged.
-inline std::string EndpointOf(const std::string& address) {
-  return address.find("://") == address.npos ? "tcp://" + address : address;
-}
 
 }  // namespace capstan

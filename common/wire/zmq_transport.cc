@@ -16,7 +16,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/process_address.h"
 #include "common/wire/header_seal.h"
+#include "common/wire/local_endpoint.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/routing_id.h"
 #include "common/wire/watched_socket.h"
@@ -66,11 +68,12 @@ bool IsPort(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() && port <= 65535;
 }
 
-Status CheckAddress(const std::string& endpoint) {
-  if (endpoint.starts_with("ipc://")) return {};
+// Returns the endpoint as libzmq takes it.
+Result<std::string> CheckEndpoint(const std::string& endpoint) {
+  if (IsLocalAddress(endpoint)) return CheckLocalEndpoint(endpoint);
   const std::string_view port = std::string_view(endpoint).substr(endpoint.rfind(':') + 1);
-  if (endpoint.starts_with("tcp://") && IsPort(port)) return {};
-  return Invalid("\"" + endpoint + "\" is not an address; write tcp://HOST:PORT or ipc://PATH");
+  if (endpoint.starts_with("tcp://") && IsPort(port)) return endpoint;
+  return Invalid("\"" + endpoint + "\" is not an address; write tcp://HOST:PORT or ipc:///PATH");
 }
 
 std::string WhyNot(int error, bool is_tcp) {
@@ -79,9 +82,7 @@ std::string WhyNot(int error, bool is_tcp) {
     case EADDRNOTAVAIL:
     case ENODEV: return "this machine has no such address; use one of its own in numbers, or 0.0.0.0 for all of them";
     case EACCES: return is_tcp ? "not permitted; choose a port of 1024 or above" : "no permission to create that file";
-    case EINVAL: return "not an address; write tcp://HOST:PORT or ipc://PATH";
-    case ENAMETOOLONG: return "the path is too long for a socket; choose one of at most 100 bytes";
-    case ENOENT: return "its folder does not exist";
+    case EINVAL: return "not an address; write tcp://HOST:PORT or ipc:///PATH";
     case EMFILE: return "too many sockets or open files; raise the limit (ulimit -n)";
     default: return zmq_strerror(error);
   }
@@ -263,6 +264,9 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
   socket->set(option::reconnect_ivl_max, kReconnectMaxMs);
   socket->set(option::connect_timeout, kConnectMs);
   if (type == zmq::socket_type::router) {
+    // Of the processes that connect to a Unix socket, the kernel tells the user. cppzmq has no name for this option.
+    const uid_t user = geteuid();
+    CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) == 0);
     socket->set(option::router_mandatory, true);  // errors instead of silent loss
     socket->set(option::router_handover, true);   // a new connection is not locked out by its half-dead predecessor
   } else {
@@ -272,12 +276,13 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
 }
 
 Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
-  CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string address, CheckEndpoint(endpoint));
+  // libzmq takes the path of a Unix socket from the process that listens there.
+  if (IsLocalAddress(address) && IsServed(address)) return EndpointFailure("listen on", endpoint, EADDRINUSE);
   if (!router_) {
     CAPSTAN_ASSIGN_OR_RETURN(router_, Open(zmq::socket_type::router));
     Watch(&router_, kRouterReady);
   }
-  std::string address = endpoint;
   if (address.starts_with("tcp://") && address.ends_with(":0")) address.back() = '*';
   std::string bound;
   const int failure = CallZmq([&] {
@@ -290,13 +295,13 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
 }
 
 Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
-  CAPSTAN_RETURN_IF_ERROR(CheckAddress(endpoint));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string address, CheckEndpoint(endpoint));
   CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer));
-  const int failure = CallZmq([&] { return socket.get().connect(endpoint), true; });
+  const int failure = CallZmq([&] { return socket.get().connect(address), true; });
   if (failure != 0) return EndpointFailure("connect to", endpoint, failure);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), endpoint, {}, false}).first->second;
+  Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), std::move(address), {}, false}).first->second;
   Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
   return peer;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/float_control.h"
+#include "common/base/process_address.h"
 #include "common/config/job/limits_section.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
@@ -30,7 +31,7 @@ CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
     : options_(std::move(options)), members_(options_.on_members) {}
 
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
-  LoopSocket::Options socket{options_.transport, "tcp://" + options_.listen, "cluster.coordinator", options_.advertise,
+  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator", options_.advertise,
                              options_.on_notice};
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   metrics_ = registry->Create<monitoring::CoordinatorMetrics>();

@@ -36,7 +36,7 @@ namespace capstan::server {
 
 struct CoordinatorLoopOptions {
   CoordinatorOptions coordinator;
-  std::string listen;                   // host:port; port 0 takes a free one
+  std::string listen;                   // host:port, where port 0 takes a free one, or ipc:///PATH
   std::string advertise;                // host under which others reach it; empty: the host of `listen`
   std::string run_dir;                  // exists; receives metrics.jsonl and final.safetensors
   std::unique_ptr<CoordinatorLog> log;  // null: in memory
@@ -57,7 +57,7 @@ class CoordinatorLoop {
   CoordinatorLoop(const CoordinatorLoop&) = delete;
   CoordinatorLoop& operator=(const CoordinatorLoop&) = delete;
 
-  // The address at which other processes reach the coordinator, as tcp://host:port.
+  // The endpoint at which other processes reach the coordinator.
   const std::string& endpoint() const { return socket_->endpoint(); }
   // Ends the job after a last snapshot; the second call ends it at once. Members are notified.
   void RequestStop();

@@ -11,7 +11,7 @@
 
 namespace capstan::server {
 
-// `bound`: tcp://host:port as the transport returned it. `host`: host to advertise; empty: the bound host. `key`: the
+// `bound`: an endpoint as the transport returned it; one that is not tcp://host:port is returned unchanged. `host`: host to advertise; empty: the bound host. `key`: the
 // address's key in the job file, for the message.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& key);
 

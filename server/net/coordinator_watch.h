@@ -15,7 +15,7 @@ namespace capstan::server {
 class CoordinatorWatch {
  public:
   struct Options {
-    std::string address;                          // host:port of the coordinator
+    std::string address;                          // of the coordinator
     std::string said_in = "cluster.coordinator";  // the setting that names the address
     double join_seconds = 60;                     // longest wait for its first message; 0: no limit
     double stall_seconds = 0;                     // longest wait between two of its messages; 0: no limit

@@ -25,7 +25,7 @@ class LoopSocket {
  public:
   struct Options {
     TransportOptions transport;
-    std::string listen;            // tcp://host:port; port 0 takes a free one
+    std::string listen;            // an endpoint; port 0 takes a free one
     std::string listen_key;        // the key of `listen` in the job file, for error messages
     std::string advertise;         // host under which others reach the socket; empty: the host of `listen`
     Outgoing::OnNotice on_notice;  // may be empty
@@ -35,7 +35,7 @@ class LoopSocket {
   LoopSocket(const LoopSocket&) = delete;
   LoopSocket& operator=(const LoopSocket&) = delete;
 
-  // The address at which other processes reach the socket, as tcp://host:port.
+  // The endpoint at which other processes reach the socket.
   const std::string& endpoint() const { return endpoint_; }
   Transport* transport() { return transport_.get(); }
   void Wake() { transport_->Wake(); }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/float_control.h"
+#include "common/base/process_address.h"
 #include "common/wire/messages/error.h"
 #include "server/shard/admission.h"
 #include "server/shard/shard.h"
@@ -35,7 +36,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen", options_.advertise,
                              options_.on_notice};
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
-  CAPSTAN_ASSIGN_OR_RETURN(coordinator_, socket_->transport()->Connect("tcp://" + options_.coordinator));
+  CAPSTAN_ASSIGN_OR_RETURN(coordinator_, socket_->transport()->Connect(EndpointOf(options_.coordinator)));
   neighbours_.emplace(socket_->transport());
   metrics_ = registry->Create<monitoring::ShardMetrics>();
   ShardOptions& shard = options_.shard;

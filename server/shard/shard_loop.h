@@ -33,9 +33,9 @@ struct ShardLoopOptions {
   ShardOptions shard;                    // `incarnation`: at least this; the loop sets what depends on store and socket
   std::unique_ptr<SnapshotStore> store;  // the shard's directory; null: in memory
   std::unique_ptr<PushLog> log;          // with durable acknowledgements; null: in memory
-  std::string listen;                    // host:port; port 0 takes a free one
+  std::string listen;                    // host:port, where port 0 takes a free one, or ipc:///PATH
   std::string advertise;                 // host under which others reach it; empty: the host of `listen`
-  std::string coordinator;               // host:port
+  std::string coordinator;               // its address
   double join_seconds = 60;              // until the first message of the coordinator
   double stall_seconds = 0;              // between two messages of the coordinator; 0: no limit
   double report_seconds = 5;             // between two log lines about one wait
@@ -55,7 +55,7 @@ class ShardLoop {
   ShardLoop(const ShardLoop&) = delete;
   ShardLoop& operator=(const ShardLoop&) = delete;
 
-  // The address at which other processes reach this shard, as tcp://host:port.
+  // The endpoint at which other processes reach this shard.
   const std::string& endpoint() const { return socket_->endpoint(); }
   void RequestStop();
   // Returns a summary of the shard as a JSON object, for the status page. Any thread may call it.

@@ -21,7 +21,7 @@
 namespace capstan::train {
 
 struct ReplicaClientOptions {
-  std::string coordinator;  // "host:port"
+  std::string coordinator;  // its address
   std::string worker;
   std::string host;  // this machine's address, as the other workers reach it
   std::function<void(const std::string&)> on_notice = nullptr;

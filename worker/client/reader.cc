@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "common/base/host_port.h"
+#include "common/base/process_address.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/reader_core.h"
@@ -127,14 +127,14 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
 
 Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
   if (options.name.empty() || options.name.size() > 128) return Invalid("a reader's name has 1 to 128 bytes");
-  CAPSTAN_RETURN_IF_ERROR(CheckHostPort("the coordinator's address", options.coordinator));
+  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
   auto machinery = std::make_unique<Machinery>();
   client::ReaderCoreOptions core;
   core.name = options.name;
   if (getrandom(&core.nonce, sizeof core.nonce, 0) != sizeof core.nonce) {
     return Unsupported("the system gives no random numbers (getrandom)");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(core.coordinator, machinery->transport->Connect("tcp://" + options.coordinator));
+  CAPSTAN_ASSIGN_OR_RETURN(core.coordinator, machinery->transport->Connect(EndpointOf(options.coordinator)));
   core.coordinator_address = options.coordinator;
   core.silence_limit = options.join_deadline;
   core.connect = [raw = machinery.get()](const std::string& endpoint) {

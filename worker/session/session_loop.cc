@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "common/base/process_address.h"
+
 namespace capstan::session {
 
 namespace {
@@ -28,7 +30,7 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) {
   auto counters = std::make_unique<TransportCounters>();
   std::unique_ptr<Transport> transport = CreateZmqTransport({}, counters.get());
-  Result<PeerId> coordinator = transport->Connect("tcp://" + options.coordinator);
+  Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator));
   if (!coordinator.ok()) return coordinator.status();
   std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
   SessionOptions session;

@@ -94,7 +94,7 @@ class SessionLoop {
   using OnNotice = std::function<void(const std::string&)>;
 
   struct Options {
-    std::string coordinator;  // "host:port"
+    std::string coordinator;  // its address
     std::string worker;
     std::chrono::milliseconds silence_limit{60'000};
     OnNotice on_notice;

@@ -18,7 +18,7 @@
 namespace capstan::train {
 
 struct WorkerOptions {
-  std::string coordinator;  // "host:port"
+  std::string coordinator;  // its address
   std::string name;         // this worker's name; the command line's default: host name and process id
   std::string address;      // this machine's address for other workers; empty: the one used to reach the coordinator
   std::string machine;      // this machine's name; empty: the system's boot id

@@ -1,5 +1,5 @@
 /* Your own trainer in C: logistic regression with a hand-written gradient. Any number of copies may run.
- *   logistic [HOST:PORT NAME]      default: the values that `capstan launch` passes to a program
+ *   logistic [ADDRESS NAME]      default: the values that `capstan launch` passes to a program
  */
 #include <capstan/capstan.h>
 #include <math.h>
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   const char* coordinator = argc == 3 ? argv[1] : getenv("CAPSTAN_COORDINATOR");
   const char* worker = argc == 3 ? argv[2] : getenv("CAPSTAN_WORKER");
   if ((argc != 1 && argc != 3) || !coordinator || !worker) {
-    return fprintf(stderr, "usage: logistic HOST:PORT NAME, or capstan launch job.toml -- logistic\n"), 2;
+    return fprintf(stderr, "usage: logistic ADDRESS NAME, or capstan launch job.toml -- logistic\n"), 2;
   }
   char error[1024] = "";
   capstan_client* client = NULL;

@@ -1,6 +1,6 @@
 // Your own trainer: linear regression with a hand-written gradient. Any number of copies may run, and come and
 // go.
-//   linear [HOST:PORT NAME]      default: the values that `capstan launch` passes to a program
+//   linear [ADDRESS NAME]      default: the values that `capstan launch` passes to a program
 #include <capstan/client.h>
 
 #include <array>
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const char* const coordinator = argc == 3 ? argv[1] : std::getenv("CAPSTAN_COORDINATOR");
   const char* const worker = argc == 3 ? argv[2] : std::getenv("CAPSTAN_WORKER");
   if ((argc != 1 && argc != 3) || coordinator == nullptr || worker == nullptr) {
-    return std::fprintf(stderr, "usage: linear HOST:PORT NAME, or capstan launch job.toml -- linear\n"), 2;
+    return std::fprintf(stderr, "usage: linear ADDRESS NAME, or capstan launch job.toml -- linear\n"), 2;
   }
   auto client = capstan::Client::Connect({.coordinator = coordinator, .worker = worker});
   const capstan::Status status = client.ok() ? Train(**client) : client.status();

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Follows the job that softmax.py trains, without taking part in it: the accuracy of each version on held-out samples.
 
-usage: evaluate.py HOST:PORT [FILE]        FILE: where the last version's weights go, as numpy's .npz
+usage: evaluate.py ADDRESS [FILE]    ADDRESS: of the coordinator; FILE: where the last version's weights go, as numpy's .npz
 """
 import sys
 

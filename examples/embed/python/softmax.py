@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Your own trainer: softmax regression in numpy. Any number of copies may run, and come and go.
 
-usage: softmax.py [HOST:PORT [NAME]]       default: the values that `capstan launch` passes to a program
+usage: softmax.py [ADDRESS [NAME]]       default: the values that `capstan launch` passes to a program
 """
 import sys
 

@@ -18,6 +18,7 @@ constexpr const char* kNoHost = "no-such-host..invalid";
 
 TEST_CASE("the way to this machine itself begins at its loopback address", "[common][address]") {
   CHECK(OwnAddress("127.0.0.1:29600").value() == "127.0.0.1");
+  CHECK(OwnAddress("ipc:///run/job/coordinator").value() == "127.0.0.1");
   CHECK(OwnAddress("localhost:1").value().find_first_of("0123456789:") == 0);
 }
 

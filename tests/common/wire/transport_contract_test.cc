@@ -1,11 +1,9 @@
 // Tests that every Transport must pass. A new kind of transport gets a row in Carriers().
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <thread>
 
+#include "common/base/process_address.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
@@ -13,6 +11,7 @@
 #include "common/wire/zmq_transport.h"
 #include "tests/catch.h"
 #include "tests/common/wire/transport_tools.h"
+#include "tests/temp_folder.h"
 
 namespace capstan {
 namespace {
@@ -36,9 +35,9 @@ std::string FreeTcpEndpoint() {
 }
 
 std::string FreeIpcEndpoint() {
+  static const testing::TempFolder folder;
   static int count = 0;
-  const std::string name = "capstan-" + std::to_string(getpid()) + "-" + std::to_string(++count);
-  return "ipc://" + (std::filesystem::temp_directory_path() / name).string();
+  return LocalAddress(folder.path(), std::to_string(++count));
 }
 
 std::vector<Carrier> Carriers() {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <set>
 
+#include "common/base/process_address.h"
 #include "common/wire/header_seal.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/push.h"
@@ -22,6 +23,7 @@
 #include "tests/common/wire/raw_peer.h"
 #include "tests/common/wire/transport_server.h"
 #include "tests/common/wire/transport_tools.h"
+#include "tests/temp_folder.h"
 
 namespace capstan {
 namespace {
@@ -149,9 +151,11 @@ TEST_CASE("a transport calls as many peers as a job has shards at most", "[commo
     return;
   }
   {
+    const testing::TempFolder folder;
+    const std::string endpoint = LocalAddress(folder.path(), "nobody-is-here");
     const auto client = CreateZmqTransport({});
-    Result<PeerId> peer = client->Connect("ipc://nobody-is-here");
-    for (rlim_t i = 1; i < kShards && peer.ok(); ++i) peer = client->Connect("ipc://nobody-is-here");
+    Result<PeerId> peer = client->Connect(endpoint);
+    for (rlim_t i = 1; i < kShards && peer.ok(); ++i) peer = client->Connect(endpoint);
     INFO(peer.status().message());
     CHECK(peer.ok());
   }

@@ -293,15 +293,15 @@ def coordinator_address(given: str | None) -> str:
     """The given address, or else $CAPSTAN_COORDINATOR."""
     address = given if given is not None else os.environ.get("CAPSTAN_COORDINATOR")
     if not address:
-        raise Invalid('no coordinator is named: pass connect("host:port"), as capstan launch says it, or set '
-                      "CAPSTAN_COORDINATOR; nothing is trained without one")
+        raise Invalid("no coordinator is named: set CAPSTAN_COORDINATOR to the address that capstan launch says, or pass it "
+                      "to connect(); nothing is trained without one")
     return address
 
 
 def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
             join_seconds: float = 60.0,
             on_notice: Callable[[str], object] = log.warning) -> Client:
-    """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
+    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job.
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. The client's thread calls
     `on_notice` with lines that say which peers the client waits for, and for how long.

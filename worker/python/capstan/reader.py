@@ -151,6 +151,6 @@ class Reader:
 
 def follow(coordinator: str, name: str | None = None, *, optimizer_state: bool = False,
            join_seconds: float = 60.0) -> Iterator[Version]:
-    """Yields newer versions of the job at "host:port" up to its last, as Reader.follow() does, with its own reader."""
+    """Yields newer versions of the job at this address up to its last, as Reader.follow() does, with its own reader."""
     with Reader(coordinator, name, join_seconds=join_seconds) as reader:
         yield from reader.follow(optimizer_state=optimizer_state)

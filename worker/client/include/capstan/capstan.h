@@ -68,7 +68,7 @@ typedef struct capstan_client capstan_client;
 
 typedef struct capstan_options {
   size_t size;
-  const char* coordinator; /* "host:port" */
+  const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
   const char* worker;      /* this worker's name; a newer process with the same name replaces this one */
   double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
   /* Called with `context` and a line for the user, such as which peers the client waits for, and for how long. The call
@@ -246,7 +246,7 @@ typedef struct capstan_reader capstan_reader;
 
 typedef struct capstan_reader_options {
   size_t size;
-  const char* coordinator; /* "host:port" */
+  const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
   const char* name;        /* shown in logs; several readers may share one */
   double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
 } capstan_reader_options;

@@ -75,7 +75,7 @@ struct WorkerDescription {
 [[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
 
 struct ClientOptions {
-  std::string coordinator;  // "host:port"
+  std::string coordinator;  // "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it
   std::string worker;       // this worker's name; a newer process with the same name replaces this one
   std::chrono::milliseconds join_deadline{60'000};
   // Called from the client's own thread with a line for the user, such as which peers the client waits for, and for how

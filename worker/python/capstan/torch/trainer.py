@@ -40,7 +40,7 @@ _log = logging.getLogger("capstan")
 def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
             join_seconds: float = 60.0,
             on_notice: Callable[[str], object] = _log.warning) -> Trainer:
-    """Asks the coordinator at "host:port", or at $CAPSTAN_COORDINATOR, for its job.
+    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job.
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. `rank` counts from 0; `ranks` is
     the job's number of slots. With a rank, only this process computes slot `rank`, and the job waits for it when it is

@@ -1,0 +1,67 @@
+#include "common/base/process_address.h"
+
+#include <algorithm>
+
+#include "common/base/host_port.h"
+#include "common/base/utf8.h"
+
+namespace capstan {
+namespace {
+
+constexpr std::string_view kTcp = "tcp://", kLocal = "ipc://";
+constexpr std::size_t kShownBytesMax = 200;
+
+std::string Quote(std::string_view text) { return "\"" + PrintableLine(CleanUtf8(text, kShownBytesMax)) + "\""; }
+
+// Returns why the text is no path of a socket; empty if it is one.
+std::string FaultOfPath(std::string_view path) {
+  const bool control = std::any_of(path.begin(), path.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7F;
+  });
+  if (!path.starts_with('/')) return "it needs a path from the root, as ipc:///run/job/coordinator";
+  if (path.ends_with('/')) return "it names a folder, and a socket has a name in it";
+  if (control) return "its path has a control character";
+  if (path.size() <= kSocketPathBytesMax) return "";
+  return "its path has " + std::to_string(path.size()) + " bytes, and a socket's has at most " +
+         std::to_string(kSocketPathBytesMax);
+}
+
+}  // namespace
+
+bool IsLocalAddress(std::string_view address) { return address.starts_with(kLocal); }
+
+std::string SocketPathOf(const std::string& local_address) { return local_address.substr(kLocal.size()); }
+
+std::string LocalAddress(const std::string& folder, const std::string& name) {
+  return std::string(kLocal) + folder + "/" + name;
+}
+
+bool IsProcessAddress(std::string_view text) {
+  return IsLocalAddress(text) ? FaultOfPath(text.substr(kLocal.size())).empty() : IsHostPort(text);
+}
+
+Status CheckProcessAddress(const std::string& what, const std::string& address) {
+  if (IsProcessAddress(address)) return {};
+  if (IsLocalAddress(address)) {
+    return Invalid(what + " is " + Quote(address) + ": " + FaultOfPath(SocketPathOf(address)));
+  }
+  const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(address);
+  const std::size_t scheme = address.find("://");
+  if (scheme == address.npos) return Invalid(said + (IsHostPort(address + ":1") ? ": the port is missing" : ""));
+  const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
+  return Invalid(said + "; write " + (IsHostPort(rest) ? rest : "HOST:PORT") + ", without " +
+                 Quote(address.substr(0, scheme + 3)));
+}
+
+std::string EndpointOf(const std::string& address) {
+  return IsLocalAddress(address) ? address : std::string(kTcp) + address;
+}
+
+std::string AddressOf(const std::string& endpoint) {
+  return endpoint.starts_with(kTcp) ? endpoint.substr(kTcp.size()) : endpoint;
+}
+
+std::string MachineOf(const std::string& address) { return IsLocalAddress(address) ? "127.0.0.1" : HostOf(address); }
+
+}  // namespace capstan

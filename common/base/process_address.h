@@ -1,0 +1,38 @@
+// ProcessAddress: the address of a process of a job, as users, job files and commands write it: HOST:PORT for TCP, or
+// ipc:///PATH for a Unix socket of this machine.
+//
+// Kind:   pure functions.
+// Limits: a socket's path has at most kSocketPathBytesMax bytes, by the operating system's rule.
+// Why:    addresses come from peers and users; a bad one is refused before it is connected to, stored or shown.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+
+namespace capstan {
+
+inline constexpr std::size_t kSocketPathBytesMax = 107;
+
+// Whether the address, or the endpoint, is a socket of this machine. The path is not checked.
+bool IsLocalAddress(std::string_view address);
+// Returns the path in the local address.
+std::string SocketPathOf(const std::string& local_address);
+// Returns the local address of a socket in `folder`, an absolute path.
+std::string LocalAddress(const std::string& folder, const std::string& name);
+
+// Whether the text is HOST:PORT with a port from 1, or ipc:// and an absolute path that is short enough.
+bool IsProcessAddress(std::string_view text);
+// Returns ok if IsProcessAddress(address), else kInvalid. `what` names the flag or argument that has the address.
+Status CheckProcessAddress(const std::string& what, const std::string& address);
+
+// Returns the endpoint that a Transport takes: "tcp://" is put before HOST:PORT.
+std::string EndpointOf(const std::string& address);
+// Returns the address of an endpoint: "tcp://" is cut off.
+std::string AddressOf(const std::string& endpoint);
+// Returns the host of the machine on which the process is: 127.0.0.1 for a local address.
+std::string MachineOf(const std::string& address);
+
+}  // namespace capstan

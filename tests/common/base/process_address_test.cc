@@ -1,0 +1,56 @@
+// Tests of the address of a process: host and port, or a Unix socket.
+#include "common/base/process_address.h"
+
+#include "tests/catch.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+
+TEST_CASE("a process is at a host and a port, or at a path from the root", "[common][address]") {
+  for (const char* address : {"127.0.0.1:1", "[::1]:65535", "ipc:///a", "ipc:///run/user/1000/job:0/coordinator"}) {
+    CAPTURE(address);
+    CHECK(IsProcessAddress(address));
+    CHECK(CheckProcessAddress("--join", address).ok());
+  }
+  for (const char* other : {"", "a", "a:0", "tcp://a:1", "/run/coordinator", "ipc://", "ipc://a", "ipc://@a", "ipc://*",
+                            "ipc:///", "ipc:///a/", "ipc:///a\nb", "ipc:///a\x1b[31m"}) {
+    CAPTURE(other);
+    CHECK_FALSE(IsProcessAddress(other));
+    const Status status = CheckProcessAddress("--join", other);
+    CHECK(status.code() == Code::kInvalid);
+    CHECK(status.message().find_first_of("\n\x1b") == std::string::npos);
+  }
+}
+
+TEST_CASE("a socket's path has as many bytes as the system allows, and not one more", "[common][address]") {
+  const std::string longest = "ipc:///" + std::string(kSocketPathBytesMax - 1, 'a');
+  CHECK(IsProcessAddress(longest));
+  CHECK_FALSE(IsProcessAddress(longest + "a"));
+  CHECK_THAT(CheckProcessAddress("--join", longest + "a").message(), Contains("108 bytes") && Contains("at most 107"));
+}
+
+TEST_CASE("an address with a scheme is answered with the one to write", "[common][address]") {
+  CHECK(CheckProcessAddress("--coordinator", "http://10.0.0.5:29600/x").message() ==
+        "--coordinator takes HOST:PORT or ipc:///PATH, not \"http://10.0.0.5:29600/x\"; write 10.0.0.5:29600, without "
+        "\"http://\"");
+  CHECK_THAT(CheckProcessAddress("--coordinator", "tcp://10.0.0.5").message(), Contains("write HOST:PORT"));
+  CHECK(CheckProcessAddress("--join", "a").message() ==
+        "--join takes HOST:PORT or ipc:///PATH, not \"a\": the port is missing");
+  CHECK_THAT(CheckProcessAddress("--join", "ipc://run").message(), Contains("a path from the root"));
+}
+
+TEST_CASE("an address and its endpoint name the same process", "[common][address]") {
+  CHECK(EndpointOf("10.0.0.6:1") == "tcp://10.0.0.6:1");
+  CHECK(AddressOf("tcp://10.0.0.6:1") == "10.0.0.6:1");
+  CHECK(EndpointOf("ipc:///a/b") == "ipc:///a/b");
+  CHECK(AddressOf("ipc:///a/b") == "ipc:///a/b");
+  CHECK(LocalAddress("/a", "b") == "ipc:///a/b");
+  CHECK(SocketPathOf("ipc:///a/b") == "/a/b");
+  CHECK(MachineOf("10.0.0.6:1") == "10.0.0.6");
+  CHECK(MachineOf("ipc:///a/b") == "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace capstan
