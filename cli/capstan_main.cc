@@ -43,7 +43,7 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
   launch.Footer(
       "\"-- PROGRAM ARGS\" behind all of these starts cluster.workers copies of a program of your own as the workers "
       "of a "
-      "job with [model] kind = \"client\", with CAPSTAN_COORDINATOR (host:port), CAPSTAN_WORKER (its name), "
+      "job with [model] kind = \"client\", with CAPSTAN_COORDINATOR (its address), CAPSTAN_WORKER (its name), "
       "CAPSTAN_INDEX "
       "(from 0) and CAPSTAN_INDEXES (how many) in its environment: capstan launch job.toml -- python3 train.py");
   return launch;

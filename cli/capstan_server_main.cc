@@ -3,11 +3,10 @@
 #include <utility>
 
 #include "cli/command_line.h"
-#include "cli/run/address.h"
 #include "cli/run/build_info.h"
 #include "cli/run/job_request.h"
 #include "cli/server_processes.h"
-#include "common/base/host_port.h"
+#include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job_config.h"
 
@@ -29,10 +28,10 @@ void Describe(Command app, Arguments* arguments) {
   Command role = app.AddChoice("role");
   const Option coordinator = role.AddFlag("--coordinator", &arguments->coordinator, "be the job's coordinator");
   role.Add("--index", &arguments->index, "be server number INDEX, from 0").InRange(0, 4095);
-  const Option join =
-      app.Add("--join", &arguments->join, "HOST:PORT of the coordinator: a server has the job file from it")
-          .NotWith(file)
-          .NotWith(coordinator);
+  const Option join = app.Add("--join", &arguments->join,
+                              "address of the coordinator, HOST:PORT or ipc:///PATH: a server has the job file from it")
+                          .NotWith(file)
+                          .NotWith(coordinator);
   app.Add("--join-seconds", &arguments->join_seconds, "how long --join waits for the coordinator's answer")
       .InRange(0.001, 1e9)
       .ShowDefault()
@@ -58,10 +57,10 @@ int Fail(const std::string& message, int code = kExitUsage) {
 // --join, even if the file has another address.
 Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
-    if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join HOST:PORT");
+    if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join ADDRESS");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckHostPort("--join", arguments.join));
+  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("--join", arguments.join));
   const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
   std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
@@ -77,11 +76,11 @@ int RunServer(ServerProcessOptions options, int index, const EventWriter& events
     return Fail("--index " + std::to_string(options.index) + ": the job has " + std::to_string(servers) +
                 (servers == 1 ? " server" : " servers") + " (cluster.servers), numbered from 0");
   }
-  if (PortOf(options.config.cluster.coordinator) == 0) {
+  if (!IsProcessAddress(options.config.cluster.coordinator)) {
     return Fail(
         "cluster.coordinator is \"" + options.config.cluster.coordinator +
-        "\": a server cannot know the port; take the one that the coordinator says: --join HOST:PORT instead of "
-        "the job file, or --set cluster.coordinator=HOST:PORT");
+        "\": a server cannot know where that is; take the address that the coordinator says: --join ADDRESS instead "
+        "of the job file, or --set cluster.coordinator=ADDRESS");
   }
   return RunServerProcess(options, events);
 }

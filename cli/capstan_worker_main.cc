@@ -19,6 +19,7 @@
 #include "cli/run/process_log.h"
 #include "cli/run/trace_file.h"
 #include "common/base/host_port.h"
+#include "common/base/process_address.h"
 #include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 
@@ -39,7 +40,8 @@ std::string DefaultName() {
 
 void Describe(Command app, Arguments* arguments) {
   app.AddVersion(VersionLine("capstan-worker"));
-  app.Add("--coordinator", &arguments->worker.coordinator, "HOST:PORT of the job's coordinator").Required();
+  app.Add("--coordinator", &arguments->worker.coordinator,
+          "address of the job's coordinator, HOST:PORT or ipc:///PATH (default: CAPSTAN_COORDINATOR)");
   app.Add("--name", &arguments->worker.name, "this worker's name; a newer process of that name takes over");
   app.Add("--address", &arguments->worker.address,
           "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
@@ -132,7 +134,14 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   Describe(line.root(), &arguments);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
-  if (Status status = CheckHostPort("--coordinator", arguments.worker.coordinator); !status.ok()) {
+  const char* const address = std::getenv("CAPSTAN_COORDINATOR");
+  if (arguments.worker.coordinator.empty() && address != nullptr) arguments.worker.coordinator = address;
+  if (arguments.worker.coordinator.empty()) {
+    Complain("capstan-worker",
+             "say which job: --coordinator ADDRESS, or CAPSTAN_COORDINATOR, as the job's launch says it");
+    return kExitUsage;
+  }
+  if (Status status = CheckProcessAddress("--coordinator", arguments.worker.coordinator); !status.ok()) {
     Complain("capstan-worker", status.message());
     return kExitUsage;
   }

@@ -11,6 +11,7 @@
 #include "cli/run/former_run.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
+#include "cli/run/job_transport.h"
 #include "cli/run/new_job.h"
 #include "cli/run/process_log.h"
 #include "cli/run/reach_check.h"
@@ -19,6 +20,7 @@
 #include "common/base/durable_file.h"
 #include "common/base/host_port.h"
 #include "common/base/mailbox.h"
+#include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/metrics_section.h"
@@ -65,6 +67,7 @@ class CoordinatorProcess {
         events_(events),
         signals_(&events),
         begin_(options.begin),
+        transport_(CreateJobTransport(options.config)),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
         addresses_(options.config.name(), options.config.cluster.shards_per_server) {}
 
@@ -132,7 +135,7 @@ class CoordinatorProcess {
       return Corrupt(run_dir_ +
                      "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
     }
-    CAPSTAN_ASSIGN_OR_RETURN(listen_, NumericHost(PortToTake()));
+    CAPSTAN_ASSIGN_OR_RETURN(listen_, FindListen());
     loop.listen = listen_;
     loop.advertise = options_.config.cluster.advertise;
     loop.run_dir = run_dir_;
@@ -141,23 +144,24 @@ class CoordinatorProcess {
     loop.on_members = [this](const server::Roster& members) { OnMembers(members); };
     loop.on_end = [this] { signals_.Notify(); };
     CAPSTAN_ASSIGN_OR_RETURN(loop_, server::CoordinatorLoop::Start(std::move(loop), registry_.get()));
-    address_ = WithoutScheme(loop_->endpoint());
+    address_ = AddressOf(loop_->endpoint());
     return {};
   }
 
   // Returns the address to listen on. Without a launcher, port 0 is replaced by the port of the previous start or, in a
   // new run, by a free port that is likely to be free at the next start too.
-  std::string PortToTake() const {
-    const std::string& wanted = options_.config.cluster.coordinator;
-    if (events_.launched() || PortOf(wanted) != 0) return wanted;
+  Result<std::string> FindListen() {
+    CAPSTAN_ASSIGN_OR_RETURN(const std::string wanted, transport_->FindCoordinator(run_dir_));
+    if (IsLocalAddress(wanted)) return wanted;
+    if (events_.launched() || PortOf(wanted) != 0) return NumericHost(wanted);
     const std::optional<std::string> last = begin_ == RunBegin::kNew ? std::nullopt : LastCoordinator(run_dir_);
-    return last ? WithHost(HostOf(wanted), *last) : ChoosePort(wanted);
+    return NumericHost(last ? WithHost(HostOf(wanted), *last) : ChoosePort(wanted));
   }
 
   Status StartExporter() {
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
-    if (HostOf(exporter.listen) == "auto") exporter.listen = WithHost(HostOf(listen_), exporter.listen);
+    if (HostOf(exporter.listen) == "auto") exporter.listen = WithHost(MachineOf(listen_), exporter.listen);
     metrics_listen_ = exporter.listen;
     exporter.status_json = [this] { return loop_->StatusJson(); };
     exporter.http_sd_json = [this] { return addresses_.HttpSd(); };
@@ -169,7 +173,7 @@ class CoordinatorProcess {
   // Writes the address to the run directory, then logs it and sends it to the launcher. A full disk does not stop this:
   // Run tries the write again later.
   Status Announce() {
-    const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, HostOf(address_));
+    const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, MachineOf(address_));
     if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
       if (status.code() != Code::kBusy) return status;
       Print(Severity::kWarning, status.message() + "; it is tried again");
@@ -222,7 +226,7 @@ class CoordinatorProcess {
       for (const server::Roster::Shard& shard : members->shards) {
         const std::string number = std::to_string(shard.index / per_server);
         const std::string which = per_server == 1 ? "" : "'s shard " + std::to_string(shard.index % per_server);
-        reach_.Try("server " + number + which, WithoutScheme(shard.endpoint), now);
+        reach_.Try("server " + number + which, AddressOf(shard.endpoint), now);
       }
     }
     for (const std::string& line : reach_.Look(now)) Print(Severity::kWarning, line);
@@ -238,7 +242,8 @@ class CoordinatorProcess {
   std::optional<RunDirectory> directory_;
   std::optional<LoggedProgress> progress_;  // null with a launcher, which shows the progress itself
   std::string run_dir_;
-  std::string listen_, metrics_listen_, address_;  // host:port
+  const std::unique_ptr<JobTransport> transport_;
+  std::string listen_, metrics_listen_, address_;  // addresses
   JobAddresses addresses_;
   Mailbox<server::Roster> members_{64};
   ReachCheck reach_;

@@ -12,6 +12,7 @@
 #include "cli/report/job_lines.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
+#include "cli/run/job_transport.h"
 #include "cli/run/new_job.h"
 #include "cli/trainer/built_in_model.h"
 #include "common/base/durable_file.h"
@@ -91,14 +92,17 @@ int RunLaunch(const LaunchArguments& arguments) {
               ", " + Count(config.cluster.workers, "worker") + "; run directory " + directory->path());
   if (const std::string idle = IdleWorkersText(config); !idle.empty()) screen.Line("warning: " + idle);
   const auto start = std::chrono::steady_clock::now();
-  const std::string former = ReadEndpoints(directory->path()).coordinator;
-  const ChosenAddress coordinator = ChooseCoordinator(config.cluster.coordinator, former);
+  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config);
+  const Result<std::string> wanted = transport->FindCoordinator(directory->path());
+  if (!wanted.ok()) return Fail(wanted.status().message(), kExitFailed);
+  const ChosenAddress coordinator = ChooseCoordinator(*wanted, ReadEndpoints(directory->path()).coordinator);
   if (!coordinator.line.empty()) screen.Line(coordinator.line);
   Launcher launcher(config, *directory, OwnFolder(),
                     {arguments.max_restarts, arguments.begin, arguments.trace, coordinator.address, plan->program,
                      arguments.end_seconds},
                     &signals, &screen);
   const Status status = launcher.Run();
+  transport->Remove();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();
   const int signal = signals.stop_signal();

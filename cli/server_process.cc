@@ -7,12 +7,14 @@
 
 #include "cli/run/address.h"
 #include "cli/run/build_info.h"
+#include "cli/run/job_transport.h"
 #include "cli/run/process_log.h"
 #include "cli/run/run_directory.h"
 #include "cli/run/trace_file.h"
 #include "cli/server_processes.h"
 #include "common/base/durable_file.h"
 #include "common/base/host_port.h"
+#include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
@@ -63,10 +65,11 @@ class ServerProcess {
       : options_(options),
         events_(events),
         signals_(&events),
+        transport_(CreateJobTransport(options.config)),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
-    CAPSTAN_RETURN_IF_ERROR(FindAddress());
+    CAPSTAN_ASSIGN_OR_RETURN(listens_, transport_->FindShards(options_.index));
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
     if (!events_.launched()) {
       const Status pid = WritePid(run_dir_, name(), getpid());
@@ -100,27 +103,6 @@ class ServerProcess {
       status["shards"].push_back(nlohmann::ordered_json::parse(shard->StatusJson(), nullptr, false));
     }
     return TextOf(status);
-  }
-
-  // Finds the address on which the shards listen. Fails if it is a loopback address and the coordinator is on another
-  // machine, which could not reach it.
-  Status FindAddress() {
-    const ClusterSection& cluster = options_.config.cluster;
-    Result<std::string> listen = ResolveListen(cluster.listen, cluster.coordinator);
-    if (!listen.ok()) {
-      return {listen.status().code(), listen.status().message() +
-                                          "; check cluster.coordinator, or write the address of "
-                                          "this machine that others reach it by: --set cluster.listen=HOST:0"};
-    }
-    listen_ = std::move(listen).value();
-    if (!IsLoopback(HostOf(listen_)) || !cluster.advertise.empty()) return {};
-    const Result<std::string> towards = ResolveListen("auto:0", cluster.coordinator);
-    if (!towards.ok() || IsLoopback(HostOf(*towards))) return {};
-    const Result<std::string> coordinator = NumericHost(cluster.coordinator);
-    if (coordinator.ok() && HostOf(*coordinator) == HostOf(*towards)) return {};  // on this machine
-    return Invalid("cluster.listen is " + cluster.listen +
-                   ", which only this machine reaches, and the coordinator is at " + cluster.coordinator +
-                   ", on another one; leave cluster.listen out, or --set cluster.listen=" + *towards);
   }
 
   Status StartExporter() {
@@ -173,7 +155,7 @@ class ServerProcess {
   Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
-    loop.listen = ShiftPort(listen_, number);
+    loop.listen = listens_[number];
     loop.shard.metrics = metrics_;
     CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(shard));
     if (loop.shard.job.acknowledge == Acknowledge::kDurable) {
@@ -195,7 +177,7 @@ class ServerProcess {
     std::vector<std::string> addresses;
     std::string list;
     for (const auto& shard : shards_) {
-      addresses.push_back(WithoutScheme(shard->endpoint()));
+      addresses.push_back(AddressOf(shard->endpoint()));
       list += (list.empty() ? "" : ", ") + addresses.back();
     }
     Print(Severity::kInfo, name() + " at " + list + ", metrics at http://" + metrics_ + "/; coordinator " +
@@ -225,8 +207,10 @@ class ServerProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
-  std::string run_dir_, listen_;
-  std::string metrics_;  // host:port at which others reach the metrics
+  const std::unique_ptr<JobTransport> transport_;
+  std::string run_dir_;
+  std::vector<std::string> listens_;  // of the server's shards
+  std::string metrics_;               // host:port at which others reach the metrics
   std::shared_ptr<monitoring::Registry> registry_;
   std::unique_ptr<monitoring::Trace> trace_;  // null: no trace
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;

@@ -92,7 +92,7 @@ Status Launcher::StartMembers() {
   if (config_.model.built_in()) return AddAll(calls_.Workers(coordinator));
   const std::string count = std::to_string(config_.cluster.workers);
   if (!options_.program) {
-    screen_->Line("the workers are your own: connect " + count + " of them to " + coordinator);
+    screen_->Line("the workers are your own: start " + count + " of them with CAPSTAN_COORDINATOR=" + coordinator);
     return {};
   }
   screen_->Line("starting " + count + " of: " + ShellWords(options_.program->words));

@@ -36,7 +36,7 @@ class Launcher {
     std::uint32_t max_restarts = 30;  // for each process, within an hour
     RunBegin begin = RunBegin::kNew;
     std::string trace;                  // servers and workers write traces to this file name + their name; empty: none
-    std::string coordinator;            // HOST:PORT on which the coordinator listens
+    std::string coordinator;            // address on which the coordinator listens
     std::optional<OwnProgram> program;  // started as the workers
     double end_seconds = 300;           // the program may take so long to end by itself after the job
   };

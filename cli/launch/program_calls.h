@@ -22,7 +22,7 @@ class ProgramCalls {
   // name with their own name added; empty: they write none. `config` and `directory` outlive this object.
   ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace);
 
-  // `listen`: HOST:PORT on which the coordinator listens.
+  // `listen`: address on which the coordinator listens.
   ProgramCall Coordinator(const std::string& listen, RunBegin begin) const;
   // The following take the address at which the coordinator is reached.
   std::vector<ProgramCall> Servers(const std::string& coordinator) const;

@@ -9,6 +9,7 @@
 
 #include "cli/run/address.h"
 #include "cli/run/find_run.h"
+#include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/schedule_section.h"
@@ -129,6 +130,7 @@ bool HasBegun(const std::string& run_dir) { return HasRecord<server::JobRecord>(
 bool HasSnapshot(const std::string& run_dir) { return HasRecord<server::ManifestRecord>(run_dir); }
 
 ChosenAddress ChooseCoordinator(const std::string& wanted, const std::string& former) {
+  if (IsLocalAddress(wanted)) return {wanted, ""};
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
   if (!wanted.ends_with(":0") || PortOf(former) == 0) return {ChoosePort(wanted), ""};
   const std::string kept = host + std::to_string(PortOf(former));

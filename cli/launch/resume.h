@@ -32,7 +32,7 @@ std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobCo
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);
 
-// Where the coordinator is to listen: at its earlier port, if the job file sets none and the port is free. `line`: a
+// Where the coordinator is to listen. A TCP address gets its earlier port, if `wanted` sets none and the port is free. `line`: a
 // warning to print; empty: none.
 struct ChosenAddress {
   std::string address, line;

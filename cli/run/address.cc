@@ -13,13 +13,9 @@
 
 #include "common/base/host_port.h"
 #include "common/base/own_address.h"
+#include "common/base/process_address.h"
 
 namespace capstan::cli {
-
-std::string WithoutScheme(const std::string& endpoint) {
-  const std::size_t scheme = endpoint.find("://");
-  return scheme == endpoint.npos ? endpoint : endpoint.substr(scheme + 3);
-}
 
 std::uint16_t PortOf(const std::string& address) {
   const std::size_t colon = address.rfind(':');
@@ -108,6 +104,7 @@ Result<std::string> NumericHost(const std::string& address) {
 
 Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator) {
   if (HostOf(listen) != "auto") return NumericHost(listen);
+  if (IsLocalAddress(coordinator)) return WithHost(MachineOf(coordinator), listen);
   const Result<std::string> numeric = NumericHost(coordinator);  // IPv4 if the name has both
   CAPSTAN_ASSIGN_OR_RETURN(const std::string own, OwnAddress(numeric.ok() ? *numeric : coordinator));
   return WithHost(own, listen);

@@ -1,4 +1,4 @@
-// Addresses as the job file and the command line write them: "host:port".
+// TCP addresses as the job file and the command line write them: "host:port".
 //
 // Kind:   functions. Some ask the system: for free ports, for addresses of names, or for routes.
 #pragma once
@@ -10,8 +10,6 @@
 
 namespace capstan::cli {
 
-// Returns the address without its scheme: "tcp://a:1" gives "a:1".
-std::string WithoutScheme(const std::string& endpoint);
 // Returns the port; 0 if the address has no port, or no valid one.
 std::uint16_t PortOf(const std::string& address);
 // Returns the same host with the port raised by `offset`; port 0 stays 0.
@@ -25,7 +23,8 @@ bool IsFree(const std::string& address);
 // is missing or the name cannot be resolved.
 Result<std::string> NumericHost(const std::string& address);
 
-// Resolves a listen address. Host "auto" becomes this machine's address on its route to the coordinator.
+// Resolves a listen address. Host "auto" becomes this machine's address on its route to the coordinator, whose address
+// may also be a socket of this machine.
 Result<std::string> ResolveListen(const std::string& listen, const std::string& coordinator);
 // Returns the address at which other processes reach a socket. `bound`: the address that it is bound to. `listen`: the
 // address that was asked for; if that has a wildcard host, `host` replaces it.

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "cli/run/address.h"
 #include "cli/run/run_directory.h"
 #include "common/base/durable_file.h"
 #include "common/base/host_port.h"
+#include "common/base/process_address.h"
 
 namespace capstan::cli {
 namespace {
@@ -30,7 +30,7 @@ std::vector<Process> ProcessesOf(const std::string& coordinator, const std::stri
   for (const server::Roster::Shard& shard : members.shards) {
     const std::string name = "server-" + std::to_string(shard.index / shards_per_server);
     if (processes.back().name != name) processes.push_back({"server", name, {}, shard.metrics});
-    processes.back().addresses.push_back(WithoutScheme(shard.endpoint));
+    processes.back().addresses.push_back(AddressOf(shard.endpoint));
   }
   for (const server::Roster::Worker& worker : members.workers) {
     processes.push_back({"worker", worker.name, {}, worker.metrics});
@@ -66,7 +66,7 @@ Status JobAddresses::WriteAgain() {
 Status JobAddresses::Write(State* written) const {
   const State& state = *written;
   ordered_json shards = ordered_json::array(), metrics = ordered_json::object(), list = ordered_json::array();
-  for (const server::Roster::Shard& shard : state.members.shards) shards.push_back(WithoutScheme(shard.endpoint));
+  for (const server::Roster::Shard& shard : state.members.shards) shards.push_back(AddressOf(shard.endpoint));
   for (const Process& process : ProcessesOf(state.coordinator, state.metrics, state.members, shards_per_server_)) {
     ordered_json entry = {{"role", process.role}, {"name", process.name}};
     if (!process.addresses.empty()) entry["addresses"] = process.addresses;
@@ -89,7 +89,7 @@ Status JobAddresses::Write(State* written) const {
 
 std::string JobAddresses::HttpSd() const {
   return state_.With([&](const State& state) {
-    const bool one_machine = IsLoopback(HostOf(state.coordinator));
+    const bool one_machine = IsLoopback(MachineOf(state.coordinator));
     ordered_json groups = ordered_json::array();
     for (const Process& process : ProcessesOf(state.coordinator, state.metrics, state.members, shards_per_server_)) {
       if (process.metrics.empty() || (!one_machine && IsLoopback(HostOf(process.metrics)))) continue;

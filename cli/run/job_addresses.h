@@ -19,7 +19,7 @@ class JobAddresses {
  public:
   JobAddresses(std::string job, std::uint32_t shards_per_server);
 
-  // Writes the file for the first time. Addresses are host:port.
+  // Writes the file for the first time. `metrics`: host:port.
   Status Begin(const std::string& run_dir, const std::string& coordinator, const std::string& metrics);
   // Takes the present members and writes the file again; before Begin it writes nothing.
   Status SetMembers(const server::Roster& members);
@@ -46,7 +46,7 @@ class JobAddresses {
 // Reads the addresses of the job that runs in the directory, or ran there last; empty if there are none, or the file is
 // unreadable.
 Endpoints ReadEndpoints(const std::string& run_dir);
-// Reads only the coordinator's address from endpoints.json; nothing if there is no valid one.
+// Reads only the coordinator's TCP address from endpoints.json; nothing if there is no valid one.
 std::optional<std::string> LastCoordinator(const std::string& run_dir);
 
 }  // namespace capstan::cli

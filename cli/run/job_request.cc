@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "common/base/process_address.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/view.h"
@@ -28,7 +29,7 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
     return Unsupported("the system gives no random numbers (getrandom)");
   }
   const std::unique_ptr<Transport> transport = CreateZmqTransport({});
-  CAPSTAN_ASSIGN_OR_RETURN(const PeerId coordinator, transport->Connect("tcp://" + request.coordinator));
+  CAPSTAN_ASSIGN_OR_RETURN(const PeerId coordinator, transport->Connect(EndpointOf(request.coordinator)));
   server::CoordinatorWatch::Options watching;
   watching.address = request.coordinator;
   watching.said_in = "--join";

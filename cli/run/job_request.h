@@ -12,7 +12,7 @@
 namespace capstan::cli {
 
 struct JobRequest {
-  std::string coordinator;  // host:port
+  std::string coordinator;  // its address
   std::string name;         // name of this process in messages
   double seconds = 60;      // limit for the answer
 };

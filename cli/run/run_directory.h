@@ -16,7 +16,7 @@
 namespace capstan::cli {
 
 struct Endpoints {
-  std::string coordinator;                     // host:port
+  std::string coordinator;
   std::map<std::string, std::string> metrics;  // by process
 };
 

@@ -6,12 +6,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "common/base/utf8.h"
-
 namespace capstan {
 namespace {
-
-constexpr std::size_t kShownBytesMax = 200;
 
 bool IsPort(std::string_view text) {
   unsigned port = 0;
@@ -37,16 +33,6 @@ bool IsHost(std::string_view host) {
 bool IsHostPort(std::string_view text) {
   const std::size_t colon = text.rfind(':');
   return colon != text.npos && IsHost(text.substr(0, colon)) && IsPort(text.substr(colon + 1));
-}
-
-Status CheckHostPort(const std::string& what, const std::string& address) {
-  if (IsHostPort(address)) return {};
-  const std::string said = what + " takes HOST:PORT, not \"" + CleanUtf8(address, kShownBytesMax) + "\"";
-  const std::size_t scheme = address.find("://");
-  if (scheme == address.npos) return Invalid(said + (IsHost(address) ? ": the port is missing" : ""));
-  const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
-  return Invalid(said + "; write " + (IsHostPort(rest) ? rest : "HOST:PORT") + ", without \"" +
-                 CleanUtf8(address.substr(0, scheme + 3), kShownBytesMax) + "\"");
 }
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }

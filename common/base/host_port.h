@@ -1,14 +1,11 @@
-// IsHostPort: whether a text is the address of a process, HOST:PORT; HostOf: its host.
+// IsHostPort: whether a text is a TCP address, HOST:PORT; HostOf: its host.
 //
 // Kind:   pure functions.
-// Why:    addresses come from peers and users; a bad one is refused before it is connected to, stored or shown.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
-
-#include "common/base/status.h"
 
 namespace capstan {
 
@@ -17,8 +14,6 @@ inline constexpr std::size_t kHostBytesMax = 253;  // longest host name
 // Whether the text is HOST:PORT. HOST is a name, an IPv4 address, or an IPv6 address in brackets; PORT is a number from
 // 1 to 65535.
 bool IsHostPort(std::string_view text);
-// Returns ok if IsHostPort(address), else kInvalid. `what` names the flag or argument that has the address.
-Status CheckHostPort(const std::string& what, const std::string& address);
 
 // Returns the text before the last colon; the whole text if there is none.
 std::string HostOf(const std::string& address);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "common/base/process_address.h"
 #include "common/config/job_config_check.h"
 #include "common/config/job_config_keys.h"
 #include "common/config/suggestion.h"
@@ -104,6 +105,7 @@ class NameCollector {
   void Default(T&, T) {}
   void Text(Key key, std::string&) { Add(key); }
   void Endpoint(Key key, std::string&) { Add(key); }
+  void Process(Key key, std::string&) { Add(key); }
   void Flag(Key key, bool&) { Add(key); }
   void Number(Key key, double&, NumberRange) { Add(key); }
   void Pair(Key key, double&, double&, NumberRange) { Add(key); }
@@ -186,6 +188,18 @@ class KeyReader {
     const TomlValue* value = Find(key);
     if (value == nullptr || !ReadText(key, *value, &field) || IsEndpoint(field)) return;
     ComplainValue(key, *value, "\"host:port\" with a port from 0 (any free one) to 65535");
+  }
+
+  // Reads the address of a process: that of an endpoint, a Unix socket, or "auto".
+  void Process(Key key, std::string& field) {
+    const TomlValue* value = Find(key);
+    if (value == nullptr || !ReadText(key, *value, &field) || field == kAutoAddress) return;
+    if (IsLocalAddress(field) ? IsProcessAddress(field) : IsEndpoint(field)) return;
+    ComplainValue(
+        key, *value,
+        "\"auto\", \"host:port\" with a port from 0 (any free one) to 65535, or \"ipc:///PATH\" with a path of at "
+        "most " +
+            std::to_string(kSocketPathBytesMax) + " bytes");
   }
 
   void Flag(Key key, bool& field) {
@@ -305,14 +319,9 @@ class KeyReader {
       section_ = "no section";
       ComplainUnknown(entry);
     }
-    const auto& later = job_config::kSectionsLater;
     for (const TomlSection& section : document_.sections()) {
       const auto& sections = all_.sections();
       if (std::find(sections.begin(), sections.end(), section.name) != sections.end()) continue;
-      if (std::find(std::begin(later), std::end(later), section.name) != std::end(later)) {
-        ComplainLater(section.place, "section [" + section.name + "]");
-        continue;
-      }
       std::string hint = DidYouMean(section.name, sections);
       if (hint.empty()) {
         for (std::string_view known : sections) hint += (hint.empty() ? "; sections: " : ", ") + std::string(known);

@@ -55,6 +55,7 @@ class JobConfig {
   const LimitsSection& limits;
   const AllReduceSection& allreduce;
   const MetricsSection& metrics;
+  const SecuritySection& security;
 
  private:
   explicit JobConfig(std::unique_ptr<Sections> sections);
@@ -80,6 +81,7 @@ class EditableJobConfig : public JobConfig {
   LimitsSection& limits;
   AllReduceSection& allreduce;
   MetricsSection& metrics;
+  SecuritySection& security;
 };
 
 // Returns the number of slots of a job whose file names none. It does not depend on the number of workers, because the
@@ -90,6 +92,9 @@ bool ReducesLocally(const JobConfig& config);
 
 // Returns what the job makes of the gradients of a step's slots.
 Aggregation AggregationOf(const JobConfig& config);
+
+// Returns what carries the job's messages; never kAuto.
+TransportWord TransportOf(const JobConfig& config);
 
 // Returns the number format of the job's weights and gradients on the wire: that of worker.precision; always fp32 with
 // [model] kind = "client".
@@ -108,7 +113,7 @@ std::vector<std::string> JobFileKeys();
 std::string PrintJobConfig(const JobConfig& config);
 
 // Returns a hash of the settings that all processes of a job must share. Not included: cluster.workers, min_workers and
-// addresses; worker.threads, recompute and the device's number; [snapshot], [limits], [metrics];
+// addresses; worker.threads, recompute and the device's number; [snapshot], [limits], [metrics], [security];
 // allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
 std::uint64_t HashJobConfig(const JobConfig& config);
 
@@ -116,7 +121,7 @@ std::uint64_t HashJobConfig(const JobConfig& config);
 // example: "[job]: it was begun with seed = 1, now seed = 2: first weights, the samples ... follow from it". Returns ""
 // if there is none. These may change: job.steps, eval_every, on_nonfinite and aggregation; optimizer.lr and clip_norm;
 // data.path and labels; worker.threads, recompute and the device's number; [schedule], [cluster], [snapshot], [limits],
-// [allreduce] and [metrics]. Mode sync may become allreduce and the reverse, because both keep the same data on disk.
+// [allreduce], [metrics] and [security]. Mode sync may become allreduce and the reverse, because both keep the same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 // Lists each key of `now` in [job], [optimizer] and [schedule] that is new or has another value, such as

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/process_address.h"
 #include "common/base/utf8.h"
 #include "common/config/job_config_keys.h"
 
@@ -206,12 +207,37 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+// Returns a problem if an address does not fit the transport, or the other addresses.
+std::optional<Problem> FindAddressProblem(const JobConfig& c) {
+  const std::string& coordinator = c.cluster.coordinator;
+  if (TransportOf(c) != TransportWord::kLocal) {
+    if (!IsLocalAddress(coordinator)) return std::nullopt;
+    return Problem{
+        "cluster", "coordinator",
+        "cluster.coordinator is " + coordinator +
+            ", a socket of this machine, and other settings are for TCP (cluster.listen, cluster.advertise or "
+            "security.transport); leave those out, or coordinator"};
+  }
+  const auto is_for_tcp = [](const char* key, const std::string& value) {
+    return Problem{"cluster", key,
+                   std::string(key) + " = \"" + value +
+                       "\" is for TCP, and [security] transport = \"local\" has sockets of this machine in its place; "
+                       "leave " +
+                       key + " out, or the transport"};
+  };
+  if (coordinator != kAutoAddress && !IsLocalAddress(coordinator)) return is_for_tcp("coordinator", coordinator);
+  if (c.cluster.listen != ClusterSection().listen) return is_for_tcp("listen", c.cluster.listen);
+  if (!c.cluster.advertise.empty()) return is_for_tcp("advertise", c.cluster.advertise);
+  return std::nullopt;
+}
+
 std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   if (WorkersUpdate(c.job.mode) && std::min(c.cluster.workers, c.job.slots) > kGroupMembersMax) {
     return Problem{"cluster", "workers",
                    "workers = " + to_string(c.cluster.workers) + "; mode \"allreduce\" takes at most " +
                        to_string(kGroupMembersMax) + ", each of which has connections to all others"};
   }
+  if (auto problem = FindAddressProblem(c)) return problem;
   if (c.cluster.min_workers > c.cluster.workers) {
     return Problem{"cluster", "min_workers",
                    "min_workers = " + to_string(c.cluster.min_workers) +

@@ -94,13 +94,16 @@ inline constexpr Word<DeviceKind> kDevices[] = {
 inline constexpr Word<Precision> kPrecisions[] = {
     {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}, {"fp16", Precision::kFp16}};
 inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
-inline constexpr std::string_view kSectionsLater[] = {"security"};
 inline constexpr Word<Encoding> kWires[] = {{"fp32", Encoding::kFp32}, {"bf16", Encoding::kBf16}};
 inline constexpr std::string_view kWiresLater[] = {"fp16"};
 inline constexpr Word<Collective> kCollectives[] = {
     {"auto", Collective::kAuto}, {"gloo", Collective::kGloo}, {"nccl", Collective::kNccl}};
 inline constexpr Word<LocalReduce> kLocalReduces[] = {
     {"none", LocalReduce::kNone}, {"gloo", LocalReduce::kGloo}, {"nccl", LocalReduce::kNccl}};
+
+inline constexpr Word<TransportWord> kTransports[] = {
+    {"auto", TransportWord::kAuto}, {"local", TransportWord::kLocal}, {"plaintext", TransportWord::kPlaintext}};
+inline constexpr std::string_view kTransportsLater[] = {"curve"};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -248,7 +251,7 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
   v.Integer({"shards_per_server"}, s.shards_per_server, {1, kMembersMax});
   v.Integer({"workers"}, s.workers, {1, kMembersMax});
   v.Integer({"min_workers"}, s.min_workers, {0, kMembersMax});
-  v.Endpoint({"coordinator"}, s.coordinator);
+  v.Process({"coordinator"}, s.coordinator);
   v.Endpoint({"listen"}, s.listen);
   v.Text({"advertise"}, s.advertise);
   v.Later("mixed");
@@ -307,6 +310,13 @@ void VisitMetrics(Visitor& v, MetricsSection& s) {
 }
 
 template <class Visitor>
+void VisitSecurity(Visitor& v, SecuritySection& s) {
+  v.Begin("security");
+  v.Choice({"transport"}, s.transport, {kTransports, kTransportsLater});
+  v.End();
+}
+
+template <class Visitor>
 void VisitJobConfig(Visitor& v, EditableJobConfig& config) {
   VisitJob(v, config.job);
   VisitModel(v, config.model);
@@ -320,6 +330,7 @@ void VisitJobConfig(Visitor& v, EditableJobConfig& config) {
   VisitLimits(v, config.limits);
   VisitAllReduce(v, config.allreduce);
   VisitMetrics(v, config.metrics);
+  VisitSecurity(v, config.security);
 }
 
 }  // namespace capstan::job_config

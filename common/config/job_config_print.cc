@@ -65,6 +65,7 @@ class Printer {
 
   void Text(Key key, std::string& field) { Line(key, Quoted(field)); }
   void Endpoint(Key key, std::string& field) { Line(key, Quoted(field)); }
+  void Process(Key key, std::string& field) { Line(key, Quoted(field)); }
   void Flag(Key key, bool& field) { Line(key, field ? "true" : "false"); }
   void Number(Key key, double& field, NumberRange) { Line(key, Shortest(field)); }
   void Pair(Key key, double& first, double& second, NumberRange) {
@@ -128,6 +129,7 @@ EditableJobConfig TrainingPart(EditableJobConfig config) {
   if (!WorkersUpdate(config.job.mode)) config.allreduce = {};
   config.allreduce.local_reduce = LocalReduce::kNone;
   config.metrics = {};
+  config.security = {};
   return config;
 }
 

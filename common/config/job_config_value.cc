@@ -1,4 +1,5 @@
 // JobConfig's constructors and comparison; its sections are one object on the heap.
+#include "common/base/process_address.h"
 #include "common/config/job/sections.h"
 #include "common/config/job_config.h"
 
@@ -16,6 +17,7 @@ struct JobConfig::Sections {
   LimitsSection limits;
   AllReduceSection allreduce;
   MetricsSection metrics;
+  SecuritySection security;
   bool operator==(const Sections&) const = default;
 };
 
@@ -31,7 +33,8 @@ JobConfig::JobConfig(std::unique_ptr<Sections> sections)
       snapshot(sections_->snapshot),
       limits(sections_->limits),
       allreduce(sections_->allreduce),
-      metrics(sections_->metrics) {}
+      metrics(sections_->metrics),
+      security(sections_->security) {}
 
 JobConfig::JobConfig() : JobConfig(std::make_unique<Sections>()) {}
 JobConfig::JobConfig(const JobConfig& other) : JobConfig(std::make_unique<Sections>(*other.sections_)) {}
@@ -57,7 +60,8 @@ EditableJobConfig::EditableJobConfig(const JobConfig& other)
       snapshot(sections_->snapshot),
       limits(sections_->limits),
       allreduce(sections_->allreduce),
-      metrics(sections_->metrics) {}
+      metrics(sections_->metrics),
+      security(sections_->security) {}
 
 EditableJobConfig& EditableJobConfig::operator=(const EditableJobConfig& other) {
   JobConfig::operator=(other);
@@ -72,10 +76,25 @@ std::uint64_t JobConfig::steps() const { return job.steps; }
 std::uint32_t JobConfig::slots() const { return job.slots; }
 std::uint32_t JobConfig::shard_count() const { return cluster.servers * cluster.shards_per_server; }
 
+namespace {
+
+// Whether an address in the section is one for TCP.
+bool NamesTcp(const ClusterSection& cluster) {
+  const bool coordinator = cluster.coordinator != kAutoAddress && !IsLocalAddress(cluster.coordinator);
+  return coordinator || cluster.listen != ClusterSection().listen || !cluster.advertise.empty();
+}
+
+}  // namespace
+
 bool ReducesLocally(const JobConfig& config) { return config.allreduce.local_reduce != LocalReduce::kNone; }
 
 Aggregation AggregationOf(const JobConfig& config) {
   return HasGlobalSteps(config.mode()) ? config.job.aggregation : Aggregation::kNone;
+}
+
+TransportWord TransportOf(const JobConfig& config) {
+  if (config.security.transport != TransportWord::kAuto) return config.security.transport;
+  return NamesTcp(config.cluster) ? TransportWord::kPlaintext : TransportWord::kLocal;
 }
 
 Encoding EncodingOf(const JobConfig& config) {

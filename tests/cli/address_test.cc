@@ -10,8 +10,6 @@ TEST_CASE("ports move, hosts stay, and a free port stays free", "[cli]") {
   CHECK(ShiftPort("10.0.0.1:29600", 2) == "10.0.0.1:29602");
   CHECK(ShiftPort("[::1]:29600", 1) == "[::1]:29601");
   CHECK(ShiftPort("10.0.0.1:0", 2) == "10.0.0.1:0");
-  CHECK(WithoutScheme("tcp://a:1") == "a:1");
-  CHECK(WithoutScheme("a:1") == "a:1");
 }
 
 TEST_CASE("an address without a port, or with one that is none, has no port to move or to choose", "[cli]") {
@@ -40,6 +38,7 @@ TEST_CASE("a name of this machine becomes a number, an unknown one is named", "[
 TEST_CASE("host auto is the address that leads to the coordinator, and another one stays", "[cli]") {
   CHECK(ResolveListen("auto:0", "127.0.0.1:29600").value() == "127.0.0.1:0");
   CHECK(ResolveListen("auto:9100", "localhost:29600").value() == "127.0.0.1:9100");
+  CHECK(ResolveListen("auto:9100", "ipc:///run/job/coordinator").value() == "127.0.0.1:9100");
   CHECK(ResolveListen("127.3.2.1:9100", "127.0.0.1:29600").value() == "127.3.2.1:9100");
   const Status status = ResolveListen("auto:0", "no-such-host..invalid:29600").status();
   CHECK(status.code() == Code::kUnreachable);

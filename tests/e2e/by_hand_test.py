@@ -63,11 +63,11 @@ class ByHandTest(harness.JobTest):
 
     @contextlib.contextmanager
     def whole_job(self, *coordinator_arguments, steps=1000000):
-        """Starts a coordinator that chooses its port, and the other processes at the address that it prints."""
+        """Starts a coordinator that chooses its address, and the other processes at the address that it prints."""
         with contextlib.ExitStack() as stack:
             head = stack.enter_context(self.server(self.job_file(steps=steps), "--coordinator", *coordinator_arguments))
             said = head.wait_for_line("servers: capstan-server --join ")
-            address = re.search(r"--join (\S+:\d+) --index 0 \(to 1\); workers: capstan-worker --coordinator (\S+)$", said)
+            address = re.search(r"--join (\S+) --index 0 \(to 1\); workers: capstan-worker --coordinator (\S+)$", said)
             self.assertIsNotNone(address, said)
             self.assertEqual(address[1], address[2])
             others = [stack.enter_context(self.server("--join", address[1], "--index", str(index))) for index in range(2)]
@@ -109,8 +109,8 @@ class ByHandTest(harness.JobTest):
     def test_a_server_is_told_what_to_write(self):
         for arguments, words in ((["--join", "http://10.0.0.5:29600", "--index", "0"], ["HOST:PORT", "write 10.0.0.5:29600"]),
                                  (["--join", "10.0.0.5:29600"], ["say which by --index"]),
-                                 (["--index", "0"], ["JOB.toml", "--join HOST:PORT"]),
-                                 ([self.job_file(), "--index", "0"], ["cannot know the port", "--join HOST:PORT"])):
+                                 (["--index", "0"], ["JOB.toml", "--join ADDRESS"]),
+                                 ([self.job_file(), "--index", "0"], ["cannot know where that is", "--join ADDRESS"])):
             with self.subTest(arguments), self.server(*arguments) as server:
                 self.assertEqual(server.wait(), 2, server.output)
                 for word in words:

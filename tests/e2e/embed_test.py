@@ -137,7 +137,7 @@ class EmbedTest(harness.JobTest):
 
     @staticmethod
     def address(launch):
-        return launch.wait_for_line("the workers are your own: connect").split()[-1]
+        return harness.own_address(launch)
 
     def wait_for_steps(self, count, run="run"):
         recovery.poll(lambda: recovery.count_records(self.path(run)) >= count, f"{count} steps")

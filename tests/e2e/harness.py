@@ -171,6 +171,11 @@ class Process:
         return code
 
 
+def own_address(launch):
+    """Returns the address that a launch without a program says for workers of the user's own."""
+    return launch.wait_for_line("the workers are your own: ").split(" with CAPSTAN_COORDINATOR=")[1]
+
+
 class Pid(int):
     """A process id from a file. The kernel reuses ids, so `started` distinguishes the process from a later one."""
     started = None  # in ticks since boot; None: it had ended before the file was read

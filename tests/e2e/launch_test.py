@@ -258,7 +258,7 @@ class LaunchTest(harness.JobTest):
 
     def test_a_stranger_that_knocks_does_not_end_a_running_job(self):
         job = self.job_file(steps=1000000)
-        with self.launch(job) as launch:
+        with self.launch(job, "--set", f"cluster.coordinator={harness.HOST}:0") as launch:
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-server"), job, "--index", "0", "--set", "job.seed=9", "--set",
                                  f"cluster.coordinator={self.endpoints()['coordinator']}", cwd=self.folder) as stranger:

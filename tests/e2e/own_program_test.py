@@ -196,7 +196,7 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
     def test_a_program_that_waits_is_found_by_the_job_that_is_resumed(self):
         job = self.write("job.toml", JOB.format(steps=harness.ENDLESS))
         with self.launch(job, "--set", "cluster.workers=1") as launch:
-            address = launch.wait_for_line("the workers are your own").rsplit(" ", 1)[1]
+            address = harness.own_address(launch)
             package = os.path.join(os.path.dirname(harness.BIN), "lib", "python3", "dist-packages")
             settings = {"CAPSTAN_COORDINATOR": address, "CAPSTAN_WORKER": "mine", "CAPSTAN_INDEX": "0", "CAPSTAN_INDEXES": "1",
                         "PYTHONPATH": package}

@@ -112,7 +112,7 @@ class TerminalTest(harness.JobTest):
     def test_a_coordinator_by_hand_says_its_port_progress_and_sum(self):
         job = self.job_file(join=harness.patient(60))
         with harness.Process(harness.program("capstan-server"), job, "--coordinator", "--run-dir", self.path("run"), "--set",
-                             "cluster.servers=1") as coordinator:
+                             "cluster.servers=1", f"cluster.coordinator={harness.HOST}:0") as coordinator:
             line = coordinator.wait_for_line("servers: capstan-server --join ")
             address = re.search(r"--join ([\d.]+:\d+) --index 0; workers: capstan-worker --coordinator \1$", line)[1]
             self.assertNotEqual(address.rsplit(":")[1], "0")
@@ -133,7 +133,7 @@ class TerminalTest(harness.JobTest):
     def test_a_coordinator_with_a_scheme_is_refused_with_what_to_write(self):
         with harness.Process(harness.program("capstan-worker"), "--coordinator", "http://127.0.0.1:9100/") as worker:
             self.assertEqual(worker.wait(), 2, worker.output)
-            self.assertIn('takes HOST:PORT, not "http://127.0.0.1:9100/"; write 127.0.0.1:9100', worker.output)
+            self.assertIn('takes HOST:PORT or ipc:///PATH, not "http://127.0.0.1:9100/"; write 127.0.0.1:9100', worker.output)
 
     # ---- the page
 

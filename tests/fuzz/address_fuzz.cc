@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 
 #include "common/base/host_port.h"
+#include "common/base/process_address.h"
 #include "tests/fuzz/target.h"
 
 namespace capstan::fuzz {
@@ -19,8 +20,14 @@ bool IsNumeric(const std::string& host) {
 void RunAddress(std::string_view text) {
   const std::string address(text);
   const std::uint16_t port = cli::PortOf(address);
-  Require(cli::WithoutScheme(address).size() <= address.size(), "a scheme is cut off");
-  if (const Status status = CheckHostPort("--coordinator", address); !status.ok()) {
+  Require(AddressOf(EndpointOf(address)) == address, "an endpoint has its address");
+  const Status status = CheckProcessAddress("--coordinator", address);
+  if (IsLocalAddress(address)) {
+    if (!status.ok()) return RequireReason(status, "--coordinator is");
+    const std::string path = SocketPathOf(address);
+    return Require(path.starts_with('/') && path.size() <= kSocketPathBytesMax, "a socket has a path that is allowed");
+  }
+  if (!status.ok()) {
     Require(status.message().starts_with("--coordinator takes HOST:PORT"), "what is no address is answered with one");
   } else {
     Require(port != 0 && WithHost(HostOf(address), address) == address, "an address is a host and a port");

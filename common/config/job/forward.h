@@ -1,6 +1,8 @@
 // The names of JobConfig and its sections, for headers that only refer to them.
 #pragma once
 
+#include <cstdint>
+
 namespace capstan {
 
 class EditableJobConfig;
@@ -14,7 +16,9 @@ struct MetricsSection;
 struct ModelSection;
 struct OptimizerSection;
 struct ScheduleSection;
+struct SecuritySection;
 struct SnapshotSection;
 struct WorkerSection;
+enum class TransportWord : std::uint8_t;
 
 }  // namespace capstan

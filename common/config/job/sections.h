@@ -10,5 +10,6 @@
 #include "common/config/job/model_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job/schedule_section.h"
+#include "common/config/job/security_section.h"
 #include "common/config/job/snapshot_section.h"
 #include "common/config/job/worker_section.h"

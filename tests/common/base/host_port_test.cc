@@ -5,29 +5,18 @@
 namespace capstan {
 namespace {
 
-using Catch::Matchers::Contains;
-
 TEST_CASE("an address is a host and a port, and nothing else is one", "[common][address]") {
   for (const char* address : {"127.0.0.1:1", "node-7.cluster_a:29600", "[::1]:65535", "[fe80::1%eth0]:9100"}) {
     CAPTURE(address);
     CHECK(IsHostPort(address));
-    CHECK(CheckHostPort("--join", address).ok());
   }
   for (const char* other : {"", ":", "a", "a:", ":1", "a:0", "a:65536", "a:1x", "a: 1", "a b:1", "http://a:1", "a/b:1",
                             "::1:5", "[]:1", "[a]:1", "[::1:5", "a\n:1", "a\x1b[31m:1", "\xC3\xA9:1"}) {
     CAPTURE(other);
     CHECK_FALSE(IsHostPort(other));
-    CHECK(CheckHostPort("--join", other).code() == Code::kInvalid);
   }
   CHECK(IsHostPort(std::string(kHostBytesMax, 'a') + ":1"));
   CHECK_FALSE(IsHostPort(std::string(kHostBytesMax + 1, 'a') + ":1"));
-}
-
-TEST_CASE("an address with a scheme is answered with the one to write", "[common][address]") {
-  CHECK(CheckHostPort("--coordinator", "http://10.0.0.5:29600/x").message() ==
-        "--coordinator takes HOST:PORT, not \"http://10.0.0.5:29600/x\"; write 10.0.0.5:29600, without \"http://\"");
-  CHECK_THAT(CheckHostPort("--coordinator", "tcp://10.0.0.5").message(), Contains("write HOST:PORT"));
-  CHECK(CheckHostPort("--join", "a").message() == "--join takes HOST:PORT, not \"a\": the port is missing");
 }
 
 TEST_CASE("a host changes and the port stays", "[common][address]") {

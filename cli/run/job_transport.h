@@ -1,0 +1,33 @@
+// JobTransport: where the coordinator and the shards of a job listen, as [security] transport says.
+//
+// Kind:   owned by main's thread.
+// Fails:  kInvalid: an address that cannot be used, or no place for sockets.
+// Why:    only CreateJobTransport asks which transport a job has.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/config/job/forward.h"
+
+namespace capstan::cli {
+
+class JobTransport {
+ public:
+  virtual ~JobTransport() = default;
+
+  // Returns the address on which the job's coordinator listens. Port 0 stands for any free one.
+  virtual Result<std::string> FindCoordinator(const std::string& run_dir) = 0;
+  // Returns the address on which each shard of the server listens, as the job file or the way to the coordinator says.
+  virtual Result<std::vector<std::string>> FindShards(std::uint32_t server) const = 0;
+  // Removes what FindCoordinator has made. Call it when all processes of the job have ended.
+  virtual void Remove() = 0;
+};
+
+// `config` outlives the transport.
+std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config);
+
+}  // namespace capstan::cli

@@ -1,0 +1,22 @@
+// SecuritySection: section [security] of the job file.
+//
+// Kind:   values.
+#pragma once
+
+#include <cstdint>
+
+namespace capstan {
+
+// What carries a job's messages, and who may take part. Each word is explained in docs/design/transports.md.
+enum class TransportWord : std::uint8_t {
+  kAuto,       // kLocal, unless [cluster] has an address for TCP; then kPlaintext
+  kLocal,      // Unix sockets in a private folder: processes of one user on one machine
+  kPlaintext,  // TCP: every process that reaches an address
+};
+
+struct SecuritySection {
+  TransportWord transport = TransportWord::kAuto;
+  bool operator==(const SecuritySection&) const = default;
+};
+
+}  // namespace capstan
