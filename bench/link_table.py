@@ -220,13 +220,13 @@ class Jobs:
     def _commands(self, point, job, run, coordinator):
         """Yields (member, program, arguments...) for each process."""
         address = self.network.address
-        yield "c", "capstan-server", job, "--coordinator", "--run-dir", run
+        yield "c", "capstan-server", job, "--coordinator", "--allow-plaintext", "--run-dir", run
         for index in range(point.servers):
             listen = f"cluster.listen={address(f's{index}')}:{self.port}"
-            yield f"s{index}", "capstan-server", job, "--index", str(index), "--run-dir", run, "--set", listen
+            yield f"s{index}", "capstan-server", job, "--index", str(index), "--allow-plaintext", "--run-dir", run, "--set", listen
         for index in range(point.workers):
             place = self._place_of_worker(index)
-            words = ["--coordinator", coordinator, "--address", address(place), "--name", f"w{index}"]
+            words = ["--coordinator", coordinator, "--allow-plaintext", "--address", address(place), "--name", f"w{index}"]
             yield place, "capstan-worker", *words
 
     def _place_of_worker(self, index):

@@ -29,6 +29,7 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
            "how often each process that is killed is started again within an hour; one more death ends the job")
       .ShowDefault();
   DescribeResume(launch, "", &arguments->begin);
+  DescribeAllowPlaintext(launch, &arguments->allow_plaintext);
   launch.Add("--trace", &arguments->trace,
              "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
              "trace.worker-0.json and so on, each written when its process ends");

@@ -18,7 +18,7 @@ struct Arguments {
   std::vector<std::string> overrides;
   int index = -1, events_fd = -1;
   double join_seconds = 60;
-  bool coordinator = false, print_config = false;
+  bool coordinator = false, print_config = false, allow_plaintext = false;
   RunBegin begin = RunBegin::kNew;
 };
 
@@ -42,6 +42,7 @@ void Describe(Command app, Arguments* arguments) {
   DescribeResume(app, "coordinator: ", &arguments->begin);
   app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
   app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
+  DescribeAllowPlaintext(app, &arguments->allow_plaintext);
   app.Add("--trace", &arguments->trace,
           "server: file for what its shards did and when, for Perfetto; written at the end");
   app.AddFlag("--print-config", &arguments->print_config, "print the job file with every default filled in, and end");
@@ -53,6 +54,10 @@ int Fail(const std::string& message, int code = kExitUsage) {
   return code;
 }
 
+Plaintext PlaintextOf(const Arguments& arguments) {
+  return arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
+}
+
 // Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
 // --join, even if the file has another address.
 Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
@@ -61,6 +66,7 @@ Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("--join", arguments.join));
+  CAPSTAN_RETURN_IF_ERROR(CheckExposure("--join", arguments.join, PlaintextOf(arguments)));
   const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
   std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
@@ -111,6 +117,7 @@ int Main(int argc, char** argv) {
   }
   ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen, arguments.trace};
   options.begin = arguments.begin;
+  options.plaintext = PlaintextOf(arguments);
   if (arguments.coordinator && !arguments.trace.empty()) {
     return Fail("--trace " + arguments.trace + ": a coordinator keeps no trace; give it to servers and workers");
   }

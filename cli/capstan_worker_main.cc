@@ -15,6 +15,7 @@
 #include "cli/run/beat_thread.h"
 #include "cli/run/build_info.h"
 #include "cli/run/events.h"
+#include "cli/run/exposure.h"
 #include "cli/run/process.h"
 #include "cli/run/process_log.h"
 #include "cli/run/trace_file.h"
@@ -30,6 +31,7 @@ struct Arguments {
   train::WorkerOptions worker;
   std::string metrics_listen = "auto:0", trace;
   int events_fd = -1;
+  bool allow_plaintext = false;
 };
 
 std::string DefaultName() {
@@ -60,6 +62,7 @@ void Describe(Command app, Arguments* arguments) {
   app.Add("--metrics-listen", &arguments->metrics_listen,
           "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator")
       .ShowDefault();
+  DescribeAllowPlaintext(app, &arguments->allow_plaintext);
   app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
   app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
@@ -142,6 +145,11 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   if (Status status = CheckProcessAddress("--coordinator", arguments.worker.coordinator); !status.ok()) {
+    Complain("capstan-worker", status.message());
+    return kExitUsage;
+  }
+  const Plaintext plaintext = arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
+  if (Status status = CheckExposure("--coordinator", arguments.worker.coordinator, plaintext); !status.ok()) {
     Complain("capstan-worker", status.message());
     return kExitUsage;
   }

@@ -112,4 +112,9 @@ void DescribeResume(Command command, const std::string& who, RunBegin* begin) {
       .OnlyWith(resume);
 }
 
+void DescribeAllowPlaintext(Command command, bool* value) {
+  command.AddFlag("--allow-plaintext", value,
+                  "other machines may reach this process, without keys: whoever can connect is believed");
+}
+
 }  // namespace capstan::cli

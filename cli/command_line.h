@@ -1,4 +1,4 @@
-// CommandLine: the options and commands of a program. DescribeResume: the options that continue a run.
+// CommandLine: the options and commands of a program. DescribeResume, DescribeAllowPlaintext: options that several have.
 //
 // Kind:   CommandLine is owned by main; Command and Option are handles to parts of it.
 // Why:    only command_line.cc uses the library CLI11; the exceptions of CLI11 stop there.
@@ -86,5 +86,8 @@ class CommandLine {
 // Adds the options that continue a run. The help text of each begins with `who`. Parsing writes to `begin`, which must
 // live until then.
 void DescribeResume(Command command, const std::string& who, RunBegin* begin);
+
+// Adds the flag that allows addresses that other machines reach without keys. Parsing writes to `value`.
+void DescribeAllowPlaintext(Command command, bool* value);
 
 }  // namespace capstan::cli

@@ -1,6 +1,7 @@
 // RunCoordinatorProcess.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <chrono>
 #include <optional>
 
@@ -67,18 +68,21 @@ class CoordinatorProcess {
         events_(events),
         signals_(&events),
         begin_(options.begin),
-        transport_(CreateJobTransport(options.config)),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
+        transport_(CreateJobTransport(options.config, options.plaintext)),
         addresses_(options.config.name(), options.config.cluster.shards_per_server) {}
 
   Status Run() {
+    CAPSTAN_RETURN_IF_ERROR(transport_->Check());
     CAPSTAN_RETURN_IF_ERROR(HoldRunDirectory());
     CAPSTAN_RETURN_IF_ERROR(StartLoop());
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(Announce());
+    ExposureReminder reminder(ExposureWarning(listen_));
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Heartbeat();
+      if (const auto line = reminder.Look(std::chrono::steady_clock::now())) Warn(*line);
       if (events_.launched()) RotateOwnLogIfLarge();
       (void)addresses_.WriteAgain();  // its failure was logged
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
@@ -158,12 +162,19 @@ class CoordinatorProcess {
     return NumericHost(last ? WithHost(HostOf(wanted), *last) : ChoosePort(wanted));
   }
 
+  // Adds to the job's status what this process knows.
+  std::string StatusJson() const {
+    nlohmann::ordered_json status = nlohmann::ordered_json::parse(loop_->StatusJson(), nullptr, false);
+    if (status.is_object()) status["transport"] = ProtectionOf(listen_);
+    return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  }
+
   Status StartExporter() {
     monitoring::ExporterOptions exporter;
     exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
     if (HostOf(exporter.listen) == "auto") exporter.listen = WithHost(MachineOf(listen_), exporter.listen);
     metrics_listen_ = exporter.listen;
-    exporter.status_json = [this] { return loop_->StatusJson(); };
+    exporter.status_json = [this] { return StatusJson(); };
     exporter.http_sd_json = [this] { return addresses_.HttpSd(); };
     registry_->NameJob(options_.config.name());
     CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
@@ -185,6 +196,11 @@ class CoordinatorProcess {
     return {};
   }
 
+  void Warn(const std::string& line) const {
+    Print(Severity::kWarning, line);
+    events_.Notice(Severity::kWarning, line);
+  }
+
   void PrintNextCommands() {
     if (former_ == FormerRun::kFinished) {
       return Print(Severity::kInfo, "this run is finished, and its weights are in " + run_dir_ +
@@ -193,10 +209,12 @@ class CoordinatorProcess {
     if (former_ == FormerRun::kUnfinished) Print(Severity::kInfo, "going on with the run in " + run_dir_);
     if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Print(Severity::kWarning, idle);
     const std::uint32_t servers = options_.config.cluster.servers;
-    Print(Severity::kInfo, "servers: capstan-server --join " + address_ + " --index 0" +
-                               (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
-                               (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_
-                                                                 : "; workers: your own, connected to " + address_));
+    const std::string allow = IsExposed(listen_) ? " --allow-plaintext" : "";
+    Print(Severity::kInfo,
+          "servers: capstan-server --join " + address_ + allow + " --index 0" +
+              (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
+              (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_ + allow
+                                                : "; workers: your own, connected to " + address_));
   }
 
   // Called on the loop's thread.

@@ -38,6 +38,13 @@ std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+// Writes what a run directory has from the beginning.
+Status FillRunDirectory(const LaunchArguments& arguments, const std::string& run_dir, LaunchPlan* plan) {
+  CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(run_dir + "/job.toml", PrintJobConfig(plan->config)));
+  CAPSTAN_RETURN_IF_ERROR(WriteGoOnCall(run_dir, GoOnCall(arguments, run_dir)));
+  return plan->program ? AddPythonPackage(OwnFolder(), run_dir, &*plan->program) : Status();
+}
+
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
                 Screen* screen) {
   const std::string weights = directory.path() + "/final.safetensors";
@@ -70,21 +77,16 @@ int RunLaunch(const LaunchArguments& arguments) {
       return kExitDone;
     }
   }
+  const Plaintext plaintext = arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
+  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config, plaintext);
+  if (Status status = transport->Check(); !status.ok()) return Fail(status.message(), kExitUsage);
   if (Status status = CheckMachine(config); !status.ok()) return Fail(status.message(), kExitUsage);
   PrepareProcess();
   StopSignals signals;
   const Result<RunDirectory> directory = RunDirectory::Take(plan->run_dir, config.job.name, arguments.begin);
   if (!directory.ok()) return Fail(directory.status().message(), ExitCode(directory.status()));
-  if (Status status = WriteFileDurably(directory->path() + "/job.toml", PrintJobConfig(config)); !status.ok()) {
+  if (Status status = FillRunDirectory(arguments, directory->path(), &*plan); !status.ok()) {
     return Fail(status.message(), kExitFailed);
-  }
-  if (Status status = WriteGoOnCall(directory->path(), GoOnCall(arguments, directory->path())); !status.ok()) {
-    return Fail(status.message(), kExitFailed);
-  }
-  if (plan->program) {
-    if (Status status = AddPythonPackage(OwnFolder(), directory->path(), &*plan->program); !status.ok()) {
-      return Fail(status.message(), kExitFailed);
-    }
   }
   Screen screen = Screen::OfStderr(arguments.quiet ? Screen::Volume::kQuiet : Screen::Volume::kUsual);
   for (const std::string& line : plan->lines) screen.Line(line);
@@ -92,14 +94,13 @@ int RunLaunch(const LaunchArguments& arguments) {
               ", " + Count(config.cluster.workers, "worker") + "; run directory " + directory->path());
   if (const std::string idle = IdleWorkersText(config); !idle.empty()) screen.Line("warning: " + idle);
   const auto start = std::chrono::steady_clock::now();
-  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config);
   const Result<std::string> wanted = transport->FindCoordinator(directory->path());
   if (!wanted.ok()) return Fail(wanted.status().message(), kExitFailed);
   const ChosenAddress coordinator = ChooseCoordinator(*wanted, ReadEndpoints(directory->path()).coordinator);
   if (!coordinator.line.empty()) screen.Line(coordinator.line);
   Launcher launcher(config, *directory, OwnFolder(),
                     {arguments.max_restarts, arguments.begin, arguments.trace, coordinator.address, plan->program,
-                     arguments.end_seconds},
+                     arguments.end_seconds, plaintext},
                     &signals, &screen);
   const Status status = launcher.Run();
   transport->Remove();

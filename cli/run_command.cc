@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "cli/launch/resume.h"
+#include "cli/run/exposure.h"
 #include "cli/run/find_run.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/http_get.h"
@@ -62,6 +63,7 @@ Result<std::string> StateOf(const std::string& address) {
   }
   if (status.contains("loss")) line += "loss " + LossText(status["loss"]) + ", ";
   if (status.contains("worker_count")) line += "workers: " + TextOf(status["worker_count"]) + ", ";
+  if (status.contains("transport") && status["transport"] == kNotProtected) line += TextOf(status["transport"]) + ", ";
   return line + TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
 }
 

@@ -65,10 +65,11 @@ class ServerProcess {
       : options_(options),
         events_(events),
         signals_(&events),
-        transport_(CreateJobTransport(options.config)),
+        transport_(CreateJobTransport(options.config, options.plaintext)),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
+    CAPSTAN_RETURN_IF_ERROR(transport_->Check());
     CAPSTAN_ASSIGN_OR_RETURN(listens_, transport_->FindShards(options_.index));
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder());
     if (!events_.launched()) {
@@ -187,6 +188,7 @@ class ServerProcess {
 
   // Waits until all shards have ended. If one fails, stops the others.
   Status WaitForEnd() {
+    ExposureReminder reminder(ExposureWarning(listens_.front()));
     Status failure;
     while (true) {
       bool all_ended = true;
@@ -199,6 +201,7 @@ class ServerProcess {
         for (const auto& shard : shards_) shard->RequestStop();
       }
       events_.Heartbeat();
+      if (const auto line = reminder.Look(std::chrono::steady_clock::now())) Print(Severity::kWarning, *line);
       signals_.Wait(kLookMs);
       if (events_.launched()) RotateOwnLogIfLarge();
     }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/run/events.h"
+#include "cli/run/exposure.h"
 #include "cli/run/process.h"
 #include "cli/run/run_directory.h"
 #include "common/config/job_config.h"
@@ -21,6 +22,7 @@ struct ServerProcessOptions {
   std::string trace;                // server: file for its trace; empty: none
   std::uint32_t index = 0;          // index of the server
   RunBegin begin = RunBegin::kNew;  // coordinator: how the run begins
+  Plaintext plaintext = Plaintext::kRefused;
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

@@ -213,6 +213,8 @@ void Describe(const TransportMetrics& m, FamilyTable& table) {
       .Add(m.sends_blocked);
   table.Gauges("capstan_network_send_queue_depth", "Messages waiting to be sent.", Merge::kSum)
       .Add(m.send_queue_messages);
+  table.Gauges("capstan_network_plaintext", "Sockets that other machines reach without keys.", Merge::kSum)
+      .Add(m.plaintext);
 }
 
 }  // namespace capstan::monitoring

@@ -118,6 +118,7 @@ struct alignas(64) TransportMetrics {
   ByNetworkError<Counter> errors;
   Counter sends_blocked;  // messages refused because the queue was full
   Gauge send_queue_messages;
+  Gauge plaintext;  // 1 if other machines reach the socket, and nothing is encrypted or checked
 };
 
 }  // namespace capstan::monitoring

@@ -18,7 +18,7 @@ struct LaunchArguments {
   std::vector<std::string> program;  // the user's own program and its arguments
   std::uint32_t max_restarts = 30;
   double end_seconds = 300;
-  bool print_config = false, quiet = false;
+  bool print_config = false, quiet = false, allow_plaintext = false;
   RunBegin begin = RunBegin::kNew;
 };
 

@@ -37,7 +37,7 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
       options_(std::move(options)),
       signals_(signals),
       screen_(screen),
-      calls_(config, directory, std::move(binaries), options_.trace),
+      calls_(config, directory, std::move(binaries), options_.trace, options_.plaintext),
       progress_(directory.path() + "/metrics.jsonl", config.steps()),
       silence_(config.limits, screen),
       ends_(&members_, &progress_, &silence_, screen),

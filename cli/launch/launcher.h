@@ -39,6 +39,7 @@ class Launcher {
     std::string coordinator;            // address on which the coordinator listens
     std::optional<OwnProgram> program;  // started as the workers
     double end_seconds = 300;           // the program may take so long to end by itself after the job
+    Plaintext plaintext = Plaintext::kRefused;
   };
 
   // `binaries`: the folder of capstan-server and capstan-worker. All references and pointers outlive the launcher.

@@ -18,11 +18,16 @@ std::string WorkerName(std::uint32_t index) { return "worker-" + std::to_string(
 }  // namespace
 
 ProgramCalls::ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries,
-                           std::string trace)
-    : config_(config), directory_(directory), binaries_(std::move(binaries)), trace_(std::move(trace)) {}
+                           std::string trace, Plaintext plaintext)
+    : config_(config),
+      directory_(directory),
+      binaries_(std::move(binaries)),
+      trace_(std::move(trace)),
+      plaintext_(plaintext) {}
 
 ProgramCall ProgramCalls::Ours(const std::string& name, const std::string& program,
                                std::vector<std::string> arguments) const {
+  if (plaintext_ == Plaintext::kAllowed) arguments.emplace_back("--allow-plaintext");
   return {name, binaries_ + "/" + program, std::move(arguments), directory_.LogOf(name), ProgramKind::kOurs, {}};
 }
 

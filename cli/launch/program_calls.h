@@ -9,6 +9,7 @@
 
 #include "cli/launch/child_process.h"
 #include "cli/launch/own_program.h"
+#include "cli/run/exposure.h"
 #include "cli/run/run_directory.h"
 #include "common/config/job/forward.h"
 
@@ -20,7 +21,8 @@ class ProgramCalls {
 
   // `binaries`: the folder of capstan-server and capstan-worker. `trace`: servers and workers write traces to this file
   // name with their own name added; empty: they write none. `config` and `directory` outlive this object.
-  ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace);
+  ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace,
+               Plaintext plaintext);
 
   // `listen`: address on which the coordinator listens.
   ProgramCall Coordinator(const std::string& listen, RunBegin begin) const;
@@ -37,6 +39,7 @@ class ProgramCalls {
   const JobConfig& config_;
   const RunDirectory& directory_;
   const std::string binaries_, trace_;
+  const Plaintext plaintext_;
 };
 
 }  // namespace capstan::cli

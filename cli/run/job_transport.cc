@@ -19,6 +19,8 @@ class LocalTransport : public JobTransport {
  public:
   explicit LocalTransport(const JobConfig& config) : cluster_(config.cluster) {}
 
+  Status Check() const override { return {}; }
+
   Result<std::string> FindCoordinator(const std::string& run_dir) override {
     if (cluster_.coordinator != kAutoAddress) return cluster_.coordinator;
     CAPSTAN_ASSIGN_OR_RETURN(JobSockets sockets, JobSockets::Make(run_dir));
@@ -47,14 +49,19 @@ class LocalTransport : public JobTransport {
 // TCP, as it is.
 class PlaintextTransport : public JobTransport {
  public:
-  explicit PlaintextTransport(const JobConfig& config) : cluster_(config.cluster) {}
+  PlaintextTransport(const JobConfig& config, Plaintext plaintext) : cluster_(config.cluster), plaintext_(plaintext) {}
 
-  Result<std::string> FindCoordinator(const std::string& /*run_dir*/) override {
-    return cluster_.coordinator == kAutoAddress ? "127.0.0.1:0" : cluster_.coordinator;
+  Status Check() const override {
+    CAPSTAN_RETURN_IF_ERROR(CheckExposure("cluster.coordinator", Coordinator(), plaintext_));
+    if (HostOf(cluster_.listen) == "auto") return {};
+    return CheckExposure("cluster.listen", cluster_.listen, plaintext_);
   }
+
+  Result<std::string> FindCoordinator(const std::string& /*run_dir*/) override { return Coordinator(); }
 
   Result<std::vector<std::string>> FindShards(std::uint32_t /*server*/) const override {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string listen, FindListen());
+    CAPSTAN_RETURN_IF_ERROR(CheckExposure("the address of the server's shards", listen, plaintext_));
     std::vector<std::string> addresses;
     for (std::uint32_t i = 0; i < cluster_.shards_per_server; ++i) addresses.push_back(ShiftPort(listen, i));
     return addresses;
@@ -63,6 +70,10 @@ class PlaintextTransport : public JobTransport {
   void Remove() override {}
 
  private:
+  std::string Coordinator() const {
+    return cluster_.coordinator == kAutoAddress ? "127.0.0.1:0" : cluster_.coordinator;
+  }
+
   // Fails if the server would listen on a loopback address and the coordinator is on another machine, which could not
   // reach it.
   Result<std::string> FindListen() const {
@@ -83,13 +94,14 @@ class PlaintextTransport : public JobTransport {
   }
 
   const ClusterSection& cluster_;
+  const Plaintext plaintext_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config) {
+std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext) {
   if (TransportOf(config) == TransportWord::kLocal) return std::make_unique<LocalTransport>(config);
-  return std::make_unique<PlaintextTransport>(config);
+  return std::make_unique<PlaintextTransport>(config, plaintext);
 }
 
 }  // namespace capstan::cli

@@ -1,7 +1,8 @@
 // JobTransport: where the coordinator and the shards of a job listen, as [security] transport says.
 //
 // Kind:   owned by main's thread.
-// Fails:  kInvalid: an address that cannot be used, or no place for sockets.
+// Fails:  kInvalid: an address that cannot be used, or no place for sockets. kRefused: an address that other machines reach
+//         in plaintext, if that is not allowed.
 // Why:    only CreateJobTransport asks which transport a job has.
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/run/exposure.h"
 #include "common/base/status.h"
 #include "common/config/job/forward.h"
 
@@ -19,6 +21,8 @@ class JobTransport {
  public:
   virtual ~JobTransport() = default;
 
+  // Whether this process may use the addresses in the job file. Call it before anything is changed on the disk.
+  virtual Status Check() const = 0;
   // Returns the address on which the job's coordinator listens. Port 0 stands for any free one.
   virtual Result<std::string> FindCoordinator(const std::string& run_dir) = 0;
   // Returns the address on which each shard of the server listens, as the job file or the way to the coordinator says.
@@ -28,6 +32,6 @@ class JobTransport {
 };
 
 // `config` outlives the transport.
-std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config);
+std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext);
 
 }  // namespace capstan::cli

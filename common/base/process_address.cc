@@ -62,6 +62,8 @@ std::string AddressOf(const std::string& endpoint) {
   return endpoint.starts_with(kTcp) ? endpoint.substr(kTcp.size()) : endpoint;
 }
 
+bool CanBeExposed(const std::string& address) { return !IsLocalAddress(address) && !IsLoopback(HostOf(address)); }
+
 std::string MachineOf(const std::string& address) { return IsLocalAddress(address) ? "127.0.0.1" : HostOf(address); }
 
 }  // namespace capstan

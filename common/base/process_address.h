@@ -32,6 +32,9 @@ Status CheckProcessAddress(const std::string& what, const std::string& address);
 std::string EndpointOf(const std::string& address);
 // Returns the address of an endpoint: "tcp://" is cut off.
 std::string AddressOf(const std::string& endpoint);
+// Whether other machines can reach the address: it is for TCP, and its host is no loopback address. (Of a name only
+// "localhost" is known to be one.)
+bool CanBeExposed(const std::string& address);
 // Returns the host of the machine on which the process is: 127.0.0.1 for a local address.
 std::string MachineOf(const std::string& address);
 

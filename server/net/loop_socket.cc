@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/process_address.h"
 #include "monitoring/mirror_transport.h"
 #include "monitoring/registry.h"
 #include "server/net/advertised_endpoint.h"
@@ -19,6 +20,7 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, socket->transport_->Bind(options.listen));
   CAPSTAN_ASSIGN_OR_RETURN(socket->endpoint_, AdvertisedEndpoint(bound, options.advertise, options.listen_key));
   socket->metrics_ = registry->Create<monitoring::TransportMetrics>();
+  socket->metrics_->plaintext.Set(CanBeExposed(AddressOf(bound)) ? 1 : 0);
   socket->outgoing_ =
       std::make_unique<Outgoing>(socket->transport_.get(), socket->metrics_.get(), std::move(options.on_notice));
   return socket;

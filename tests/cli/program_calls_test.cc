@@ -29,7 +29,7 @@ TEST_CASE("each server and worker of a job gets ports of its own, counted up fro
   config.metrics.listen = "127.0.0.1:8000";
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
-  const ProgramCalls calls(config, *directory, "/bin", "trace.json");
+  const ProgramCalls calls(config, *directory, "/bin", "trace.json", Plaintext::kRefused);
   const auto servers = calls.Servers("127.0.0.1:6000");
   REQUIRE(servers.size() == 2);
   CHECK(servers[1].name == "server-1");
@@ -51,7 +51,7 @@ TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {
   config.metrics.listen = "127.0.0.1:8000";
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
-  const ProgramCalls calls(config, *directory, "/bin", "");
+  const ProgramCalls calls(config, *directory, "/bin", "", Plaintext::kRefused);
   const auto last = [&](RunBegin begin) { return calls.Coordinator("127.0.0.1:6000", begin).arguments.back(); };
   CHECK(last(RunBegin::kNew) == "127.0.0.1:8000");
   CHECK(last(RunBegin::kResume) == "--resume");

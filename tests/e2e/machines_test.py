@@ -51,11 +51,11 @@ class MachinesTest(recovery.RecoveryTest):
         """Returns (machine, program, arguments...) for each process, by name."""
         self.assertEqual(self.address, f"{self.network.address('head')}:{PORT}")
         job = self.write(os.path.join("head", "digits.toml"), self.text(STEPS))
-        return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator"),
-                "server-0": ("one", "capstan-server", "--join", self.address, "--index", "0"),
-                "server-1": ("two", "capstan-server", "--join", self.address, "--index", "1"),
-                "a": ("head", "capstan-worker", "--coordinator", self.address, "--name", "a"),
-                "b": ("head", "capstan-worker", "--coordinator", self.address, "--name", "b")}
+        return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator", "--allow-plaintext"),
+                "server-0": ("one", "capstan-server", "--join", self.address, "--index", "0", "--allow-plaintext"),
+                "server-1": ("two", "capstan-server", "--join", self.address, "--index", "1", "--allow-plaintext"),
+                "a": ("head", "capstan-worker", "--coordinator", self.address, "--name", "a", "--allow-plaintext"),
+                "b": ("head", "capstan-worker", "--coordinator", self.address, "--name", "b", "--allow-plaintext")}
 
     def fetch(self, machine, url):
         command = self.network.command(machine, sys.executable, "-c", FETCH, url)
@@ -91,10 +91,31 @@ class MachinesTest(recovery.RecoveryTest):
             self.assertEqual(metrics[name].rsplit(":", 1)[0], self.network.address(where), name)
             self.assertIn("capstan_build_info", self.fetch(machine, f"http://{metrics[name]}/metrics"))
 
+    def test_nothing_is_plaintext_between_machines_unless_everyone_who_starts_a_process_says_so(self):
+        refused = {name: self.start(*filter(lambda word: word != "--allow-plaintext", command))
+                   for name, command in self.commands().items()}
+        for name, process in refused.items():
+            self.assertIn(process.wait(), (1, 2), process.output)
+            self.assertIn(f"is {self.address}, which other machines reach", process.output, name)
+            self.assertIn("add --allow-plaintext", process.output)
+        commands = self.commands()
+        head = self.start(*commands["coordinator"])
+        head.wait_for_line(f"messages to {self.address} are neither encrypted nor checked (--allow-plaintext)")
+        said = head.wait_for_line("servers: capstan-server --join")
+        self.assertIn(f"--join {self.address} --allow-plaintext --index 0", said)
+        self.assertIn(f"capstan-worker --coordinator {self.address} --allow-plaintext", said)
+        server = self.start(*commands["server-0"])
+        server.wait_for_line(f"messages to {self.network.address('one')}:")
+        run = os.path.join("head", "runs", "recovery-coordinator")
+        status = json.loads(self.fetch("two", f"http://{self.endpoints(run)['metrics']['coordinator']}/api/v1/status"))
+        self.assertEqual(status["transport"], "plaintext: not protected")
+        metrics = harness.poll(lambda: self.endpoints(run)["metrics"].get("server-0"), "a server that joined")
+        self.assertIn("capstan_network_plaintext 1", self.fetch("two", f"http://{metrics}/metrics"))
+
     def test_a_server_that_nobody_elsewhere_could_reach_is_refused_or_named(self):
         commands = self.commands()
         own = self.network.address("one")
-        loopback = self.start("one", *commands["server-0"][1:3], self.address, "--index", "0", "--set", "cluster.listen=127.0.0.1:0")
+        loopback = self.start(*commands["server-0"], "--set", "cluster.listen=127.0.0.1:0")
         head = self.start(*commands["coordinator"])
         self.assertEqual(loopback.wait(), 1, loopback.output)
         self.assertIn("cluster.listen is 127.0.0.1:0, which only this machine reaches", loopback.output)

@@ -48,6 +48,8 @@ TEST_CASE("an address and its endpoint name the same process", "[common][address
   CHECK(AddressOf("ipc:///a/b") == "ipc:///a/b");
   CHECK(LocalAddress("/a", "b") == "ipc:///a/b");
   CHECK(SocketPathOf("ipc:///a/b") == "/a/b");
+  for (const char* open : {"10.0.0.6:1", "0.0.0.0:1", "*:1", "[fe80::1]:1", "node-7:1"}) CHECK(CanBeExposed(open));
+  for (const char* closed : {"127.0.0.1:1", "localhost:1", "[::1]:1", "ipc:///a/b"}) CHECK_FALSE(CanBeExposed(closed));
   CHECK(MachineOf("10.0.0.6:1") == "10.0.0.6");
   CHECK(MachineOf("ipc:///a/b") == "127.0.0.1");
 }
