@@ -11,6 +11,7 @@ import zmtp_attacker
 TRIES = 10
 DESCRIPTORS = 1024  # of each process of the job
 STRANGERS = 1100  # connections to each process that listens
+PORTS = ("--set", "cluster.coordinator=127.0.0.1:0")  # of TCP: Unix sockets are closed to strangers
 
 
 class HostileConnectionsTest(recovery.RecoveryTest):
@@ -20,7 +21,7 @@ class HostileConnectionsTest(recovery.RecoveryTest):
         return {"coordinator": known["coordinator"], **{f"server-{index}": shard for index, shard in enumerate(known["shards"])}}
 
     def test_bytes_end_no_process(self):
-        with self.launch(self.job()) as launch:
+        with self.launch(self.job(), *PORTS) as launch:
             self.wait_for_steps(launch, 15)
             before = self.pids()
             for name, address in self.addresses().items():
@@ -43,7 +44,7 @@ class HostileConnectionsTest(recovery.RecoveryTest):
         resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
         job = self.job()
         command = ["/bin/sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$0" "$@"', harness.program("capstan"), "launch", job,
-                   "--run-dir", self.path("run")]
+                   "--run-dir", self.path("run"), *PORTS]
         with harness.Process(*command, cwd=self.folder) as launch, contextlib.ExitStack() as stack:
             self.wait_for_steps(launch, 15)
             stack.enter_context(zmtp_attacker.Crowd(self.addresses().values(), STRANGERS))
