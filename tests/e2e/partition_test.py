@@ -74,7 +74,7 @@ class PartitionTest(recovery.RecoveryTest):
     @contextlib.contextmanager
     def job_in(self, network):
         coordinator = f"{network.address('coordinator')}:{PORT}"
-        server = [self.job(), "--run-dir", self.path("run"), "--set", "cluster.workers=2", "--set",
+        server = [self.job(), "--run-dir", self.path("run"), "--allow-plaintext", "--set", "cluster.workers=2", "--set",
                   f"cluster.coordinator={coordinator}"]
         with contextlib.ExitStack() as stack:
             start = lambda member, *words: stack.enter_context(harness.Process(*network.command(member, *words)))
@@ -82,7 +82,8 @@ class PartitionTest(recovery.RecoveryTest):
             head.wait_for_line("metrics at http://")
             self.others = [start(f"server-{index}", "capstan-server", *server, "--index", str(index), "--set",
                                  f"cluster.listen={network.address(f'server-{index}')}:{PORT}") for index in range(2)]
-            self.others += [start(name, "capstan-worker", "--coordinator", coordinator, "--name", name) for name in ("w0", "w1")]
+            self.others += [start(name, "capstan-worker", "--coordinator", coordinator, "--allow-plaintext", "--name", name)
+                            for name in ("w0", "w1")]
             yield head
 
     def cut(self, network, head, pairs, *named):
