@@ -94,7 +94,7 @@ def by_capstan(arguments, model, environment, folder):
                    'kind = "client"\n[optimizer]\nkind = "adamw"\n[cluster]\nservers = 2\nworkers = 2\n')
     launch = subprocess.Popen([os.path.join(arguments.bin, "capstan"), "launch", job, "--run-dir",
                                os.path.join(folder, model)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    coordinator = next(line for line in launch.stdout if "the workers are your own" in line).rsplit(" ", 1)[1].strip()
+    coordinator = next(line for line in launch.stdout if "CAPSTAN_COORDINATOR=" in line).strip().split("=")[-1]
     try:
         return run_two([{"by": "capstan", "model": model, "steps": arguments.steps, "rank": rank,
                          "coordinator": coordinator} for rank in range(2)], environment)

@@ -84,7 +84,7 @@ class OwnWorkersTest(harness.JobTest):
 
     @staticmethod
     def address(launch):
-        return launch.wait_for_line("the workers are your own").rsplit(" ", 1)[1]
+        return harness.own_address(launch)
 
     def digest_at_end(self, launch, run, workers):
         for worker in workers:
