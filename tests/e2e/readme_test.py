@@ -128,7 +128,7 @@ DATA = {"text": {"path": "x"}, "tokens": {"path": "x", "vocabulary": 64}, "idx":
         "csv": {"path": "x"}, "cifar10": {"path": "x"}, "synthetic": {}}
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb")
 TYPES = {"Text": "text", "Integer": "integer", "Number": "number", "Flag": "true/false", "Choice": "word", "Place": "word",
-         "Texts": "texts", "Integers": "integers", "Pair": "two numbers", "Endpoint": "host:port"}
+         "Texts": "texts", "Integers": "integers", "Pair": "two numbers", "Endpoint": "host:port", "Process": "address"}
 
 
 def keys_of_programs():
