@@ -9,7 +9,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr char kSmallest[] = R"([job]
+constexpr char kNoAddresses[] = R"([job]
 steps = 10
 global_batch = 8
 [model]
@@ -18,21 +18,23 @@ kind = "mlp"
 kind = "synthetic"
 )";
 
-JobConfig Parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
+JobConfig ParseAddresses(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const Result<JobConfig> config = ParseJobConfig(text, "job.toml", overrides);
   INFO(config.status().message());
   REQUIRE(config.ok());
   return *config;
 }
 
-std::string Message(const std::vector<std::string>& overrides) {
-  const Status status = ParseJobConfig(kSmallest, "job.toml", overrides).status();
+std::string MessageOf(const std::vector<std::string>& overrides) {
+  const Status status = ParseJobConfig(kNoAddresses, "job.toml", overrides).status();
   CHECK(status.code() == Code::kInvalid);
   return status.message();
 }
 
 TEST_CASE("a job whose file has no address for TCP has sockets of its machine", "[config]") {
-  const auto transport = [](const std::vector<std::string>& set) { return TransportOf(Parse(kSmallest, set)); };
+  const auto transport = [](const std::vector<std::string>& set) {
+    return TransportOf(ParseAddresses(kNoAddresses, set));
+  };
   CHECK(transport({}) == TransportWord::kLocal);
   CHECK(transport({"security.transport=local"}) == TransportWord::kLocal);
   CHECK(transport({"cluster.coordinator=ipc:///run/job/coordinator"}) == TransportWord::kLocal);
@@ -40,26 +42,28 @@ TEST_CASE("a job whose file has no address for TCP has sockets of its machine", 
   CHECK(transport({"cluster.coordinator=127.0.0.1:0"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.listen=10.0.0.6:0"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.advertise=node-1"}) == TransportWord::kPlaintext);
-  CHECK_THAT(PrintJobConfig(Parse(kSmallest)), Contains("coordinator = \"auto\"") && Contains("transport = \"auto\""));
-  CHECK(HashJobConfig(Parse(kSmallest)) == HashJobConfig(Parse(kSmallest, {"security.transport=plaintext"})));
+  CHECK_THAT(PrintJobConfig(ParseAddresses(kNoAddresses)),
+             Contains("coordinator = \"auto\"") && Contains("transport = \"auto\""));
+  CHECK(HashJobConfig(ParseAddresses(kNoAddresses)) ==
+        HashJobConfig(ParseAddresses(kNoAddresses, {"security.transport=plaintext"})));
 }
 
 TEST_CASE("addresses that do not go together are refused with what to leave out", "[config]") {
   for (const std::string& key :
        std::vector<std::string>{"cluster.coordinator=10.0.0.5:1", "cluster.listen=10.0.0.6:0", "cluster.advertise=h"}) {
     CAPTURE(key);
-    CHECK_THAT(Message({"security.transport=local", key}), Contains("is for TCP") && Contains("leave"));
+    CHECK_THAT(MessageOf({"security.transport=local", key}), Contains("is for TCP") && Contains("leave"));
   }
   const std::string socket = "cluster.coordinator=ipc:///run/job/coordinator";
   for (const std::string& key :
        std::vector<std::string>{"cluster.listen=10.0.0.6:0", "cluster.advertise=h", "security.transport=plaintext"}) {
     CAPTURE(key);
-    CHECK_THAT(Message({socket, key}), Contains("a socket of this machine") && Contains("leave"));
+    CHECK_THAT(MessageOf({socket, key}), Contains("a socket of this machine") && Contains("leave"));
   }
   for (const std::string& path :
        std::vector<std::string>{"ipc://", "ipc://relative", "ipc:///a/", "ipc:///" + std::string(107, 'a')}) {
     CAPTURE(path);
-    CHECK_THAT(Message({"cluster.coordinator=" + path}), Contains("\"ipc:///PATH\""));
+    CHECK_THAT(MessageOf({"cluster.coordinator=" + path}), Contains("\"ipc:///PATH\""));
   }
 }
 
