@@ -21,6 +21,10 @@ std::string WithoutScheme(const std::string& endpoint) {
   return scheme == endpoint.npos ? endpoint : endpoint.substr(scheme + 3);
 }
 
+std::string UrlOf(const std::string& address) {
+  return address.find("://") == address.npos ? "http://" + address : address;
+}
+
 std::uint16_t PortOf(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == address.npos) return 0;

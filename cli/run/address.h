@@ -12,6 +12,8 @@ namespace capstan::cli {
 
 // Returns the address without its scheme: "tcp://a:1" gives "a:1".
 std::string WithoutScheme(const std::string& endpoint);
+// Returns the URL of the pages at HOST:PORT, which is http, or at https://HOST:PORT; without a path.
+std::string UrlOf(const std::string& address);
 // Returns the port; 0 if the address has no port, or no valid one.
 std::uint16_t PortOf(const std::string& address);
 // Returns the same host with the port raised by `offset`; port 0 stays 0.

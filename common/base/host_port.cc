@@ -39,6 +39,11 @@ bool IsHostPort(std::string_view text) {
   return colon != text.npos && IsHost(text.substr(0, colon)) && IsPort(text.substr(colon + 1));
 }
 
+bool IsPagesAddress(std::string_view text) {
+  constexpr std::string_view kHttps = "https://";
+  return IsHostPort(text.starts_with(kHttps) ? text.substr(kHttps.size()) : text);
+}
+
 Status CheckHostPort(const std::string& what, const std::string& address) {
   if (IsHostPort(address)) return {};
   const std::string said = what + " takes HOST:PORT, not \"" + CleanUtf8(address, kShownBytesMax) + "\"";

@@ -1,4 +1,5 @@
-// IsHostPort: whether a text is the address of a process, HOST:PORT; HostOf: its host.
+// IsHostPort: whether a text is the address of a process, HOST:PORT; HostOf: its host. IsPagesAddress: whether a text is
+// the address of a process's pages, which may be encrypted.
 //
 // Kind:   pure functions.
 // Why:    addresses come from peers and users; a bad one is refused before it is connected to, stored or shown.
@@ -17,6 +18,8 @@ inline constexpr std::size_t kHostBytesMax = 253;  // longest host name
 // Whether the text is HOST:PORT. HOST is a name, an IPv4 address, or an IPv6 address in brackets; PORT is a number from
 // 1 to 65535.
 bool IsHostPort(std::string_view text);
+// Whether the text is HOST:PORT (http), or https://HOST:PORT.
+bool IsPagesAddress(std::string_view text);
 // Returns ok if IsHostPort(address), else kInvalid. `what` names the flag or argument that has the address.
 Status CheckHostPort(const std::string& what, const std::string& address);
 

@@ -23,6 +23,13 @@ TEST_CASE("an address is a host and a port, and nothing else is one", "[common][
   CHECK_FALSE(IsHostPort(std::string(kHostBytesMax + 1, 'a') + ":1"));
 }
 
+TEST_CASE("the address of pages is a host and a port, perhaps with https", "[common][address]") {
+  for (const char* good : {"10.0.0.5:90", "https://10.0.0.5:90", "https://[::1]:90"}) CHECK(IsPagesAddress(good));
+  for (const char* bad : {"", "https://", "http://10.0.0.5:90", "https://https://a:1", "https://a:1/", "HTTPS://a:1"}) {
+    CHECK_FALSE(IsPagesAddress(bad));
+  }
+}
+
 TEST_CASE("an address with a scheme is answered with the one to write", "[common][address]") {
   CHECK(CheckHostPort("--coordinator", "http://10.0.0.5:29600/x").message() ==
         "--coordinator takes HOST:PORT, not \"http://10.0.0.5:29600/x\"; write 10.0.0.5:29600, without \"http://\"");
