@@ -84,5 +84,9 @@ template Header::Header(Fetched);
 template Fetched* Header::Find() const;
 template Header::Header(Error);
 template Error* Header::Find() const;
+template Header::Header(LiveSessions);
+template LiveSessions* Header::Find() const;
+template Header::Header(Disagreement);
+template Disagreement* Header::Find() const;
 
 }  // namespace capstan

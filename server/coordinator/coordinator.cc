@@ -8,6 +8,7 @@
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
@@ -17,6 +18,7 @@
 #include "server/coordinator/hello_check.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/join_check.h"
+#include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
@@ -47,13 +49,14 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
     : job_(std::move(options), log, std::move(metrics), now),
       course_(&job_),
       next_report_(now + FromSeconds(job_.options.config.limits.report)) {
-  CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0);
+  CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0 && job_.options.draw_secret);
 }
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
   const Header& header = message.header;
-  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take))
+  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone,
+                     Disagreement>(take))
     return;
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
   if (header.Is<Error>()) return;
@@ -64,8 +67,6 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
   Error error;
   error.incarnation = incarnation;
   error.code = code;
-  error.generation = job_.journal.generation();
-  error.step = job_.steps->step();
   error.message = std::move(message);
   out->Send(to, std::move(error));
 }
@@ -90,6 +91,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
   }
   if (!admission.accepted) return;
   if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  job_.session_feed.NoteHello(hello.shard, hello.term == job_.journal.term() ? hello.sessions : 0, admission.replaces);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
     return;
@@ -141,6 +143,32 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   course_.DecideSteps(now, out);
 }
 
+// Of two workers that contradict each other, the one that joined later is set aside. If its word counts in the step
+// under way, or that of a worker that has left, the step is given up.
+void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !IsFromRunning(from, disagreement, job_)) return;
+  const Worker* first = job_.members.Find(disagreement.first);
+  const Worker* second = job_.members.Find(disagreement.second);
+  if (second == nullptr || disagreement.first.value == 0) return;  // it has left; or nobody knows who is at fault
+  const bool is_now = disagreement.step == job_.steps->step();
+  const bool first_is_later = first != nullptr && job_.members.IsSenior(disagreement.second, disagreement.first);
+  if (is_now) job_.set_aside.NoteStep(disagreement.generation, disagreement.step);
+  if (first != nullptr) {
+    const Worker aside = first_is_later ? *first : *second;
+    const std::string& other = first_is_later ? second->name : first->name;
+    const std::string why =
+        (aside.name == other ? "it contradicts itself" : "it contradicts \"" + other + "\", which joined before it") +
+        ": " + PrintableLine(disagreement.what);
+    RefuseTo(aside.peer, Code::kRefused, "this worker is set aside: " + why, out);
+    out->Log(Severity::kWarning, "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why);
+    job_.set_aside.Add({aside.name, aside.nonce, "this worker is set aside: " + why});
+    job_.members.Remove(aside.session);
+    course_.Reassign(out);
+  }
+  if (is_now && (first == nullptr || first_is_later)) course_.GiveUpStep(now, out);
+  course_.Advance(now, out);
+}
+
 Roster Coordinator::roster() const {
   Roster roster;
   for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
@@ -148,7 +176,7 @@ Roster Coordinator::roster() const {
     const Hello& hello = *job_.shards[i].hello;
     roster.shards.push_back({i, hello.endpoint, IsHostPort(hello.metrics) ? hello.metrics : ""});
   }
-  for (const auto& [session, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
+  for (const auto& [joined, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
   return roster;
 }
 
@@ -205,9 +233,10 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     Worker* worker = job_.members.Find(same->session);
     worker->peer = from;
     worker->last_message = now;
-    SendView(job_, worker, out);
+    SendView(&job_, worker, out);
     return;
   }
+  if (const std::string* why = job_.set_aside.Find(join.nonce)) return RefuseTo(from, Code::kRefused, *why, out);
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
@@ -222,9 +251,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
     return;
   }
-  if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) course_.Append(*more);
   Worker worker;
-  worker.session = job_.journal.TakeSession();
+  worker.session = job_.DrawSession();
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;
@@ -249,6 +277,7 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   }
   Worker* worker = job_.members.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
+    if (const std::string* why = job_.set_aside.Find(beat.nonce)) return RefuseTo(from, Code::kRefused, *why, out);
     RefuseTo(from, Code::kStale, "unknown session; join again", out);
     return;
   }
@@ -280,7 +309,7 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
     worker = job_.members.Find(beat.session);
   }
   if (enters_barrier) PassBarrierWhenComplete(&job_, out);
-  SendView(job_, worker, out);
+  SendView(&job_, worker, out);
 }
 
 void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
@@ -313,13 +342,15 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   }
   if (now >= next_ping_) {
     next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);
-    for (const ShardEntry& shard : job_.shards) {
-      if (shard.peer.value == 0) continue;
+    for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
+      const PeerId peer = job_.shards[i].peer;
+      if (peer.value == 0) continue;
       if (job_.ending.shutting_down) {
-        out->Send(shard.peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
+        out->Send(peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
       } else {
-        out->Send(shard.peer, Ping{job_.journal.term(), job_.journal.generation()});
-        if (job_.IsServing()) job_.steps->AddToPing(shard.peer, out);
+        out->Send(peer, Ping{job_.journal.term(), job_.journal.generation()});
+        job_.session_feed.NotePing(i);
+        if (job_.IsServing()) job_.steps->AddToPing(peer, out);
       }
     }
   }
@@ -337,6 +368,9 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.steps->Repeat(now, out);
   HelpSlowWorkers(&job_, now, out);
   PassBarrierWhenComplete(&job_, out);  // a missing worker may have left
+  (void)TellShards(&job_, TellWhen::kNow, out);
+  job_.session_feed.BeginTurn();
+  SendDueViews(&job_, out);
   CheckDeadlines(now, out);
   const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
   job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);

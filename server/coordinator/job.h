@@ -21,6 +21,8 @@
 #include "server/coordinator/machine_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
+#include "server/coordinator/session_feed.h"
+#include "server/coordinator/set_aside.h"
 #include "server/coordinator/shard_table.h"
 #include "server/coordinator/snapshots.h"
 #include "server/coordinator/step_records.h"
@@ -47,6 +49,8 @@ struct Job {
   Job& operator=(const Job&) = delete;
 
   SlotIndex slot_count() const;
+  // Returns a new id for a session, which nobody can guess.
+  SessionId DrawSession() const;
   Instant lease() const;
   bool stopping() const { return ending.stop_since.has_value(); }
   StepUnderWay work() const { return {journal.generation(), steps->step()}; }
@@ -75,6 +79,8 @@ struct Job {
   std::optional<AllReduceGroup> group;          // only in mode allreduce
   std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
   EqualSlots equal_slots;
+  SessionFeed session_feed;
+  SetAside set_aside;
   std::uint64_t view_sequence = 1;
   Ending ending;
 };

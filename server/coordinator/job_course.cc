@@ -16,6 +16,7 @@
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/natural_order.h"
+#include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
@@ -28,7 +29,7 @@ std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
   std::string names;
   for (SlotIndex slot : slots) {
     std::string name = "slot " + std::to_string(slot);
-    for (const auto& [session, worker] : job.members.workers()) {
+    for (const auto& [joined, worker] : job.members.workers()) {
       for (SlotIndex own : worker.slots) {
         if (own == slot) name += " (worker \"" + worker.name + "\")";
       }
@@ -116,6 +117,7 @@ void JobCourse::ResumeRunning(Instant now, Outbox* out) {
   // Only the previous coordinator knew the slots, and the ranks in the group.
   if (job_->group) return AskForGroup("another coordinator leads it", false, out);
   DealSlots(job_, out);
+  (void)TellShards(job_, TellWhen::kNow, out);
   SendViews(job_, out);
 }
 
@@ -126,6 +128,10 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   const Step before = steps.step();
   Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
   if (!decision.failure.ok()) {
+    if (job_->set_aside.MayBeIn(job_->journal.generation(), before)) {
+      out->Log(Severity::kWarning, decision.failure.message());
+      return GiveUpStep(now, out);
+    }
     return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(*job_, decision.suspects)}, out);
   }
   if (decision.snapshot) job_->snapshots.Begin({job_->journal.generation(), *decision.snapshot}, now);
@@ -141,6 +147,14 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     steps.Announce(now, out);
   }
   if (decision.ended) Finish(out);
+}
+
+void JobCourse::GiveUpStep(Instant now, Outbox* out) {
+  if (job_->state.now() != CoordinatorState::kRunning) return;
+  const std::string cause = "step " + std::to_string(job_->steps->step().value) + " may have gradients of a worker that was set aside or has left";
+  job_->clock.SetCause(cause);
+  out->Log(Severity::kWarning, cause + "; it is done again");
+  StartRecovery(Recovery::kGoBack, now, out);
 }
 
 // Finishes the job, because the last step is on every shard.
@@ -304,12 +318,16 @@ void JobCourse::SendResets(Instant now, Outbox* out) {
   const Result<std::vector<Reset::Source>> sources = FindSources();
   if (!sources.ok()) return FallBack(sources.status().message(), now, out);
   reset_backoff_.Sent(now);
+  if (fetch_.generation != job_->journal.generation()) {
+    fetch_ = {job_->journal.generation(), std::max<std::uint64_t>(job_->options.draw_secret(), 1)};
+  }
   for (const ShardEntry& shard : job_->shards) {
     if (shard.has_begun) continue;
     out->Send(shard.peer,
               Reset{job_->journal.term(), job_->journal.generation(), shard.hello->incarnation, job_->journal.job(),
                     job_->journal.recover().snapshot, job_->journal.recover().parameters, job_->slot_count(),
-                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().timeline});
+                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().timeline,
+                    fetch_.key});
   }
 }
 
@@ -333,6 +351,8 @@ void JobCourse::EnterRunning(Instant now, Outbox* out) {
   job_->members.ForgetGroups();
   if (job_->group) job_->group->Begin(now);
   DealSlots(job_, out);
+  job_->session_feed.BeginGeneration();
+  (void)TellShards(job_, TellWhen::kNow, out);
   SendViews(job_, out);
 }
 
@@ -356,7 +376,7 @@ void JobCourse::ChooseInitialSource() {
   job_->initial_source.reset();
   if (!job_->journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
-  for (const auto& [session, worker] : job_->members.workers()) {
+  for (const auto& [joined, worker] : job_->members.workers()) {
     if (job_->ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
       first = &worker;
   }

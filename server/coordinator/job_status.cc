@@ -66,7 +66,7 @@ std::string StatusJson(const Job& job, Instant now) {
   json["generation"] = job.journal.generation().value;
   json["worker_count"] = job.members.size();
   Json& workers = json["workers"] = Json::array();
-  for (const auto& [session, worker] : job.members.workers()) {
+  for (const auto& [joined, worker] : job.members.workers()) {
     if (workers.size() == kRowsMax) break;
     const bool computing = worker.computing && worker.generation == job.journal.generation();
     workers.push_back({{"worker", PrintableLine(worker.name)},
@@ -77,6 +77,12 @@ std::string StatusJson(const Job& job, Instant now) {
                        {"slots", Ranges(worker.slots)},
                        {"last_heard", WholeSeconds(now - worker.last_message) + " ago"}});
   }
+  Json aside = Json::array();
+  for (const SetAside::Process& process : job.set_aside.processes()) {
+    if (aside.size() == kRowsMax) break;
+    aside.push_back({{"worker", PrintableLine(process.worker)}, {"why", PrintableLine(process.why)}});
+  }
+  if (!aside.empty()) json["set_aside"] = std::move(aside);
   json["shard_count"] = job.shards.size();
   Json& shards = json["shards"] = Json::array();
   for (ShardIndex i = 0; i < job.shards.size() && i < kRowsMax; ++i) {

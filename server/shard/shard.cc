@@ -12,6 +12,7 @@
 #include "common/wire/messages/fetch.h"
 #include "common/wire/messages/fetched.h"
 #include "common/wire/messages/hello.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
@@ -25,6 +26,11 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kHelloAfterSilence = std::chrono::seconds(2);
+
+// By how much a coordinator's numbers may exceed those that a shard knows. A term ends with its coordinator, and a
+// generation lasts a second at least; a shard's directory may be new, and the job old.
+constexpr std::uint64_t kTermsAheadMax = std::uint64_t{1} << 20, kGenerationsAheadMax = std::uint64_t{1} << 32;
+constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // terms and generations of a job; a coordinator's limit, too
 
 }  // namespace
 
@@ -88,6 +94,7 @@ Hello Shard::MakeHello() const {
   hello.config_hash = options.job.config_hash;
   hello.endpoint = options.endpoint;
   hello.metrics = options.metrics;
+  hello.sessions = context_.sessions.sequence(term());
   return hello;
 }
 
@@ -95,9 +102,10 @@ Hello Shard::MakeHello() const {
 
 void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) {
   last_coordinator_ = now;
-  message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>(
+  message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>(
       [&](const auto& body) {
         if (body.term < context_.term) return;  // from a coordinator that has been replaced
+        if (!IsPossible(body, out)) return;
         context_.term = body.term;
         context_.metrics->term.Set(static_cast<double>(body.term.value));
         On(body, now, out);
@@ -113,7 +121,30 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   }
 }
 
+// Whether a coordinator of this job can have sent this message. A shard keeps the highest term and generation that it was
+// sent, and would not obey the job's coordinator any more if it took any number. Logs the first impossible message.
+template <class Order>
+bool Shard::IsPossible(const Order& order, Outbox* out) {
+  const auto near = [](std::uint64_t said, std::uint64_t known, std::uint64_t ahead_max) {
+    return said <= kLivesMax && (said <= known || said - known <= ahead_max);
+  };
+  bool possible = near(order.term.value, term().value, kTermsAheadMax);
+  Generation said;
+  if constexpr (std::is_same_v<Order, Reset>) said = order.generation;
+  possible = possible && near(said.value, generation().value, kGenerationsAheadMax);
+  if (!possible && !std::exchange(said_impossible_, true)) {
+    out->Log(Severity::kWarning, context_.name() + " ignores a coordinator that speaks of term " +
+                                     std::to_string(order.term.value) + " and generation " +
+                                     std::to_string(said.value) + ", which no job reaches; this shard knows term " +
+                                     std::to_string(term().value) + " and generation " +
+                                     std::to_string(generation().value));
+  }
+  return possible;
+}
+
 void Shard::On(const Ping&, Instant, Outbox* out) { out->Send(context_.options.coordinator, MakeHello()); }
+
+void Shard::On(const LiveSessions& list, Instant, Outbox*) { context_.sessions.Take(list); }
 
 void Shard::On(const Shutdown& shutdown, Instant, Outbox*) {
   if (shutdown.generation >= generation()) shut_down_ = true;
@@ -147,18 +178,36 @@ void Shard::On(const ClockUpdate& update, Instant, Outbox*) {
 
 // ---- messages of workers and of other shards -----------------------------------------------------------------------
 
+namespace {
+
+// Whether a reader, which has no session, may send this message.
+template <class Body>
+bool IsReaders(const Body& body) {
+  if constexpr (std::is_same_v<Body, CoverageQuery>) {
+    return body.session.value == 0 && body.question != 0 && body.nodes.empty();
+  }
+  return std::is_same_v<Body, Pull>;
+}
+
+}  // namespace
+
 void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out) {
   const Header& header = message.header;
   const bool of_worker = header.VisitAs<Push, EndSlot, CoverageQuery, Pull, UploadBlock>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    if (!CheckFence(from, body.generation, body.incarnation, out)) return;
+    if (!IsReaders(body) && !CheckSender(from, body.session, out)) return;
+    if (!CheckFence(from, body.session, body.generation, body.incarnation, out)) return;
     if constexpr (std::is_same_v<Body, Push> || std::is_same_v<Body, EndSlot>) {
       if (!gate_.is_open()) return context_.Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
     }
     On(from, body, message.payload, now, out);
   });
   if (of_worker || header.Is<Error>()) return;
-  if (const auto* fetch = header.As<Fetch>()) return snapshots_.Handle(from, *fetch, &disk_work_, out);
+  if (const auto* fetch = header.As<Fetch>()) {
+    // A Fetch with another key is not answered. A shard that has the next key already will ask again.
+    if (fetch_key_ != 0 && fetch->key == fetch_key_) snapshots_.Handle(from, *fetch, &disk_work_, out);
+    return;
+  }
   const auto* fetched = header.As<Fetched>();
   if (fetched == nullptr) {
     return context_.Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
@@ -167,9 +216,21 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
   FinishReset(now, out);
 }
 
-bool Shard::CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const {
+bool Shard::CheckSender(PeerId from, SessionId session, Outbox* out) const {
+  if (context_.sessions.Find(session) != nullptr) return true;
+  context_.metrics->unknown_sessions.Add(1);
+  context_.RefuseStranger(from, Code::kBusy, "this shard has not been told of your session", out);
+  return false;
+}
+
+bool Shard::CheckFence(PeerId from, SessionId session, Generation generation, Incarnation incarnation,
+                       Outbox* out) const {
   if (serving() && generation == context_.generation && incarnation == context_.options.incarnation) return true;
   context_.metrics->pushes_stale.Add(1);
+  if (context_.sessions.Find(session) == nullptr) {
+    context_.RefuseStranger(from, Code::kStale, "this is not for what the shard serves now; ask the coordinator", out);
+    return false;
+  }
   const bool is_newer = !serving() || generation > context_.generation;
   context_.Refuse(from, is_newer ? Code::kBusy : Code::kStale,
                   context_.name() + " serves generation " + std::to_string(context_.generation.value), out);
@@ -177,6 +238,10 @@ bool Shard::CheckFence(PeerId from, Generation generation, Incarnation incarnati
 }
 
 void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out) {
+  if (!engine_->takes_pushes()) {
+    return context_.Reject(from, Invalid("this job's workers reduce gradients themselves, and its shards take none"),
+                           push.block, out);
+  }
   const Status status = CheckPush(context_, push, payload);
   if (!status.ok()) return context_.Reject(from, status, push.block, out);
   const std::optional<std::size_t> prepared = engine_->Handle(from, push, payload, now, out);
@@ -221,7 +286,13 @@ void Shard::On(PeerId from, const Pull& pull, const Slice&, Instant now, Outbox*
 }
 
 void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
-  if (engine_->Handle(from, upload, payload, now, out)) return;
+  const LiveSession& sender = *context_.sessions.Find(upload.session);
+  const bool is_its = engine_->takes_pushes() ? sender.founder : !sender.slots.empty();
+  if (!is_its) {  // perhaps not yet, or no longer
+    return context_.Refuse(from, Code::kBusy, "block " + std::to_string(upload.block) + " comes from another worker",
+                           out, upload.block);
+  }
+  if (!engine_->takes_pushes()) return engine_->Handle(from, upload, payload, now, out);
   const Status status = gate_.Check(context_, upload, payload);
   if (!status.ok()) return context_.Reject(from, status, upload.block, out);
   acknowledgements_.AddUpload(from, Step{0}, upload.block);
@@ -233,8 +304,9 @@ void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Ins
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   const ShardOptions& options = context_.options;
   if (reset.incarnation != options.incarnation || reset.generation < generation()) return;
+  fetch_key_ = reset.fetch_key;
   if (reset.generation == generation() && load_) {  // under way; a shard that has the blocks may have a new address
-    load_->Redirect(reset.sources);
+    load_->Redirect(reset);
     return;
   }
   if (reset.generation == generation() && serving()) {
@@ -347,12 +419,18 @@ void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
 
 void Shard::On(const RetainedSnapshots& message, Instant now, Outbox* out) {
   if (message.generation != generation()) return;
+  snapshots_.Settle(message);
+  if (const Status status = snapshots_.Check(message, identity_.value().newest_retained); !status.ok()) {
+    return out->Log(Severity::kWarning, context_.name() + " deletes no snapshots: " + status.message());
+  }
   if (!message.ids.empty() && !gate_.is_open()) {
     gate_.Open();
     if (gate_.is_open()) pulls_.AnswerReady(now, out);
   }
   if (journal_) journal_->TrimTo(message.ids);
-  if (!message.ids.empty()) identity_.RaiseNewestRetained(message.ids.back(), &disk_work_);
+  const auto newest = std::find_if(message.ids.rbegin(), message.ids.rend(),
+                                   [this](SnapshotId id) { return snapshots_.Has(id); });
+  if (newest != message.ids.rend()) identity_.RaiseNewestRetained(*newest, &disk_work_);
   snapshots_.Handle(message, identity_.value().newest_retained, &disk_work_);
 }
 

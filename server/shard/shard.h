@@ -71,6 +71,7 @@ class Shard {
   TimelineId timeline() const { return context_.timeline; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
+  const SessionTable& sessions() const { return context_.sessions; }
   // The Commit that made the served version. Null: the version was loaded, is version 0, or the mode has no commits.
   const Commit* last_commit() const { return context_.served.last_commit.get(); }
   // Requires serving().
@@ -83,6 +84,8 @@ class Shard {
 
  private:
   void HandleCoordinator(const Message& message, Instant now, Outbox* out);
+  template <class Order>
+  bool IsPossible(const Order& order, Outbox* out);
   void On(const Ping& ping, Instant now, Outbox* out);
   void On(const Reset& reset, Instant now, Outbox* out);
   void On(const Commit& commit, Instant now, Outbox* out);
@@ -90,11 +93,15 @@ class Shard {
   void On(const ClockUpdate& update, Instant now, Outbox* out);
   void On(const Pin& pin, Instant now, Outbox* out);
   void On(const RetainedSnapshots& retained, Instant now, Outbox* out);
+  void On(const LiveSessions& list, Instant now, Outbox* out);
   void On(const Shutdown& shutdown, Instant now, Outbox* out);
 
   void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
+  // Whether the sender of a worker's message is a live session. If not, answers an Error. Readers have no session; they
+  // may send a Pull, and a CoverageQuery that only asks about their pulls.
+  bool CheckSender(PeerId from, SessionId session, Outbox* out) const;
   // Whether a worker's message is for this incarnation and generation, and the shard serves. If not, answers an Error.
-  bool CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const;
+  bool CheckFence(PeerId from, SessionId session, Generation generation, Incarnation incarnation, Outbox* out) const;
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, const Slice& payload, Instant now, Outbox* out);
@@ -127,6 +134,8 @@ class Shard {
   std::unique_ptr<SnapshotLoad> load_;  // set between Reset and serving
   bool blocks_loaded_ = false;          // the blocks of the Reset under way are here; the log's pushes may be missing
   bool going_on_ = false;               // the Reset under way keeps what is served
+  std::uint64_t fetch_key_ = 0;         // of the newest Reset; 0: none
+  bool said_impossible_ = false;        // a coordinator's impossible numbers were logged
   bool shut_down_ = false;
   Status refusal_;
   Backoff hello_backoff_;

@@ -175,6 +175,8 @@ class Session {
   void DropPulls();
   void ReconsiderPull();
   void VoidRound();
+  bool SentBeyond(const std::vector<SlotIndex>& slots) const;
+  void StartOver();
   void MoveToStep(Step step, Instant now, Outbox* out);
 
   const SessionOptions options_;

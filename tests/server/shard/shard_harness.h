@@ -14,6 +14,7 @@
 #include "common/config/job/optimizer_kind.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/reset.h"
@@ -43,6 +44,7 @@ struct ShardHarnessOptions {
   Encoding encoding = Encoding::kFp32;
   std::vector<std::size_t> statistics = {};    // tensors that are statistics
   const MemorySnapshotStore* found = nullptr;  // contents of its directory
+  SnapshotId newest_retained = {};             // as the directory says
   Acknowledge acknowledge = Acknowledge::kReceived;
   MemoryPushLog* log = nullptr;  // outlives the shard; null: its own log
   std::size_t log_records_max = 100;
@@ -75,6 +77,7 @@ class ShardHarness {
     };
     if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
     core.parts = disk.List();
+    core.identity.newest_retained = options_.newest_retained;
     shard = std::make_unique<Shard>(std::move(core), metrics);
   }
 
@@ -83,7 +86,12 @@ class ShardHarness {
   static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
 
   // ---- incoming messages; the shard's answers, acknowledgements too, are collected
-  void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
+  // After the first Reset the coordinator also names the session that workers have here.
+  void FromCoordinator(Header header) {
+    const bool begins = header.Is<Reset>() && std::exchange(names_session_, false);
+    Handle(kCoordinator, std::move(header), {});
+    if (begins) Tell({MakeSession(1)});
+  }
   void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
     Handle(from, std::move(header), std::move(payload));
   }
@@ -128,6 +136,17 @@ class ShardHarness {
   const std::vector<Notice>& notices() const { return out_.notices; }
   const Outbox& out() const { return out_; }
 
+  // ---- sessions
+  // Makes a session that may push all slots.
+  LiveSession MakeSession(std::uint64_t id, const std::string& worker = "w") const {
+    return {SessionId{id}, worker, {{0, options_.slots}}, true};
+  }
+  // Sends the shard a whole list of sessions, newer than all lists before it.
+  void Tell(std::vector<LiveSession> sessions) {
+    const Term term = std::max(shard->term(), Term{1});
+    Handle(kCoordinator, LiveSessions{term, shard->sessions().sequence(term) + 1, 0, std::move(sessions), {}}, {});
+  }
+
   // ---- the coordinator
   Reset MakeReset(std::uint64_t to_generation = 1) const {
     Reset reset;
@@ -138,6 +157,7 @@ class ShardHarness {
     reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;
     reset.slot_count = options_.slots;
+    reset.fetch_key = 5;
     for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
       const std::uint32_t group = options_.groups == 0 ? 0 : static_cast<std::uint32_t>(i) % options_.groups + 1;
       reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true, group});
@@ -183,7 +203,7 @@ class ShardHarness {
   Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
     return {generation,
             Incarnation{7},
-            SessionId{1},
+            session,
             Step{step},
             node,
             block,
@@ -203,10 +223,10 @@ class ShardHarness {
     SlotReport report;
     report.slot = slot;
     report.samples = samples;
-    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report, {}};
+    return {generation, Incarnation{7}, session, Step{step}, report, {}};
   }
   Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
-    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
+    return {generation, Incarnation{7}, session, Version{version}, std::move(blocks), 0, Encoding::kFp32,
             {},         false};
   }
   // Pushes all blocks of all slots of a step, with gradients of one value and `samples` samples, and ends the slots.
@@ -219,7 +239,7 @@ class ShardHarness {
   // Asks the shard what it has of a step. Returns its answer, or an empty Staged if there is not exactly one.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
-    FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
+    FromWorker(CoverageQuery{generation, Incarnation{7}, session, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
@@ -247,6 +267,7 @@ class ShardHarness {
 
   MemorySnapshotStore disk;
   Generation generation{1};            // for the messages it makes
+  SessionId session{1};                // the same
   std::vector<HyperParameters> hyper;  // for the pushes it makes
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
@@ -288,6 +309,7 @@ class ShardHarness {
   Outbox out_;
   std::vector<DiskWork> work_;
   bool holds_disk_ = false, holds_log_ = false;
+  bool names_session_ = true;
   MemoryPushLog own_log_;
 };
 
