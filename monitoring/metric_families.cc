@@ -160,8 +160,8 @@ void Describe(const CoordinatorMetrics& m, FamilyTable& table) {
       .Add(m.joins_refused, {{"result", "refused"}});
   table.Counters("capstan_cluster_leases_lost_total", "Workers that were given up as lost.").Add(m.leases_lost);
   table.Counters("capstan_cluster_slots_moved_total", "Slots given to another worker.").Add(m.slots_moved);
-  table.Counters("capstan_cluster_slots_backed_up_total", "Slots of slow workers given to a second one as well.")
-      .Add(m.slots_backed_up);
+  table.Counters("capstan_cluster_workers_left_out_total", "Workers left out, because others waited for them in vain.")
+      .Add(m.workers_left_out);
   table.Gauges("capstan_job_waiting_seconds", "Time since the newest step; the log says for whom.", Merge::kMax)
       .Add(m.waiting_seconds);
   table.Counters("capstan_cluster_recoveries_total", "Returns of all shards to a snapshot.").Add(m.recoveries);

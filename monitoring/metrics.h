@@ -89,7 +89,7 @@ struct alignas(64) CoordinatorMetrics {
   OptionalGauge loss, validation_loss, gradient_norm, learning_rate;
 
   ByMemberState<Gauge> workers, shards;
-  Counter joins, joins_refused, leases_lost, slots_moved, slots_backed_up, recoveries;
+  Counter joins, joins_refused, leases_lost, slots_moved, workers_left_out, recoveries;
   Gauge waiting_seconds;  // time since the newest step
   Counter snapshots_taken, snapshots_failed, snapshots_passed_over, snapshots_bad;
   Histogram<kStepSeconds> snapshot_seconds;  // from its version to its manifest

@@ -40,7 +40,7 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
       calls_(config, directory, std::move(binaries), options_.trace),
       progress_(directory.path() + "/metrics.jsonl", config.steps()),
       silence_(config.limits, screen),
-      ends_(&members_, &progress_, &silence_, screen),
+      ends_(&members_, &progress_, &silence_, screen, config.cluster.min_workers),
       shutdown_(ShutdownOptions(config, options_), &members_, screen) {}
 
 Status Launcher::Run() {
@@ -154,7 +154,7 @@ void Launcher::OnEvent(Member* member, const Event& event) {
     case Event::Kind::kReady: OnReady(member, event); break;
     case Event::Kind::kNotice:
       if (member->is_coordinator()) NoteJoined(event.text);
-      if (member->is_coordinator()) NoteRefused(event.text);
+      if (member->is_coordinator()) NoteRefused(event.text, Clock::now());
       if (!shutdown_.ending().stopping()) screen_->Line(LabelOf(event.severity) + event.text);
       break;
     case Event::Kind::kFailed: OnFailed(member, event.text); break;
@@ -195,14 +195,15 @@ void Launcher::NoteJoined(const std::string& notice) {
   }
 }
 
-// Fails the job if a user's program left because the job refused it, and would refuse it again. The coordinator's
-// notice then names the Python exception, as in: "worker-1" left: Invalid ended it.
-void Launcher::NoteRefused(const std::string& notice) {
-  for (const Member& member : members_) {
+// Notes that a user's program left because the job refused it, and would refuse it again. The coordinator's notice then
+// names the Python exception, as in: "worker-1" left: Invalid ended it. The program's end may have come before it.
+void Launcher::NoteRefused(const std::string& notice, Clock::time_point now) {
+  for (Member& member : members_) {
     if (!member.is_own()) continue;
     for (const char* error : {"Invalid", "Unsupported"}) {
       if (notice != "\"" + member.name() + "\" left: " + error + " ended it") continue;
-      return Fail(member.AsFailure("was refused, and would be again: mend it, then go on"));
+      member.NoteRefused(now);
+      if (member.restarts()) Fail(ends_.SeeRefused(member, now));
     }
   }
 }

@@ -70,7 +70,7 @@ class Launcher {
   void OnReady(Member* member, const Event& event);
   void OnFailed(Member* member, const std::string& text);
   void NoteJoined(const std::string& notice);
-  void NoteRefused(const std::string& notice);
+  void NoteRefused(const std::string& notice, Clock::time_point now);
   void ReapChildren(Clock::time_point now);
   void SeeEnd(Member* member, Clock::time_point now);
   void ShowProgress(Clock::time_point now);

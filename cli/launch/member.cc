@@ -22,6 +22,7 @@ Status Member::Start(std::uint64_t steps_done) {
   restart_at_.reset();
   steps_at_start_ = steps_done;
   joined_ = false;
+  refused_.reset();
   told_to_stop_ = false;
   failure_.clear();
   stop_asked_.reset();

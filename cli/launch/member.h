@@ -21,6 +21,7 @@ class Member {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   static constexpr std::size_t kLinesShown = 10;  // of the log of a process that died
+  static constexpr std::chrono::seconds kRefusedWithin{10};  // a refusal counts for so long
 
   // `max_restarts`: how often the process is restarted within an hour, at most.
   Member(ProgramCall call, std::uint32_t max_restarts);
@@ -65,6 +66,10 @@ class Member {
   void NoteJoined() { joined_ = ever_joined_ = true; }
   bool joined() const { return joined_; }
   bool ever_joined() const { return ever_joined_; }
+  // Notes that the job refused this worker, in a way that it would again: so the coordinator says, which cannot tell a
+  // worker's word from that of another process with its name. It counts if the process fails by itself soon.
+  void NoteRefused(TimePoint now) { refused_ = now; }
+  bool WasRefused(TimePoint now) const { return refused_ && now - *refused_ < kRefusedWithin; }
   // Whether the process has reported after any of its starts that it is ready.
   void NoteReady() { ready_ = true; }
   bool ready() const { return ready_; }
@@ -89,6 +94,7 @@ class Member {
   bool told_to_stop_ = false;
   std::optional<TimePoint> stop_asked_;
   bool joined_ = false, ever_joined_ = false;
+  std::optional<TimePoint> refused_;
   bool ready_ = false;
   std::string failure_;
 };

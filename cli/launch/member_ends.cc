@@ -26,32 +26,55 @@ Status MemberEnds::SeeOurs(Member* member, TimePoint now) {
   }
   const bool by_signal = process.was_killed() || process.was_told_to_end();
   if (by_signal && Restart(member, now)) return {};
-  if (member->is_worker() && !by_signal) return SetAside(*member, process.HowItEnded());
+  if (member->is_worker() && !by_signal) return SeeFailedWorker(member, now);
   return member->AsFailure(process.HowItEnded() + (by_signal ? AfterRestarts(*member) : ""));
 }
 
-// A user's program that is killed or fails is restarted as often as its budget allows, unless it fails kFailuresMax
-// times in a row without taking part in a step.
 Status MemberEnds::SeeOwn(Member* member, TimePoint now) {
   const ChildProcess& process = member->process();
   if (process.succeeded()) {
     SeeGoodOwn(*member);
     return {};
   }
-  // If no member has ever joined the job under its name here, the programs use names of their own. Then only the job's
-  // steps show whether a program took part.
-  const bool named =
+  if (!process.was_killed()) return SeeFailedWorker(member, now);
+  failures_[member->name()] = 0;
+  if (Restart(member, now)) return {};
+  return member->AsFailure(process.HowItEnded() + AfterRestarts(*member));
+}
+
+Status MemberEnds::SeeRefused(const Member& member, TimePoint now) {
+  const ChildProcess& process = member.process();
+  if (!process.ended() || process.was_killed() || process.succeeded() || !member.WasRefused(now)) return {};
+  return member.AsFailure("was refused, and would be again: mend it, then go on");
+}
+
+// A worker that fails by itself is restarted as often as its budget allows, unless it fails kFailuresMax times in a row
+// without taking part in a step.
+Status MemberEnds::SeeFailedWorker(Member* member, TimePoint now) {
+  if (Status refused = member->is_own() ? SeeRefused(*member, now) : Status(); !refused.ok()) return refused;
+  UpdateProgress();
+  const std::string how = member->process().HowItEnded();
+  const bool begun = progress_->steps_done() != steps_at_begin_;
+  const bool any_joined =
       std::any_of(members_->begin(), members_->end(), [](const Member& one) { return one.ever_joined(); });
-  const bool took_part = (member->joined() || !named) && member->saw_steps(progress_->steps_done());
+  const bool of_all = !member->is_own() && !begun && !any_joined;  // all workers have this error
+  if (of_all || silence_->coordinator_is_silent()) return SetAside(*member, how);
   int& failures = failures_[member->name()];
-  failures = process.was_killed() || took_part ? 0 : failures + 1;
+  failures = TookPart(*member) ? 0 : failures + 1;
   if (failures == kFailuresMax) {
-    return SetAside(*member, process.HowItEnded() + ", " + std::to_string(kFailuresMax) +
+    return SetAside(*member, how + ", " + std::to_string(kFailuresMax) +
                                  " times in a row, before it had computed a step");
   }
   if (Restart(member, now)) return {};
-  const std::string how = process.HowItEnded() + AfterRestarts(*member);
-  return process.was_killed() ? member->AsFailure(how) : SetAside(*member, how);
+  return SetAside(*member, how + AfterRestarts(*member));
+}
+
+// If no member has ever joined the job under its name here, the programs use names of their own. Then only the job's
+// steps show whether a program took part.
+bool MemberEnds::TookPart(const Member& member) const {
+  const bool named =
+      std::any_of(members_->begin(), members_->end(), [](const Member& one) { return one.ever_joined(); });
+  return (member.joined() || !named) && member.saw_steps(progress_->steps_done());
 }
 
 void MemberEnds::SeeGoodOwn(const Member& member) {
@@ -78,12 +101,20 @@ bool MemberEnds::Restart(Member* member, TimePoint now) {
   return true;
 }
 
+// Whether this launch has done a step, or as many workers are left as the job needs to begin.
+bool MemberEnds::MayBeginWithout(const Member& member) const {
+  if (progress_->steps_done() != steps_at_begin_) return true;
+  const auto left = std::count_if(members_->begin(), members_->end(), [&](const Member& one) {
+    return one.is_worker() && one.name() != member.name() && !one.ended();
+  });
+  return static_cast<std::size_t>(left) >= workers_needed_;
+}
+
 Status MemberEnds::SetAside(const Member& member, const std::string& how) {
   const std::string& text = member.failure();
   UpdateProgress();
-  // If this launch has done no step, the job may never begin without this worker. While the coordinator is silent, no
-  // worker can continue.
-  if (progress_->steps_done() == steps_at_begin_ || silence_->coordinator_is_silent()) {
+  // While the coordinator is silent, no worker can continue.
+  if (!MayBeginWithout(member) || silence_->coordinator_is_silent()) {
     return text.empty() ? member.AsFailure(how) : Refused(member.name() + ": " + text);
   }
   set_aside_[member.name()] = member.name() + (text.empty() ? " " + how : ": " + text);

@@ -33,6 +33,13 @@ bool AllReduceGroup::IsFormed(const Membership& members) {
   });
 }
 
+bool AllReduceGroup::NoneHasVersion(const Membership& members) {
+  return std::all_of(members.workers().begin(), members.workers().end(), [](const auto& entry) {
+    const Worker& worker = entry.second;
+    return worker.slots.empty() || worker.offer.starts_with(kOffersNoVersion);
+  });
+}
+
 std::string AllReduceGroup::MissingText(const Membership& members) {
   std::string names;
   for (const auto& [session, worker] : members.workers()) {

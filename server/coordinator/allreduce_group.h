@@ -41,6 +41,8 @@ class AllReduceGroup {
   // Whether every worker that has slots has offered its address.
   static bool IsOffered(const Membership& members);
   static bool IsFormed(const Membership& members);
+  // Whether every worker that has slots has offered to form the group, and none of them had the generation's version.
+  static bool NoneHasVersion(const Membership& members);
   // Names the workers with slots that have not yet reported a state of the group; empty if all have.
   static std::string MissingText(const Membership& members);
   // Whether some worker would get other slots if the slots were dealt again now, or some slot has no worker.

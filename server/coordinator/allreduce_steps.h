@@ -23,7 +23,6 @@ class AllReduceSteps : public CommittedSteps {
   // Returns the generation in which the timeline began: a version number means the same weights throughout a timeline,
   // so snapshots of its earlier generations count too.
   Generation SnapshotsSince() const override;
-  bool AllowsBackups() const override { return false; }
 
  private:
   void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const override;

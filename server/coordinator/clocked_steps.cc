@@ -19,12 +19,14 @@ ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
     : Steps(facts),
       durable_(durable),
       reaches_(facts.shards.size()),
-      clocks_(std::vector<SequenceNumber>(facts.shards.size())) {}
+      clocks_(std::vector<SequenceNumber>(facts.shards.size())),
+      slot_clocks_(facts.shards.size()) {}
 
 void ClockedSteps::EndGeneration() {
   taken_over_.reset();
   reports_.clear();
   clocks_ = RunningMinimum(std::vector<SequenceNumber>(facts_.shards.size()));
+  std::fill(slot_clocks_.begin(), slot_clocks_.end(), std::vector<SequenceNumber>());
 }
 
 void ClockedSteps::Begin() {
@@ -47,6 +49,7 @@ void ClockedSteps::ForgetShard(ShardIndex shard) {
   taken_over_.reset();
   reaches_[shard] = {};
   clocks_.Set(shard, {});
+  slot_clocks_[shard].clear();
 }
 
 bool ClockedSteps::Take(const Progress& progress) {
@@ -55,6 +58,7 @@ bool ClockedSteps::Take(const Progress& progress) {
   const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slots; };
   if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return false;
   clocks_.Set(progress.shard, *std::min_element(progress.clocks.begin(), progress.clocks.end()));
+  slot_clocks_[progress.shard] = progress.clocks;
   const bool all = progress.reports.size() < Progress::kReportsMax;
   reaches_[progress.shard] =
       all ? kAllReports : Reach(progress.reports.back().sequence, progress.reports.back().report.slot);
@@ -62,6 +66,18 @@ bool ClockedSteps::Take(const Progress& progress) {
     if (StepOf(entry.sequence) > step_) reports_[entry.sequence].try_emplace(entry.report.slot, entry.report);
   }
   return true;
+}
+
+std::optional<std::vector<SlotIndex>> ClockedSteps::MissingSlots() const {
+  std::vector<SlotIndex> missing;
+  const SequenceNumber least = clocks_.least();
+  for (SlotIndex slot = 0; slot < facts_.options.config.job.slots; ++slot) {
+    const bool lacks = std::any_of(slot_clocks_.begin(), slot_clocks_.end(),
+                                   [&](const auto& clocks) { return !clocks.empty() && clocks[slot] == least; });
+    if (lacks) missing.push_back(slot);
+  }
+  if (missing.size() == facts_.options.config.job.slots) missing.clear();
+  return missing;
 }
 
 // A shard sends its oldest reports, in order. If later reports have arrived but not this one, the shard has dropped it

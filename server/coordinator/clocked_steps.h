@@ -37,6 +37,8 @@ class ClockedSteps : public Steps {
   bool AllPublished() const override;
   bool TakesPins() const override { return true; }
   bool IsPinDue(const Snapshots& snapshots, Instant now) const override;
+  // Returns the slots with the least clock, unless all slots have it.
+  std::optional<std::vector<SlotIndex>> MissingSlots() const override;
   bool AcknowledgesDurably() const override { return durable_; }
   // Computes the parameters from the job file. Shards learn new parameters one after the other, so the parameters in
   // their reports may differ.
@@ -58,6 +60,7 @@ class ClockedSteps : public Steps {
   std::map<SequenceNumber, ReportsBySlot> reports_;
   std::vector<Reach> reaches_;  // by shard
   RunningMinimum clocks_;       // by shard: the clock of its slowest slot
+  std::vector<std::vector<SequenceNumber>> slot_clocks_;  // by shard: the clocks of its slots; empty: not known
 };
 
 }  // namespace capstan::server

@@ -32,7 +32,6 @@ class CommittedSteps : public Steps {
   void Repeat(Instant now, Outbox* out) override;
   bool AllPublished() const override;
   bool TakesPins() const override { return AllPublished(); }
-  bool AllowsBackups() const override { return true; }
 
  protected:
   // Sets the fields of the next step's parameters that concern snapshots.

@@ -5,10 +5,10 @@
 
 #include "common/base/host_port.h"
 #include "common/base/utf8.h"
-#include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/group_state.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
@@ -16,7 +16,6 @@
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/hello_check.h"
 #include "server/coordinator/job_view.h"
-#include "server/coordinator/join_check.h"
 #include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
@@ -24,13 +23,16 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kPingEvery = std::chrono::seconds(1);
+// What a peer may ask for, and all peers together. A start of Membership::kWorkersMax workers at once, each of which
+// joins twice, is within the limits.
+constexpr TokenBucket::Rate kJoinsEach{2, 30}, kJoinsAll{500, 4 * Membership::kWorkersMax};
+constexpr TokenBucket::Rate kHellosEach{5, 20}, kHellosAll{500, 8192};
+constexpr TokenBucket::Rate kBeatsEach{40, 100}, kBeatsAll{20'000, 40'000};
+constexpr TokenBucket::Rate kStaleEach{2, 10}, kStaleAll{500, 2 * Membership::kWorkersMax};
 constexpr Instant kShutdownEvery = std::chrono::milliseconds(50);
 
-// Returns how many workers have joined, in words that compare the number with cluster.workers.
-std::string HowMany(std::size_t members, std::uint32_t wanted) {
-  if (members <= wanted) return std::to_string(members) + " of " + std::to_string(wanted) + " workers";
-  return std::to_string(members) + " workers, " + std::to_string(members - wanted) +
-         " more than cluster.workers = " + std::to_string(wanted);
+bool MayAnswer(RequestLimits* limits, PeerId from, Instant now) {
+  return limits->Take(from, now) == RequestLimits::Verdict::kCarryOut;
 }
 
 // Whether the report is from the shard's incarnation with which the newest generation runs.
@@ -46,6 +48,11 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
                          std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
     : job_(std::move(options), log, std::move(metrics), now),
       course_(&job_),
+      joining_(&job_, &course_),
+      joins_(kJoinsEach, kJoinsAll, now),
+      hellos_(kHellosEach, kHellosAll, now),
+      beats_(kBeatsEach, kBeatsAll, now),
+      stale_beats_(kStaleEach, kStaleAll, now),
       next_report_(now + FromSeconds(job_.options.config.limits.report)) {
   CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0);
 }
@@ -53,43 +60,52 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
   const Header& header = message.header;
-  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take))
+  if (!IsWithinLimits(from, header, now, out)) return;
+  if (header.VisitAs<Hello, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take))
     return;
+  if (const auto* join = header.As<Join>()) return joining_.Take(from, *join, now, out);
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
   if (header.Is<Error>()) return;
-  RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
+  if (MayAnswer(&stale_beats_, from, now))
+    SendError(job_, from, Code::kInvalid, "the coordinator does not take this message", out);
 }
 
-void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation) const {
-  Error error;
-  error.incarnation = incarnation;
-  error.code = code;
-  error.generation = job_.journal.generation();
-  error.step = job_.steps->step();
-  error.message = std::move(message);
-  out->Send(to, std::move(error));
+// Whether the message may be carried out. What a process says that holds a shard's index is not limited.
+bool Coordinator::IsWithinLimits(PeerId from, const Header& header, Instant now, Outbox* out) {
+  const auto* const hello = header.As<Hello>();
+  RequestLimits* limits = nullptr;
+  if (header.Is<Join>()) limits = &joins_;
+  if (hello != nullptr && !job_.shards.Is(from, hello->shard)) limits = &hellos_;
+  if (limits == nullptr) return true;
+  const RequestLimits::Verdict verdict = limits->Take(from, now);
+  if (verdict == RequestLimits::Verdict::kRefuse)
+    SendError(job_, from, Code::kBusy, "too many requests; ask again in a second", out);
+  return verdict == RequestLimits::Verdict::kCarryOut;
 }
 
 // ---- messages of shards --------------------------------------------------------------------------------------------
 
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello, job_.facts); !status.ok()) {
-    RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
+    SendError(job_, from, status.code(), status.message(), out, hello.incarnation);
     out->Log(Severity::kWarning, status.message());
     return;
   }
+  const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
+  if (admission.refusal) Refuse(*admission.refusal, out);
+  if (admission.asks_holder) {
+    out->Send(job_.shards[hello.shard].peer, Ping{job_.journal.term(), job_.journal.generation()});
+  }
+  if (admission.claimed == ShardTable::Claimed::kWaits) {
+    SendError(job_, from, Code::kBusy, "waits for " + admission.waits_for, out, hello.incarnation);
+  }
+  if (admission.claimed != ShardTable::Claimed::kHolds) return;
   if (std::string beyond = BeyondLog(hello, job_.facts); !beyond.empty() && !course_.Overrules(hello, out)) {
     if (job_.shards.NoteBeyondLog(hello.shard, beyond)) out->Log(Severity::kWarning, beyond);
-    RefuseTo(from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
+    SendError(job_, from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
     return;
   }
-  const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
-  if (const auto& refusal = admission.refusal) {
-    if (refusal->for_log) out->Log(Severity::kWarning, refusal->why);
-    RefuseTo(refusal->to, Code::kRefused, refusal->why, out, refusal->incarnation);
-  }
-  if (!admission.accepted) return;
-  if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  if (job_.shards.Take(from, hello, job_.journal, now)) job_.steps->ForgetShard(hello.shard);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
     return;
@@ -98,6 +114,19 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
     course_.LoseShard(hello.shard, now, out);
   }
   course_.Advance(now, out);
+}
+
+void Coordinator::Refuse(const ShardTable::Refusal& refusal, Outbox* out) const {
+  if (refusal.for_log) out->Log(Severity::kWarning, refusal.why);
+  SendError(job_, refusal.to, Code::kRefused, refusal.why, out, refusal.incarnation);
+}
+
+// A process that claims what this one held is asked again: it may have it now.
+void Coordinator::PeerGone(PeerId peer, Outbox* out) {
+  for (const PeerId claimant : job_.shards.NoteGone(peer)) {
+    out->Send(claimant, Ping{job_.journal.term(), job_.journal.generation()});
+  }
+  joining_.PeerGone(peer, out);
 }
 
 void Coordinator::On(PeerId from, const ResetDone& done, Instant now, Outbox* out) {
@@ -180,80 +209,21 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
 
 // ---- messages of workers -------------------------------------------------------------------------------------------
 
-void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
-  Status status = CheckJoin(join, job_);
-  const bool is_new = !job_.journal.catalog_record();
-  if (status.ok() && !join.catalog.empty()) status = course_.AdoptCatalog(join);
-  if (is_new && job_.journal.catalog_record()) {
-    if (std::string text = EmptyShardsText(job_); !text.empty()) out->Log(Severity::kWarning, std::move(text));
-  }
-  if (!status.ok()) {
-    out->Log(Severity::kWarning, "refused: " + status.message());
-    job_.metrics->joins_refused.Add(1);
-    RefuseTo(from, Code::kRefused, status.message(), out);
-    return;
-  }
-  if (join.catalog.empty()) {
-    View view = MakeView(job_, nullptr);
-    view.job_file = job_.options.job_file;
-    if (job_.journal.catalog_record()) view.catalog = job_.journal.catalog_record()->tensors;
-    out->Send(from, std::move(view));
-    return;
-  }
-  const Worker* same = job_.members.Find(join.worker);
-  if (same != nullptr && same->nonce == join.nonce) {  // a repeated Join
-    Worker* worker = job_.members.Find(same->session);
-    worker->peer = from;
-    worker->last_message = now;
-    SendView(job_, worker, out);
-    return;
-  }
-  if (job_.members.IsSuperseded(join.nonce)) {
-    RefuseTo(from, Code::kRefused,
-             "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
-    return;
-  }
-  if (same != nullptr) {
-    RefuseTo(same->peer, Code::kRefused,
-             "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
-    out->Log(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
-    job_.members.Remove(same->session);
-  } else if (job_.members.full()) {
-    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
-    return;
-  }
-  if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) course_.Append(*more);
-  Worker worker;
-  worker.session = job_.journal.TakeSession();
-  worker.name = join.worker;
-  worker.nonce = join.nonce;
-  worker.peer = from;
-  worker.last_message = now;
-  worker.rank = join.rank;
-  worker.machine = join.machine;
-  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
-  job_.ranks.NoteMessage(worker, now);
-  job_.members.Add(std::move(worker));
-  job_.metrics->joins.Add(1);
-  out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
-                                HowMany(job_.members.size(), job_.options.config.cluster.workers) + ")");
-  course_.Reassign(out);
-  course_.Advance(now, out);
-}
-
 void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out) {
   if (beat.session.value == 0) {  // from a reader
     job_.followers.NoteMessage(beat.nonce, now);
-    out->Send(from, MakeView(job_, nullptr));
+    if (MayAnswer(&beats_, from, now)) out->Send(from, MakeView(job_, nullptr));
     return;
   }
   Worker* worker = job_.members.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
-    RefuseTo(from, Code::kStale, "unknown session; join again", out);
+    if (MayAnswer(&stale_beats_, from, now)) SendError(job_, from, Code::kStale, "unknown session; join again", out);
     return;
   }
   worker->peer = from;
   worker->last_message = now;
+  worker->gone = false;
+  joining_.NoteAlive(worker, out);
   job_.ranks.NoteMessage(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
@@ -275,12 +245,14 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   if (job_.group && beat.generation == job_.journal.generation() && news_of_group) {
     worker->group = beat.group;
     worker->group_text = beat.group_text;
-    course_.NoteGroup(*worker, out);
+    if (beat.group == GroupState::kOffered) worker->offer = beat.group_text;
+    if (beat.group == GroupState::kFormed) worker->offer.clear();  // it has the version now
+    course_.NoteGroup(worker, out);
     course_.Advance(now, out);
     worker = job_.members.Find(beat.session);
   }
   if (enters_barrier) PassBarrierWhenComplete(&job_, out);
-  SendView(job_, worker, out);
+  if (MayAnswer(&beats_, from, now)) SendView(job_, worker, out);
 }
 
 void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
@@ -291,16 +263,8 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
     out->Log(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
   }
+  job_.ranks.Forget(worker->rank);
   job_.members.Remove(leave.session);
-  course_.Reassign(out);
-}
-
-void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
-  const Worker* worker = job_.members.Find(name);
-  if (worker == nullptr) return;
-  out->Log(Severity::kWarning, "\"" + name + "\" died; its slots move");
-  job_.members.Remove(worker->session);
-  job_.metrics->leases_lost.Add(1);
   course_.Reassign(out);
 }
 
@@ -310,6 +274,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   if (const Instant pause = job_.clock.Tick(now); pause > Instant{}) {
     job_.members.RenewAll(now);
     job_.shards.ForgivePause(pause);
+    job_.late.NoteTrouble(now);
   }
   if (now >= next_ping_) {
     next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);
@@ -323,6 +288,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
       }
     }
   }
+  for (const ShardTable::Refusal& refusal : job_.shards.RefuseClaims()) Refuse(refusal, out);
   // A finished job drops no silent reader, because the last snapshot and the final weights may take longer than a
   // lease.
   if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());
@@ -332,10 +298,11 @@ void Coordinator::Tick(Instant now, Outbox* out) {
              "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move");
     course_.Reassign(out);
   }
+  joining_.Tick(now, out);
   RenewMachineGroups(&job_, now, out);
   course_.Advance(now, out);
   job_.steps->Repeat(now, out);
-  HelpSlowWorkers(&job_, now, out);
+  if (LeaveOutLateWorkers(&job_, now, out)) course_.Reassign(out);
   PassBarrierWhenComplete(&job_, out);  // a missing worker may have left
   CheckDeadlines(now, out);
   const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();

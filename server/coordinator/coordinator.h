@@ -21,6 +21,8 @@
 #include "server/coordinator/job_course.h"
 #include "server/coordinator/job_status.h"
 #include "server/coordinator/job_view.h"
+#include "server/coordinator/joining_workers.h"
+#include "server/coordinator/request_limits.h"
 #include "server/coordinator/roster.h"
 #include "server/coordinator/waiting.h"
 
@@ -28,7 +30,6 @@ namespace capstan {
 struct Heartbeat;
 struct Committed;
 struct Hello;
-struct Join;
 struct Leave;
 struct Prepared;
 struct Progress;
@@ -48,6 +49,8 @@ class Coordinator {
               Instant now);
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  // Notes that the connection of this peer has ended, as the transport found when a message was sent to it.
+  void PeerGone(PeerId peer, Outbox* out);
   void Tick(Instant now, Outbox* out);
   // Ends the job's service: from now on, Tick keeps sending the shards a Shutdown.
   void Shutdown();
@@ -66,8 +69,6 @@ class Coordinator {
   const std::vector<ManifestRecord>& manifests() const { return job_.journal.manifests(); }
   // Fails the job; workers are told the reason.
   void Abandon(Status reason, Outbox* out) { course_.Fail(std::move(reason), out); }
-  // Reports that the worker of this name is dead: it is removed now instead of after its lease.
-  void WorkerDied(const std::string& name, Instant now, Outbox* out);
 
   // Returns the records of the steps committed since the last call.
   std::vector<StepRecord> TakeRecords() { return job_.records.Take(); }
@@ -110,16 +111,18 @@ class Coordinator {
   void On(PeerId from, const Prepared& prepared, Instant now, Outbox* out);
   void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
   void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
-  void On(PeerId from, const Join& join, Instant now, Outbox* out);
   void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 
-  // `incarnation`: of the shard that is refused; another incarnation at the same address ignores the message. 0: any.
-  void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation = {}) const;
+  bool IsWithinLimits(PeerId from, const Header& header, Instant now, Outbox* out);
+  void Refuse(const ShardTable::Refusal& refusal, Outbox* out) const;
   void CheckDeadlines(Instant now, Outbox* out);
 
   Job job_;
   JobCourse course_;
+  JoiningWorkers joining_;
+  RequestLimits joins_, hellos_;       // Hellos of processes that hold no index
+  RequestLimits beats_, stale_beats_;  // answers to Heartbeats of members and readers; to what others send
   Instant next_report_{}, next_ping_{};
 };
 

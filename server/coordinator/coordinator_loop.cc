@@ -106,17 +106,23 @@ void CoordinatorLoop::Tick(Instant now) {
   if (nobody || waited >= kClosingMax) phase_ = Phase::kEnded;
 }
 
-// Returns how many messages were sent or wait for room in the socket.
+// Returns how many messages were sent or wait for room in the socket. The core is told which peers were not connected
+// any more, and its answers to that are sent as well.
 std::size_t CoordinatorLoop::SendOut() {
-  WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
-  members_.SeeGeneration(*core_);
-  // A failure is reported to the user before the members learn of it.
-  if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
-  if (options_.on_notice) {
-    for (const Notice& notice : out_.notices) options_.on_notice(notice);
-  }
-  const std::size_t alive = socket_->Send(&out_.envelopes);
-  out_.Clear();
+  std::size_t alive = 0;
+  do {
+    WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
+    members_.SeeGeneration(*core_);
+    // A failure is reported to the user before the members learn of it.
+    if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
+    if (options_.on_notice) {
+      for (const Notice& notice : out_.notices) options_.on_notice(notice);
+    }
+    std::vector<PeerId> gone;
+    alive += socket_->Send(&out_.envelopes, &gone);
+    out_.Clear();
+    for (const PeerId peer : gone) core_->PeerGone(peer, &out_);
+  } while (!out_.envelopes.empty() || !out_.notices.empty());
   return alive;
 }
 

@@ -19,7 +19,7 @@ struct CoordinatorOptions {
   JobId job;             // id for a new job; a resumed job's id is in the log
   std::uint32_t block_elements = kBlockElements;
   // A worker is slow when it has computed one step for this long, and for four times the 95th percentile of the
-  // durations of recent steps. In mode sync without ranks, an idle worker then computes the same slots.
+  // durations of recent steps. When others have waited that long for a worker, it is left out.
   Instant slow_after = std::chrono::seconds(30);
   // The log may be an old copy: the job goes back to the log's newest snapshot even if shards have newer ones.
   bool accept_rollback = false;

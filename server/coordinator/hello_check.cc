@@ -14,7 +14,33 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::uint64_t kLivesMax = std::uint64_t{1} << 48;  // the highest term or generation that is accepted
+// A log that is an old copy lacks at most this many terms or generations: each takes a restart or a recovery.
+constexpr std::uint64_t kLackedMax = std::uint64_t{1} << 20;
+// The highest incarnation that is accepted. An incarnation is about the wall clock in microseconds when a shard starts,
+// and no clock shows the year 2255.
+constexpr std::uint64_t kIncarnationMax = std::uint64_t{1} << 53;
+
+// Refuses numbers that this job cannot have reached, before they get into the log or into other processes.
+Status CheckNumbers(const Hello& hello, const JobFacts& facts) {
+  const Journal& journal = facts.journal;
+  const std::uint64_t generation = std::max(hello.generation.value, hello.newest_retained.generation.value);
+  const std::uint64_t version = std::max(hello.version.value, hello.newest_retained.version.value);
+  const auto impossible = [&](const char* what, std::uint64_t number, const std::string& known) {
+    return Invalid(facts.shards.NameOf(hello.shard) + " says " + what + " " + std::to_string(number) +
+                   ", which this job cannot have reached: " + known);
+  };
+  if (hello.term.value > journal.term().value + kLackedMax)
+    return impossible("term", hello.term.value, "its log ends with term " + std::to_string(journal.term().value));
+  if (generation > journal.generation().value + kLackedMax) {
+    return impossible("generation", generation,
+                      "its log ends with generation " + std::to_string(journal.generation().value));
+  }
+  if (version > facts.options.config.steps())
+    return impossible("version", version, "it has " + std::to_string(facts.options.config.steps()) + " steps");
+  if (hello.incarnation.value > kIncarnationMax)
+    return impossible("incarnation", hello.incarnation.value, "no clock is that far ahead");
+  return {};
+}
 
 Status CheckParts(const Hello& hello, const JobFacts& facts) {
   const Mode mode = facts.options.config.mode();
@@ -58,9 +84,6 @@ bool Fits(const PrepareReport& report, ShardIndex shard, const JobFacts& facts) 
 }
 
 Status CheckHello(const Hello& hello, const JobFacts& facts) {
-  const std::uint64_t newest =
-      std::max({hello.term.value, hello.generation.value, hello.newest_retained.generation.value});
-  if (newest > kLivesMax) return Invalid("a Hello says number " + std::to_string(newest) + ", which no job reaches");
   if (hello.shard >= facts.shards.size()) {
     return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
                    std::to_string(facts.shards.size()) + " shards; check --index and cluster.servers");
@@ -74,6 +97,7 @@ Status CheckHello(const Hello& hello, const JobFacts& facts) {
                    "'s directory belongs to another job; start that server with another --run-dir, or move its folder "
                    "away; nothing in it is lost");
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckNumbers(hello, facts));
   return CheckParts(hello, facts);
 }
 

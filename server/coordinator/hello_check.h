@@ -18,8 +18,8 @@ namespace capstan::server {
 
 struct JobFacts;
 
-// Fails unless the fields of a Hello agree with each other, with the job and with its catalog: a restarted coordinator
-// takes the job's state from them.
+// Fails unless the fields of a Hello agree with each other, with the job and with its catalog, and are numbers that this
+// job can have reached: a restarted coordinator takes the job's state from them.
 Status CheckHello(const Hello& hello, const JobFacts& facts);
 
 // Returns a text if the shard has seen a term, generation or snapshot beyond the coordinator's log, else "". A shard is

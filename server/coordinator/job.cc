@@ -23,6 +23,11 @@ JobState OpenJournal(Journal* journal) {
   return state;
 }
 
+ShardTable::Patience PatienceOf(const LimitsSection& limits) {
+  const Instant lease = FromSeconds(limits.lease);
+  return {lease, lease, FromSeconds(limits.join)};
+}
+
 }  // namespace
 
 Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> shared_metrics,
@@ -31,7 +36,8 @@ Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitori
       metrics(std::move(shared_metrics)),
       journal(options, log),
       state(OpenJournal(&journal)),
-      shards(options.config.shard_count(), options.config.cluster.shards_per_server),
+      shards(options.config.shard_count(), options.config.cluster.shards_per_server,
+             PatienceOf(options.config.limits)),
       facts{options, HashJobConfig(options.config), *metrics, journal, shards},
       snapshots(facts, now),
       steps(MakeSteps(facts)),

@@ -18,6 +18,7 @@
 #include "server/coordinator/job_facts.h"
 #include "server/coordinator/job_state.h"
 #include "server/coordinator/journal.h"
+#include "server/coordinator/late_workers.h"
 #include "server/coordinator/machine_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
@@ -25,7 +26,6 @@
 #include "server/coordinator/snapshots.h"
 #include "server/coordinator/step_records.h"
 #include "server/coordinator/steps.h"
-#include "server/coordinator/stragglers.h"
 
 namespace capstan::server {
 
@@ -68,6 +68,7 @@ struct Job {
   StepRecords records;
   JobClock clock;
   Membership members;
+  LateWorkers late;
   Ranks ranks;
   Barrier barrier;
   Followers followers;

@@ -14,7 +14,9 @@
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/declarations.h"
 #include "server/coordinator/job_view.h"
+#include "server/coordinator/join_check.h"
 #include "server/coordinator/natural_order.h"
 #include "server/coordinator/worker_care.h"
 
@@ -51,18 +53,10 @@ void JobCourse::Fail(Status reason, Outbox* out) {
   SendViews(job_, out);
 }
 
-Status JobCourse::AdoptCatalog(const Join& join) {
-  if (job_->journal.catalog_record()) return {};
-  Result<Catalog> catalog = Catalog::Create(join.catalog, job_->options.block_elements);
-  if (!catalog.ok()) return catalog.status();
-  const CatalogRecord record{join.catalog, join.numeric_class, join.numeric_fingerprint, join.data_fingerprint};
-  Append(record);
-  return {};
-}
-
 // ---- the course ---------------------------------------------------------------------------------------------------
 
 void JobCourse::Advance(Instant now, Outbox* out) {
+  if (job_->state.now() == CoordinatorState::kCollecting) AgreeOnCatalog(now, out);
   if (job_->state.now() == CoordinatorState::kCollecting) LeaveCollecting(now, out);
   if (job_->state.now() == CoordinatorState::kRunning) KeepInitialSource(now, out);
   if (job_->state.now() == CoordinatorState::kRunning && job_->group && job_->group->request()) FormGroup(now, out);
@@ -73,10 +67,29 @@ void JobCourse::Advance(Instant now, Outbox* out) {
   AdvanceSnapshots(now, out);
 }
 
-bool JobCourse::EnoughMembers(Instant now) const {
-  if (job_->members.size() >= job_->options.config.cluster.workers) return true;
-  return job_->members.size() >= job_->options.config.cluster.min_workers &&
-         now - job_->clock.started() >= FromSeconds(job_->options.config.limits.join / 2);
+// Returns how many members a job needs to begin.
+std::size_t JobCourse::MembersNeeded(Instant now) const {
+  const ClusterSection& cluster = job_->options.config.cluster;
+  const bool late = now - job_->clock.started() >= FromSeconds(job_->options.config.limits.join / 2);
+  return std::max<std::size_t>(late ? cluster.min_workers : cluster.workers, 1);
+}
+
+// Takes what the workers declare for the job's own, once as many of them agree as the job needs to begin; before that it
+// could not begin either. The others have to join again, and are then refused with the difference.
+void JobCourse::AgreeOnCatalog(Instant now, Outbox* out) {
+  if (job_->journal.catalog_record()) return;
+  const std::vector<Declaration> declarations = DeclarationsOf(job_->members);
+  if (declarations.empty() || declarations.front().workers.size() < MembersNeeded(now)) return;
+  Append(*declarations.front().record);
+  std::vector<SessionId> others;
+  for (const Declaration& one : declarations) {
+    if (one.record == declarations.front().record) continue;
+    for (const Worker* worker : one.workers) others.push_back(worker->session);
+  }
+  for (const SessionId session : others) job_->members.Remove(session);
+  for (auto& [session, worker] : job_->members.workers()) worker.declared.reset();
+  if (!others.empty()) Reassign(out);
+  if (std::string text = EmptyShardsText(*job_); !text.empty()) out->Log(Severity::kWarning, std::move(text));
 }
 
 void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
@@ -88,7 +101,7 @@ void JobCourse::LeaveCollecting(Instant now, Outbox* out) {
     ResumeRunning(now, out);
   } else if (job_->journal.has_begun() && !job_->journal.running()) {
     job_->state.On(JobEvent::kFoundGeneration);  // the last coordinator ended before it logged a RunningRecord
-  } else if (EnoughMembers(now) || job_->journal.has_begun()) {
+  } else if (job_->members.size() >= MembersNeeded(now) || job_->journal.has_begun()) {
     StartRecovery(Recovery::kGoOn, now, out);
   }
 }
@@ -110,11 +123,15 @@ bool JobCourse::ShardsLiveOn() const {
 // Takes over the running generation of an earlier coordinator.
 void JobCourse::ResumeRunning(Instant now, Outbox* out) {
   job_->state.On(JobEvent::kFoundRunning);
+  job_->shards.NoteAllServe();
   job_->clock.Restart(now);
   job_->records.Begin(now);
   job_->steps->Resume(now, out);
   // Only the previous coordinator knew the slots, and the ranks in the group.
-  if (job_->group) return AskForGroup("another coordinator leads it", false, out);
+  if (job_->group) {
+    AskForGroup("another coordinator leads it", false, out);
+    return;
+  }
   DealSlots(job_, out);
   SendViews(job_, out);
 }
@@ -135,7 +152,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     out->Log(Severity::kWarning, job_->equal_slots.text());
   }
   if (steps.step() != before) {
-    job_->view_sequence += ForgetBackups(&job_->members);  // helpers learn of it in the answer to their next Heartbeat
+    NoteDelivered(job_, before);
     job_->clock.Progress(now);
     if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
@@ -153,7 +170,8 @@ void JobCourse::Finish(Outbox* out) {
 // ---- generations --------------------------------------------------------------------------------------------------
 
 // If the operator has accepted a rollback, every shard must answer with a term that is newer than all shards' terms,
-// and the next generation is above all of theirs.
+// and the next generation is above all of theirs. Each shard raises the term at most once: while the job gathers, no
+// other coordinator gives it a newer one.
 bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
   if (!job_->options.accept_rollback || job_->state.now() != CoordinatorState::kCollecting) return false;
   const Generation seen = std::max(hello.generation, hello.newest_retained.generation);
@@ -161,6 +179,7 @@ bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
     out->Log(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
   newer_on_shards_ = std::max(newer_on_shards_.value_or(job_->journal.generation()), seen);
   if (hello.term <= job_->journal.term()) return true;
+  if (!raised_term_.insert(hello.shard).second) return false;
   Append(TermRecord{hello.term.Next()});
   job_->shards.BeginTerm();
   return true;
@@ -357,7 +376,7 @@ void JobCourse::ChooseInitialSource() {
   if (!job_->journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
   for (const auto& [session, worker] : job_->members.workers()) {
-    if (job_->ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
+    if (job_->members.RanksInUse() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
       first = &worker;
   }
   if (first != nullptr) job_->initial_source = InitialSource{first->session, first->name};
@@ -395,10 +414,12 @@ void JobCourse::Reassign(Outbox* out) {
   SendChangedViews(job_, out);
 }
 
-void JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
+bool JobCourse::AskForGroup(std::string reason, bool goes_back, Outbox* out) {
   const std::string text = "the group of generation " + std::to_string(job_->journal.generation().value) +
                            " is given up at step " + std::to_string(job_->steps->step().value) + ": " + reason;
-  if (job_->group->Ask(std::move(reason), goes_back)) out->Log(Severity::kWarning, text);
+  const bool first = job_->group->Ask(std::move(reason), goes_back);
+  if (first) out->Log(Severity::kWarning, text);
+  return first;
 }
 
 // Begins a generation with another group, once a Commit in flight has arrived, so that all shards are at one version.
@@ -423,18 +444,24 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
   }
 }
 
-void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
-  if (job_->state.now() != CoordinatorState::kRunning) return;
-  switch (worker.group) {
+void JobCourse::NoteGroup(Worker* worker, Outbox* out) {
+  if (job_->state.now() != CoordinatorState::kRunning || worker->slots.empty()) return;
+  const std::string says = "\"" + worker->name + "\": " + worker->group_text;
+  switch (worker->group) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
       if (!AllReduceGroup::IsOffered(job_->members)) return;
       return SendChangedViews(job_, out);
     case GroupState::kFormed: return;
     case GroupState::kBroken:
-      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + AllReduceGroup::MissingText(job_->members),
-                         false, out);
-    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, true, out);
+      worker->breaks += AskForGroup(says + AllReduceGroup::MissingText(job_->members), false, out) ? 1 : 0;
+      return;
+    case GroupState::kLost: {
+      // The word of one member takes no job back: all have said in their offers that they do not have the version.
+      const bool lost = AllReduceGroup::NoneHasVersion(job_->members) && !job_->steps->parameters().on_shards;
+      worker->breaks += AskForGroup(says, lost, out) ? 1 : 0;
+      return;
+    }
   }
 }
 

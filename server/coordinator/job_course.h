@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,6 @@
 #include "common/wire/actor.h"
 #include "common/wire/messages/reset.h"
 #include "server/coordinator/job.h"
-
-namespace capstan {
-struct Join;
-}  // namespace capstan
 
 namespace capstan::server {
 
@@ -37,15 +34,13 @@ class JobCourse {
   // if the slots would change.
   void Reassign(Outbox* out);
   // Takes the state of the group from a worker's last Heartbeat.
-  void NoteGroup(const Worker& worker, Outbox* out);
+  void NoteGroup(Worker* worker, Outbox* out);
   // Logs the manifest of a snapshot of which every shard has written its part.
   void CommitSnapshot(Instant now, Outbox* out);
   void FailInitialWeights(ShardIndex shard, const std::string& why, Outbox* out);
   // Returns whether a shard that has seen more than the log is to be rolled back, which the operator must have
   // accepted.
   bool Overrules(const Hello& hello, Outbox* out);
-  // Takes the job's tensors, which the first worker declares.
-  Status AdoptCatalog(const Join& join);
   void Append(LogRecord record);
   void Fail(Status reason, Outbox* out);
 
@@ -59,7 +54,8 @@ class JobCourse {
     Step step;
   };
 
-  bool EnoughMembers(Instant now) const;
+  std::size_t MembersNeeded(Instant now) const;
+  void AgreeOnCatalog(Instant now, Outbox* out);
   void LeaveCollecting(Instant now, Outbox* out);
   bool ShardsLiveOn() const;
   void ResumeRunning(Instant now, Outbox* out);
@@ -74,7 +70,8 @@ class JobCourse {
   void LogRecovered(Instant now, Outbox* out);
   void ChooseInitialSource();
   void KeepInitialSource(Instant now, Outbox* out);
-  void AskForGroup(std::string reason, bool goes_back, Outbox* out);
+  // Returns whether no other group had been asked for.
+  bool AskForGroup(std::string reason, bool goes_back, Outbox* out);
   void FormGroup(Instant now, Outbox* out);
   void AdvanceSnapshots(Instant now, Outbox* out);
   void StopWhenSaved(Instant now, Outbox* out);
@@ -83,6 +80,7 @@ class JobCourse {
   std::optional<Setback> setback_;  // how far the job was when a recovery began; empty once the job runs again
   std::optional<Generation>
       newer_on_shards_;  // the newest generation on shards beyond the log; set if these are rolled back
+  std::set<ShardIndex> raised_term_;  // the shards because of which this coordinator took a newer term
   Backoff reset_backoff_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "common/config/job/cluster_section.h"
 #include "common/config/job_config.h"
+#include "common/wire/messages/error.h"
 #include "common/wire/messages/shard_address.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job.h"
@@ -31,7 +32,7 @@ std::string WhyIdle(const Job& job) {
 // members may not have come back yet. Later cluster.min_workers are enough. With ranks it waits for every rank.
 std::string MissingInBarrier(const Job& job) {
   std::string who = job.barrier.Missing(job.members);
-  if (job.ranks.in_use()) {
+  if (job.members.RanksInUse()) {
     if (std::string ranks = job.ranks.Missing(job.slot_count(), job.members, job.clock.last_tick()); !ranks.empty())
       AddName(&who, ranks);
     return who;
@@ -80,13 +81,12 @@ View MakeView(const Job& job, const Worker* worker) {
   }
   if (worker != nullptr) {
     view.session = worker->session;
-    view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle(job) : job.equal_slots.text();
+    view.notice = worker->idle       ? "this worker has nothing to compute: " + WhyIdle(job)
+                  : worker->left_out ? "this worker gets no slots for a while: others waited for it, or for another one"
+                                     : job.equal_slots.text();
     view.founder = job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights() &&
                    job.initial_source && job.initial_source->session == worker->session;
     view.slots = worker->slots;
-    view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
-    std::sort(view.slots.begin(), view.slots.end());
-    view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // a slot may be in both
     if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
     if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
       MachineGroups::View group = job.machine_groups->Of(*worker, job.members);
@@ -95,6 +95,16 @@ View MakeView(const Job& job, const Worker* worker) {
     }
   }
   return view;
+}
+
+void SendError(const Job& job, PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation) {
+  Error error;
+  error.incarnation = incarnation;
+  error.code = code;
+  error.generation = job.journal.generation();
+  error.step = job.steps->step();
+  error.message = std::move(message);
+  out->Send(to, std::move(error));
 }
 
 void SendView(const Job& job, Worker* worker, Outbox* out) {

@@ -8,6 +8,7 @@
 #include "common/config/job_config.h"
 #include "common/wire/messages/membership.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/declarations.h"
 #include "server/coordinator/job.h"
 
 namespace capstan::server {
@@ -30,23 +31,10 @@ Status CheckJoin(const Join& join, const Job& job) {
   }
   const bool only_asks = join.rank == 0 && join.catalog.empty();  // a process that only wants the job file, or a reader
   if (!only_asks) CAPSTAN_RETURN_IF_ERROR(job.ranks.Check(join, job.slot_count(), job.members));
-  if (!job.journal.catalog_record() || join.catalog.empty()) return {};
-  const CatalogRecord& declared = *job.journal.catalog_record();
-  const std::string who = "worker \"" + join.worker + "\": ";
-  if (std::string difference = DescribeDifference(declared.tensors, join.catalog); !difference.empty()) {
-    return Refused(who + difference + "; start it with the same build and job file");
-  }
-  if (declared.numeric_class != join.numeric_class || declared.numeric_fingerprint != join.numeric_fingerprint) {
-    return Refused(who + "computes with other bits: it is of class \"" + join.numeric_class + "\" (probe " +
-                   std::to_string(join.numeric_fingerprint) + "), the job's is \"" + declared.numeric_class +
-                   "\" (probe " + std::to_string(declared.numeric_fingerprint) +
-                   "); use machines of one kind and one build");
-  }
-  if (declared.data_fingerprint != join.data_fingerprint) {
-    return Refused(who + "reads other data (fingerprint " + std::to_string(join.data_fingerprint) + ") than the job (" +
-                   std::to_string(declared.data_fingerprint) + "); check data.path on that machine");
-  }
-  return {};
+  if (join.catalog.empty()) return {};
+  if (!job.journal.catalog_record()) return Catalog::Create(join.catalog, job.options.block_elements).status();
+  const std::string difference = DifferenceOf(RecordOf(join), *job.journal.catalog_record());
+  return difference.empty() ? Status() : Refused("worker \"" + join.worker + "\": " + difference);
 }
 
 std::string EmptyShardsText(const Job& job) {

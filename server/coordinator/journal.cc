@@ -112,6 +112,12 @@ bool Journal::Names(const SnapshotPart& part) const {
   });
 }
 
+bool Journal::LacksSnapshots(ShardIndex shard, const std::vector<SnapshotPart>& parts) const {
+  const bool wrote = std::any_of(manifests_.begin(), manifests_.end(),
+                                 [&](const ManifestRecord& manifest) { return shard < manifest.digests.size(); });
+  return wrote && !concluded_ && std::none_of(parts.begin(), parts.end(), [this](const SnapshotPart& part) { return Names(part); });
+}
+
 void Journal::DropManifestsFrom(SnapshotId first) {
   while (!manifests_.empty() && manifests_.back().id >= first) manifests_.pop_back();
 }

@@ -58,6 +58,8 @@ class Journal {
   SnapshotId newest_snapshot() const { return manifests_.empty() ? SnapshotId{} : manifests_.back().id; }
   // Whether a manifest names this part; other parts are of no use to a recovery.
   bool Names(const SnapshotPart& part) const;
+  // Whether this job goes on from snapshots of which this shard index wrote parts, and `parts` has no part of any.
+  bool LacksSnapshots(ShardIndex shard, const std::vector<SnapshotPart>& parts) const;
   // Forgets the snapshots from `first` on, which cannot be used. Their records stay in the log, but a replay drops them
   // too once the next generation's record names an older snapshot.
   void DropManifestsFrom(SnapshotId first);

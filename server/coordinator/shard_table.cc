@@ -27,62 +27,102 @@ std::vector<ShardAddress> ShardTable::Addresses() const {
   return addresses;
 }
 
-// Accepts `hello` if it comes from the process that owns this index.
-ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, Instant now) {
+void ShardTable::NoteClaim(PeerId from, const Hello& hello, Instant now) {
+  std::optional<ShardEntry::Claim>& claim = shards_[hello.shard].claim;
+  if (!claim || claim->peer != from) claim = ShardEntry::Claim{from, hello.incarnation, now};
+}
+
+// Refuses a process whose incarnation is below the one that had the index before it. A single Hello may be a late
+// message of an earlier incarnation, which needs no answer; a process that repeats it is alive.
+ShardTable::Admission ShardTable::RefuseOlder(PeerId from, const Hello& hello, Instant now) {
   ShardEntry& shard = shards_[hello.shard];
-  Admission admission;
-  if (!shard.hello || (from == shard.peer && hello.incarnation == shard.hello->incarnation)) {
-    if (shard.claimant.value != 0 && now > shard.claimed_since) {
-      admission.refusal = Refusal{shard.claimant,
-                                  {},
-                                  NameOf(hello.shard) + " is already running at " + hello.endpoint +
-                                      "; stop one of the two or give this one another --index"};
-      shard.claimant = {};
-    }
-    admission.accepted = true;
-    return admission;
-  }
-  if (from == shard.peer) {  // a Hello of an earlier incarnation is a late message
-    admission.accepted = hello.incarnation > shard.hello->incarnation;
-    return admission;
-  }
-  const bool owns = !hello.job.IsNull() || shard.IsSilent(now);
-  if (owns && hello.incarnation > shard.hello->incarnation) {
-    admission.accepted = true;
-  } else if (shard.claimant != from) {  // the answer to the regular Ping shows whether the first process lives
-    shard.claimant = from;
-    shard.claimed_since = now;
-  } else if (owns && now - shard.claimed_since >= kShardSilence) {
-    // A process that repeats Hello is alive: this is not a late message of an earlier incarnation.
-    admission.refusal = Refusal{
-        shard.claimant, hello.incarnation,
-        NameOf(hello.shard) + " at " + hello.endpoint + " begins with life " + std::to_string(hello.incarnation.value) +
-            ", which is not above " + std::to_string(shard.hello->incarnation.value) + ", the life before it at " +
-            shard.hello->endpoint +
-            ": its directory is new or an old copy, and the clock of its machine is behind; set the clock, "
-            "and start it again",
-        true};
-    shard.claimant = {};
-  }
+  NoteClaim(from, hello, now);
+  Admission admission{Claimed::kIgnored, false, {}, {}};
+  if (now - shard.claim->since < kShardSilence) return admission;
+  admission.refusal =
+      Refusal{from, hello.incarnation,
+              NameOf(hello.shard) + " at " + hello.endpoint + " begins with life " +
+                  std::to_string(hello.incarnation.value) + ", which is not above " +
+                  std::to_string(shard.hello->incarnation.value) + ", the life before it at " + shard.hello->endpoint +
+                  ": its directory is new or an old copy, and the clock of its machine is behind; set the clock, "
+                  "and start it again",
+              true};
+  shard.claim.reset();
   return admission;
 }
 
+// Whether the process has none of the snapshots that its index has written. It needs none if another shard has what this
+// index wrote of the newest one, as where servers have got others' directories.
+bool ShardTable::IsBare(const Hello& hello, const Journal& journal) const {
+  if (!journal.LacksSnapshots(hello.shard, hello.parts)) return false;
+  const ManifestRecord& newest = journal.manifests().back();
+  if (hello.shard >= newest.digests.size()) return false;
+  const SnapshotPart part{newest.id, hello.shard, newest.digests[hello.shard]};
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    if (i != hello.shard && shards_[i].Has(part)) return false;
+  }
+  return true;
+}
+
 ShardTable::Admission ShardTable::Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now) {
-  Admission admission = CheckClaim(from, hello, now);
-  if (!admission.accepted) return admission;
   ShardEntry& shard = shards_[hello.shard];
-  admission.replaces = shard.hello && hello.incarnation != shard.hello->incarnation;
-  if (admission.replaces) shard = {};
+  if (shard.hello && from == shard.peer) {
+    const bool late = hello.incarnation < shard.hello->incarnation;
+    // After the end of its connection this may be the last message before that, or the process has connected again.
+    return {late ? Claimed::kIgnored : Claimed::kHolds, !late && shard.gone, {}, {}};
+  }
+  if (shard.hello && !shard.gone && now - shard.last_message < patience_.silence) {
+    const bool is_new = !shard.claim || shard.claim->peer != from;
+    NoteClaim(from, hello, now);
+    return {Claimed::kWaits, is_new, NameOf(hello.shard) + " at " + shard.hello->endpoint + " to answer or to end", {}};
+  }
+  if (shard.has_served && hello.incarnation <= shard.hello->incarnation) return RefuseOlder(from, hello, now);
+  if (!IsBare(hello, journal)) return {Claimed::kHolds, false, {}, {}};
+  if (!shard.bare_since) shard.bare_since = now;
+  shard.bare_endpoint = hello.endpoint;
+  const Instant patience = shard.hello ? patience_.bare : patience_.bare_at_start;
+  if (now - *shard.bare_since >= patience) return {Claimed::kHolds, false, {}, {}};
+  return {Claimed::kWaits, false, "the process that has the snapshots of " + NameOf(hello.shard), {}};
+}
+
+bool ShardTable::Take(PeerId from, const Hello& hello, const Journal& journal, Instant now) {
+  ShardEntry& shard = shards_[hello.shard];
+  const bool replaces = shard.hello && hello.incarnation != shard.hello->incarnation;
+  if (replaces) shard = {};
   shard.peer = from;
   shard.last_message = now;
-  shard.claimant = {};
+  shard.gone = false;
+  shard.bare_since.reset();
   shard.beyond_log.clear();
   // Within one incarnation a shard's generation and term only rise, so a late Hello must not replace a newer one.
   const bool is_late = shard.hello && (hello.term < shard.hello->term || hello.generation < shard.hello->generation);
   if (!is_late) shard.hello = hello;
   for (const SnapshotPart& part : hello.parts) Note(part, journal, &shard);
   shard.has_our_term = shard.has_our_term || hello.term == journal.term();
-  return admission;
+  return replaces;
+}
+
+std::vector<PeerId> ShardTable::NoteGone(PeerId peer) {
+  std::vector<PeerId> claimants;
+  for (ShardEntry& shard : shards_) {
+    if (shard.claim && shard.claim->peer == peer) shard.claim.reset();
+    if (shard.peer != peer || std::exchange(shard.gone, true) || !shard.claim) continue;
+    claimants.push_back(shard.claim->peer);
+  }
+  return claimants;
+}
+
+std::vector<ShardTable::Refusal> ShardTable::RefuseClaims() {
+  std::vector<Refusal> refusals;
+  for (ShardIndex i = 0; i < shards_.size(); ++i) {
+    ShardEntry& shard = shards_[i];
+    if (!shard.claim || !shard.hello || shard.gone || shard.last_message <= shard.claim->since) continue;
+    refusals.push_back({shard.claim->peer, shard.claim->incarnation,
+                        NameOf(i) + " is already running at " + shard.hello->endpoint +
+                            "; stop one of the two or give this one another --index"});
+    shard.claim.reset();
+  }
+  return refusals;
 }
 
 bool ShardTable::NoteBeyondLog(ShardIndex shard, std::string text) {
@@ -90,7 +130,11 @@ bool ShardTable::NoteBeyondLog(ShardIndex shard, std::string text) {
 }
 
 void ShardTable::ForgivePause(Instant pause) {
-  for (ShardEntry& shard : shards_) shard.last_message += pause;
+  for (ShardEntry& shard : shards_) {
+    shard.last_message += pause;
+    if (shard.claim) shard.claim->since += pause;
+    if (shard.bare_since) *shard.bare_since += pause;
+  }
 }
 
 void ShardTable::BeginTerm() {
@@ -102,8 +146,12 @@ void ShardTable::BeginGeneration() {
 }
 
 void ShardTable::NoteBegun(ShardIndex shard, Instant now) {
-  shards_[shard].has_begun = true;
+  shards_[shard].has_begun = shards_[shard].has_served = true;
   shards_[shard].last_message = now;
+}
+
+void ShardTable::NoteAllServe() {
+  for (ShardEntry& shard : shards_) shard.has_served = true;
 }
 
 void ShardTable::Note(const SnapshotPart& part, const Journal& journal, ShardEntry* shard) const {

@@ -11,8 +11,10 @@ namespace capstan::server {
 void StepRecords::Add(StepRecord record, Instant now) {
   record.seconds = ToSeconds(now - last_commit_);
   last_commit_ = now;
-  if (seconds_.size() < kStepsMeasured) seconds_.resize(seconds_.size() + 1);
-  seconds_[next_second_++ % kStepsMeasured] = record.seconds;
+  if (!std::exchange(skips_, false)) {
+    if (seconds_.size() < kStepsMeasured) seconds_.resize(seconds_.size() + 1);
+    seconds_[next_second_++ % kStepsMeasured] = record.seconds;
+  }
   metrics_->step.Set(static_cast<double>(record.step.value));
   metrics_->samples.Add(record.samples);
   metrics_->step_seconds.Observe(record.seconds);

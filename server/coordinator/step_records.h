@@ -21,6 +21,10 @@ class StepRecords {
   // Measures the next step's duration from `now` on.
   void Begin(Instant now) { last_commit_ = now; }
   void Add(StepRecord record, Instant now);
+  // Leaves the step under way out of the durations by which workers are slow: it waited for one that is left out.
+  void SkipDuration() { skips_ = true; }
+  // When the last step ended or, if none has since, when steps began.
+  Instant last_commit() const { return last_commit_; }
   // Returns the records that were added since the last call.
   std::vector<StepRecord> Take() { return std::exchange(records_, {}); }
   // Returns after how long a worker is slow: four times the 95th percentile of recent steps' durations, at least
@@ -37,6 +41,7 @@ class StepRecords {
   Instant last_commit_;
   std::vector<double> seconds_;  // durations of the newest steps, a ring
   std::size_t next_second_ = 0;
+  bool skips_ = false;
 };
 
 }  // namespace capstan::server

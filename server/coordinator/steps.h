@@ -90,8 +90,8 @@ class Steps {
   virtual Generation SnapshotsSince() const;
   // Returns the parameters of the step that begins with this snapshot.
   virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }
-  // Whether two workers may compute the same slot. If so, the first push counts.
-  virtual bool AllowsBackups() const { return false; }
+  // Returns the slots that the step under way still lacks, if the shards' reports tell and other slots are further.
+  virtual std::optional<std::vector<SlotIndex>> MissingSlots() const { return std::nullopt; }
   // Whether a push is acknowledged only once it is on disk.
   virtual bool AcknowledgesDurably() const { return false; }
 

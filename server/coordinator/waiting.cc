@@ -7,6 +7,7 @@
 #include "common/config/job/optimizer_section.h"
 #include "common/wire/messages/group_state.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/declarations.h"
 #include "server/coordinator/job.h"
 #include "update/optimizer.h"
 
@@ -37,7 +38,7 @@ const char* ResettingText(const Job& job) {
 
 // Returns the text after "waiting for", such as: first weights from "worker-0" (not kept yet by server 1).
 std::string WaitingForInitialWeights(const Job& job) {
-  if (!job.initial_source && job.ranks.in_use()) return "rank 0, which gives the first weights";
+  if (!job.initial_source && job.members.RanksInUse()) return "rank 0, which gives the first weights";
   if (!job.initial_source) return "a worker that gives the first weights (none is left)";
   return "first weights from \"" + job.initial_source->name + "\" (not kept yet by " + job.snapshots.MissingParts() +
          ")";
@@ -80,8 +81,12 @@ std::string WaitingFor(const Job& job, Instant now) {
     const ShardEntry& shard = job.shards[i];
     if (!shard.beyond_log.empty()) {
       AddName(&who, shard.beyond_log);
+    } else if (shard.bare_since) {
+      AddName(&who, job.shards.NameOf(i) + " with its snapshots (the process at " + shard.bare_endpoint + " has none)");
     } else if (!shard.hello) {
       AddName(&who, job.shards.NameOf(i) + " (never seen)");
+    } else if (shard.gone) {
+      AddName(&who, job.shards.NameOf(i) + " at " + shard.hello->endpoint + " (its connection has ended)");
     } else if (shard.IsSilent(now)) {
       AddName(&who, job.shards.NameOf(i) + " at " + shard.hello->endpoint + " (silent for " +
                         WholeSeconds(now - shard.last_message) + ")");
@@ -104,6 +109,7 @@ std::string WaitingFor(const Job& job, Instant now) {
     AddName(&who,
             std::to_string(wanted - job.members.size()) + " of " + std::to_string(wanted) + " workers (not joined)");
   }
+  if (std::string text = DisagreementText(job.members); !text.empty()) AddName(&who, "workers that agree (" + text + ")");
   if (job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights()) {
     AddName(&who, WaitingForInitialWeights(job));
   } else if (job.state.now() == CoordinatorState::kRunning) {

@@ -1,10 +1,14 @@
 #include "server/coordinator/worker_care.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "common/config/job_config.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job.h"
 #include "server/coordinator/job_view.h"
-#include "server/coordinator/stragglers.h"
+#include "server/coordinator/late_workers.h"
 
 namespace capstan::server {
 
@@ -38,11 +42,30 @@ void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
   }
 }
 
+// Whether the step under way waits for a shard, or for first weights.
+bool WaitsForServers(const Job& job, Instant now) {
+  if (job.journal.AwaitsInitialWeights()) return true;
+  return std::any_of(job.shards.begin(), job.shards.end(),
+                     [&](const ShardEntry& shard) { return shard.gone || shard.IsSilent(now); });
+}
+
+std::vector<LateWorkers::Late> FindLate(Job* job, Instant patience, Instant now) {
+  if (job->group) return job->late.FindAway(patience, &job->members, now);
+  if (now - job->records.last_commit() < patience) return {};
+  return job->late.Find({job->work(), job->records.last_commit(), patience, job->steps->MissingSlots()}, &job->members,
+                        now);
+}
+
 }  // namespace
 
 void DealSlots(Job* job, Outbox* out) {
   const Distribution distribution = job->machine_groups ? Distribution::kByMachine : Distribution::kKeepSlots;
   job->metrics->slots_moved.Add(job->members.Assign(job->slot_count(), distribution));
+  for (auto& [session, worker] : job->members.workers()) {
+    if (!std::exchange(worker.dealt, false)) continue;
+    worker.slots_since = job->clock.last_tick();
+    worker.slots_from = job->steps->step();
+  }
   NameIdleWorkers(job, out);
   if (job->machine_groups) (void)job->machine_groups->Update(job->members, job->clock.last_tick());
   job->metrics->slots_unassigned.Set(job->members.size() == 0 ? static_cast<double>(job->slot_count()) : 0.0);
@@ -55,16 +78,41 @@ void SendNewSlots(Job* job, Outbox* out) {
   }
 }
 
-void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
-  if (job->state.now() != CoordinatorState::kRunning || !job->steps->AllowsBackups() || job->ranks.in_use()) return;
-  const Instant limit = job->records.SlowAfter(job->options.slow_after);
-  for (const auto& [slow, helper] : BackUpSlowWorkers(job->work(), now, limit, &job->members)) {
-    job->metrics->slots_backed_up.Add(slow->slots.size());
-    out->Log(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
-                                     " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
-                                     "\" computes its slots as well");
-    ++job->view_sequence;
-    SendView(*job, helper, out);
+bool LeaveOutLateWorkers(Job* job, Instant now, Outbox* out) {
+  if (job->state.now() != CoordinatorState::kRunning || job->members.RanksInUse()) return false;
+  if (WaitsForServers(*job, now)) {
+    job->late.NoteTrouble(now);
+    return false;
+  }
+  const std::string back = job->late.TakeBack(job->work(), &job->members, now);
+  if (!back.empty()) out->Log(Severity::kInfo, back + " may have slots again");
+  const Instant patience = job->records.SlowAfter(job->options.slow_after);
+  const std::vector<LateWorkers::Late> late = FindLate(job, patience, now);
+  if (late.empty()) return !back.empty();
+  job->late.NoteLate(patience, now);
+  job->records.SkipDuration();
+  const bool all = std::none_of(job->members.workers().begin(), job->members.workers().end(), [&](const auto& entry) {
+    return !entry.second.left_out && std::none_of(late.begin(), late.end(), [&](const LateWorkers::Late& one) {
+      return one.worker == &entry.second;
+    });
+  });
+  for (auto& [session, worker] : job->members.workers()) worker.left_out = worker.left_out && !all;
+  for (const LateWorkers::Late& one : late) {
+    one.worker->left_out = true;
+    one.worker->delivered = false;
+    one.worker->breaks = 0;
+    job->metrics->workers_left_out.Add(1);
+    out->Log(Severity::kWarning, "\"" + one.worker->name + "\" is left out, because others have waited for it: " +
+                                     one.why + "; the others compute its slots");
+  }
+  return true;
+}
+
+void NoteDelivered(Job* job, Step begun) {
+  job->late.NoteStep();
+  for (auto& [session, worker] : job->members.workers()) {
+    worker.breaks = 0;
+    worker.delivered = worker.delivered || (!worker.slots.empty() && worker.slots_from < begun);
   }
 }
 

@@ -1,4 +1,4 @@
-// DealSlots, HelpSlowWorkers, RenewMachineGroups, PassBarrierWhenComplete: the regular care for the workers of a job.
+// DealSlots, LeaveOutLateWorkers, RenewMachineGroups, PassBarrierWhenComplete: the regular care for the workers of a job.
 //
 // Kind:   functions that change the members of a Job, and send views to those that have to know.
 #pragma once
@@ -15,8 +15,11 @@ void DealSlots(Job* job, Outbox* out);
 // Sends views to workers whose slots have changed or, in jobs with machine groups, to all. Other workers get theirs as
 // answers to their next Heartbeats.
 void SendNewSlots(Job* job, Outbox* out);
-// Gives each slow worker's slots to a second worker as well, if one is idle.
-void HelpSlowWorkers(Job* job, Instant now, Outbox* out);
+// Leaves out workers for which others have waited too long, and takes them back later. Returns whether slots must be
+// dealt again. Where workers have ranks, no other worker can have their slots, so none is left out.
+bool LeaveOutLateWorkers(Job* job, Instant now, Outbox* out);
+// Notes that a step has ended, from `begun` on: the workers that have had their slots since before that have delivered.
+void NoteDelivered(Job* job, Step begun);
 // Replaces machine groups that are broken, or whose workers or slots have changed.
 void RenewMachineGroups(Job* job, Instant now, Outbox* out);
 // Takes the state of a machine group from a worker's last Heartbeat.

@@ -39,8 +39,11 @@ class LoopSocket {
   const std::string& endpoint() const { return endpoint_; }
   Transport* transport() { return transport_.get(); }
   void Wake() { transport_->Wake(); }
-  // Sends all messages and empties the list. Returns the number of messages that were sent or wait for room.
-  std::size_t Send(std::vector<Envelope>* envelopes) { return outgoing_->Send(envelopes); }
+  // Sends all messages and empties the list. Returns the number of messages that were sent or wait for room. Adds peers
+  // that are not connected any more to `gone`, which may be null.
+  std::size_t Send(std::vector<Envelope>* envelopes, std::vector<PeerId>* gone = nullptr) {
+    return outgoing_->Send(envelopes, gone);
+  }
   // Delivers what has arrived, waiting up to `timeout` for the first message, or 1 ms while outgoing messages wait for
   // room. Then tries to send the outgoing ones again. Returns the number delivered.
   int Poll(Instant timeout, const Transport::OnMessage& on_message);

@@ -18,12 +18,13 @@ Status Outgoing::TrySend(const Envelope& envelope) {
   return status;
 }
 
-std::size_t Outgoing::Send(std::vector<Envelope>* envelopes) {
+std::size_t Outgoing::Send(std::vector<Envelope>* envelopes, std::vector<PeerId>* gone) {
   std::size_t alive = 0;
   for (Envelope& envelope : *envelopes) {
     const bool behind = Waits(envelope.to);
     const Status status = behind ? Status(Code::kBusy, "") : TrySend(envelope);
     if (status.ok() || status.code() == Code::kBusy) ++alive;
+    if (status.code() == Code::kUnreachable && gone != nullptr) gone->push_back(envelope.to);
     if (status.code() == Code::kBusy && waiting_.size() < kWaitingMax) waiting_.push_back(std::move(envelope));
   }
   envelopes->clear();

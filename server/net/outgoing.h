@@ -27,9 +27,9 @@ class Outgoing {
   Outgoing(Transport* transport, monitoring::TransportMetrics* metrics, OnNotice on_notice)
       : transport_(transport), metrics_(metrics), on_notice_(std::move(on_notice)) {}
 
-  // Sends all messages and empties the list. Returns the number of messages that were sent, or found a full queue;
-  // messages to absent peers are dropped.
-  std::size_t Send(std::vector<Envelope>* envelopes);
+  // Sends all messages and empties the list. Returns the number of messages that were sent, or found a full queue.
+  // Messages to peers that are not connected any more are dropped, and these peers added to `gone`, which may be null.
+  std::size_t Send(std::vector<Envelope>* envelopes, std::vector<PeerId>* gone = nullptr);
   // Tries the waiting messages again.
   void Retry();
   bool waiting() const { return !waiting_.empty(); }

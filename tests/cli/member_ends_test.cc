@@ -2,7 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include "common/config/job/limits_section.h"
 #include "tests/catch.h"
@@ -29,6 +33,18 @@ struct MembersOfJob {
     for (Member& one : members) added = &one;
     return *added;
   }
+  // Adds a worker of capstan's own, which runs the script.
+  Member& AddOurs(const std::string& name, const std::string& script) {
+    const std::string path = folder.path("capstan-worker");
+    std::ofstream(path) << "#!/bin/sh\neval \"$1\"\n";
+    REQUIRE(chmod(path.c_str(), 0700) == 0);
+    Member member({name, path, {script}, folder.path(name + ".log"), ProgramKind::kOurs, {}}, 30);
+    REQUIRE(member.Start(0).ok());
+    members.Add(std::move(member));
+    Member* added = nullptr;
+    for (Member& one : members) added = &one;
+    return *added;
+  }
   // Waits for the end of the member's process, and returns the job's failure if that causes one.
   Status End(Member* member) {
     while (!member->process().Reap()) poll(nullptr, 0, 1);
@@ -42,7 +58,7 @@ struct MembersOfJob {
   Progress progress{folder.path("metrics.jsonl"), 100};
   MemberList members;
   SilenceWatch silence{limits, &screen};
-  MemberEnds ends{&members, &progress, &silence, &screen};
+  MemberEnds ends{&members, &progress, &silence, &screen, 1};
 };
 
 TEST_CASE("a program that fails again and again before a step fails the job", "[cli][launch]") {
@@ -66,6 +82,51 @@ TEST_CASE("a program that is killed more often than it may be restarted fails th
   CHECK(job.End(&worker).ok());
   REQUIRE(worker.Start(0).ok());
   CHECK(job.End(&worker).message().find(" after 1 restarts within an hour") != std::string::npos);
+}
+
+TEST_CASE("a worker of capstan's that fails before any has joined fails the job at once, in its own words",
+          "[cli][launch]") {
+  MembersOfJob job;
+  Member& worker = job.AddOurs("worker-0", "exit 1");
+  worker.NoteFailure("there is no data");
+  CHECK(job.End(&worker).message() == "worker-0: there is no data");
+}
+
+TEST_CASE("a worker of capstan's that fails alone is started again, and set aside by name if it fails on",
+          "[cli][launch]") {
+  MembersOfJob job;
+  Member& sound = job.AddOurs("worker-0", "sleep 600");
+  sound.NoteJoined();
+  Member& worker = job.AddOurs("worker-1", "exit 1");
+  for (int i = 1; i < MemberEnds::kFailuresMax; ++i) {
+    worker.NoteFailure("refused");
+    CHECK(job.End(&worker).ok());
+    REQUIRE(worker.restarts());
+    REQUIRE(worker.Start(0).ok());
+  }
+  worker.NoteFailure("refused");
+  CHECK(job.End(&worker).ok());
+  CHECK(!worker.restarts());
+  CHECK(!job.ends.nobody_left());
+  sound.process().Signal(SIGTERM);
+  CHECK(job.End(&sound).ok());
+}
+
+TEST_CASE("the coordinator's word that a program was refused counts only if the program fails", "[cli][launch]") {
+  MembersOfJob job;
+  const auto now = steady_clock::now();
+  Member& living = job.Add("worker-0", "sleep 600", 30);
+  living.NoteRefused(now);
+  CHECK(MemberEnds::SeeRefused(living, now).ok());
+  living.process().Signal(SIGKILL);
+  CHECK(job.End(&living).ok());
+  CHECK(living.restarts());
+  Member& failed = job.Add("worker-1", "exit 1", 30);
+  failed.NoteRefused(now - Member::kRefusedWithin);
+  CHECK(job.End(&failed).ok());
+  REQUIRE(failed.Start(0).ok());
+  failed.NoteRefused(now);
+  CHECK(job.End(&failed).message().find("was refused, and would be again") != std::string::npos);
 }
 
 TEST_CASE("a job stops once all of its programs have ended well before the job's last step", "[cli][launch]") {

@@ -316,7 +316,7 @@ void Checks::Add(const monitoring::CoordinatorMetrics& m) {
   outcome_->counts["steps redone"] += m.steps_redone.value();
   outcome_->counts["steps skipped"] += m.steps_skipped.value();
   outcome_->counts["leases lost"] += m.leases_lost.value();
-  outcome_->counts["slots of a slow worker given to another as well"] += m.slots_backed_up.value();
+  outcome_->counts["workers left out because others waited"] += m.workers_left_out.value();
   outcome_->counts["joins refused"] += m.joins_refused.value();
   outcome_->counts["snapshots taken"] += m.snapshots_taken.value();
   outcome_->counts["snapshots given up"] += m.snapshots_failed.value();

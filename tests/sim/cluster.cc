@@ -45,6 +45,10 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
   shards_.resize(options.shards);
   for (std::uint32_t i = 0; i < options.shards; ++i) StartShard(i);
   for (std::uint32_t i = 0; i < options.workers; ++i) StartWorker("w" + std::to_string(i));
+  if (options.strangers > 0) {
+    stranger_ = std::make_unique<Stranger>(
+        Stranger::Settings{JobId{1, options.seed}, &tensors_, options.slots, &random_});
+  }
   if (!options.follower) return;
   follower_ = std::make_unique<Follower>(options.block_elements,
                                          [this](const client::ReaderCore::Reading& reading, const float* weights) {
@@ -119,6 +123,7 @@ void Cluster::StartShard(std::uint32_t index) {
   SimShard& shard = shards_[index];
   shard = {};
   shard.incarnation = identity.incarnation;
+  shard.line = kShardLines + ++shard_lives_;
   shard.metrics = std::make_shared<monitoring::ShardMetrics>();
   shard.core = std::make_unique<Shard>(std::move(options), shard.metrics);
   Trace("shard " + std::to_string(index) + " starts, incarnation " + std::to_string(identity.incarnation.value));

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "common/config/job/cluster_section.h"
+#include "common/config/job_config.h"
 #include "tests/sim/cluster_state.h"
 
 namespace capstan::sim {
@@ -25,6 +26,7 @@ void Cluster::InjectFaults() {
   InjectDiskFaults();
   if (Strikes(options_.clock_jumps)) JumpClock();
   if (Strikes(options_.clogs)) Clog();
+  if (Strikes(options_.strangers)) SendAsStranger();
   if (!workers_.empty() && workers_.size() < 6 && Strikes(options_.same_names)) {
     StartWorker(RandomWorker()->second->name());
   }
@@ -90,6 +92,14 @@ void Cluster::Clog() {
     if (Chance(0.4)) clogs_[node] = now_ + Up_to(4000);
   }
   Count("network clogs");
+}
+
+void Cluster::SendAsStranger() {
+  ++troubles_;
+  Outbox out;
+  stranger_->Act(Look(), HashJobConfig(config_), &out);
+  Send(kStranger, &out);
+  Count("messages of strangers");
 }
 
 void Cluster::KillCoordinator() {

@@ -35,10 +35,21 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
   for (const Notice& notice : outbox->notices) {
     if (notice.text.starts_with("acknowledged pushes after version")) checks_->SaidLost();
     if (notice.text.find("the job goes back to version") != notice.text.npos) ++troubles_;  // no worker has the version
+    if (notice.text.ends_with("another process takes its place")) Count("worker takes the place of one that has ended");
+    if (notice.text.starts_with("two processes are called")) Count("two processes of one name take part");
     if (notice.severity != Severity::kInfo || options_.trace) Trace(std::to_string(from) + " says: " + notice.text);
   }
+  Outbox answers;  // of the coordinator, to the ends of connections
   for (Envelope& envelope : outbox->envelopes) {
     ++messages_;
+    if (from == kCoordinator) {
+      const PeerId peer = envelope.to;
+      if (!Connected(&envelope)) {
+        Count("messages to a process that has ended");
+        (zombie ? zombie_ : coordinator_).core->PeerGone(peer, &answers);
+        continue;
+      }
+    }
     if (from == kCoordinator) markers_->SentByCoordinator(envelope, zombie);
     if (options_.durable && IsShardAddress(from)) {
       checks_->Acknowledged(from - kShards, shards_[from - kShards].core->timeline(), envelope.message.header);
@@ -60,10 +71,30 @@ void Cluster::Send(std::uint64_t from, Outbox* outbox, bool zombie) {
     }
     if (!Calm() && options_.repeated_late > 0 && Chance(options_.repeated_late)) {
       Count("message delivered again after seconds");
-      queue_.push({now_ + Up_to(10000), ++order_, from, envelope.to.value, envelope.message, zombie, false});
+      const std::uint64_t to = envelope.to.value;
+      queue_.push({now_ + Up_to(10000), ++order_, from, to, envelope.message, zombie, false, LineOf(from, to)});
     }
   }
   outbox->Clear();
+  if (!answers.envelopes.empty() || !answers.notices.empty()) Send(from, &answers, zombie);
+}
+
+bool Cluster::Connected(Envelope* envelope) const {
+  const std::uint64_t to = envelope->to.value;
+  if (to >= kShardLines) {
+    const auto shard =
+        std::find_if(shards_.begin(), shards_.end(), [to](const SimShard& one) { return one.core && one.line == to; });
+    if (shard == shards_.end()) return false;
+    envelope->to = PeerId{kShards + static_cast<std::uint64_t>(shard - shards_.begin())};
+    return true;
+  }
+  if (to == kStranger) return !Calm();  // it ends with the faults
+  return to < kWorkers || workers_.contains(to);
+}
+
+std::uint64_t Cluster::LineOf(std::uint64_t from, std::uint64_t to) const {
+  const std::size_t index = static_cast<std::size_t>(from) - kShards;
+  return to == kCoordinator && IsShardAddress(from) && index < shards_.size() ? shards_[index].line : 0;
 }
 
 bool Cluster::Travels(std::uint64_t from, Message* message) {
@@ -78,7 +109,7 @@ bool Cluster::Travels(std::uint64_t from, Message* message) {
 // A message for which the line has no room is dropped; a worker's session repeats it. Servers have a queue for as many
 // messages again in front of each line.
 bool Cluster::HasRoom(std::uint64_t from, const Envelope& envelope) {
-  const bool queues = from < kWorkers && from != kReader;
+  const bool queues = from < kWorkers && from != kReader && from != kStranger;
   if (lines_.Full(from, envelope.to.value, queues ? 1 : 0)) {
     Count(queues ? "messages of servers dropped behind a full queue" : "messages refused by a full queue");
     return false;
@@ -103,7 +134,7 @@ void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie)
   Instant at = lines_.Send(from, to, wire_.header_bytes() + envelope.message.payload.size, now_) + Up_to(3);
   if (!Calm() && Chance(options_.late)) at += Up_to(3000);
   if (options_.in_order) at = lines_.Behind(from, to, at);
-  queue_.push({at, ++order_, from, to, envelope.message, zombie, true});
+  queue_.push({at, ++order_, from, to, envelope.message, zombie, true, LineOf(from, to)});
 }
 
 void Cluster::Replay(const Delivery& delivery) {
@@ -171,7 +202,8 @@ void Cluster::Arrive(const Delivery& delivery, const Coordinator* receiver,
 
 bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
   if (paused_until <= now_) return false;
-  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie, false});
+  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie, false,
+               delivery.line});
   return true;
 }
 
@@ -197,6 +229,8 @@ void Cluster::Deliver() {
     if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
       DeliverToCoordinator(&coordinator_, delivery);
     }
+  } else if (delivery.to == kStranger) {
+    stranger_->Handle(delivery.message);
   } else if (delivery.to == kReader) {
     Outbox out;
     follower_->Handle(from, delivery.message, now_, &out);
@@ -231,7 +265,8 @@ void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& 
   markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
   Outbox out;
   Arrive(delivery, coordinator->core.get(), [&](const Message& message) {
-    coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->clock_offset, &out);
+    const PeerId from{delivery.line != 0 ? delivery.line : delivery.from};
+    coordinator->core->Handle(from, message, now_ + coordinator->clock_offset, &out);
   });
   AfterCoordinator(coordinator, &out);
 }

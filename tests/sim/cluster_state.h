@@ -31,6 +31,7 @@
 #include "tests/sim/markers.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/payload_account.h"
+#include "tests/sim/stranger.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/worker.h"
 
@@ -46,8 +47,9 @@ struct Delivery {
   std::uint64_t order = 0;
   std::uint64_t from = 0, to = 0;
   Message message;
-  bool zombie = false;  // sent by a replaced coordinator
-  bool on_line = true;  // takes up room on its line
+  bool zombie = false;     // sent by a replaced coordinator
+  bool on_line = true;     // takes up room on its line
+  std::uint64_t line = 0;  // from a shard to the coordinator: the connection that it came over
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
 };
 
@@ -62,6 +64,7 @@ struct SimShard {
   std::unique_ptr<Shard> core;
   std::shared_ptr<monitoring::ShardMetrics> metrics;
   Incarnation incarnation;
+  std::uint64_t line = 0;                                      // its connection to the coordinator
   std::deque<std::pair<Instant, server::DiskWork>> disk_work;  // each done at that time
   std::deque<std::pair<Instant, server::LogWork>> log_work;
   Instant paused_until{};
@@ -108,6 +111,9 @@ class Cluster {
   // Returns the present state, as checks, markers and mutants see it.
   const World& Look();
   void Send(std::uint64_t from, Outbox* outbox, bool zombie = false);
+  // Replaces the connection that a message of the coordinator goes to by the address of the process at its end. Returns
+  // false if that process is dead, which the coordinator learns.
+  bool Connected(Envelope* envelope) const;
   // Replaces the message by what its receiver decodes. Returns false, and fails the job, if it cannot be encoded.
   bool Travels(std::uint64_t from, Message* message);
   void NoteEvent(std::uint64_t from, const Envelope& envelope);
@@ -115,6 +121,8 @@ class Cluster {
   bool HasRoom(std::uint64_t from, const Envelope& envelope);
   void Lost(const Message& message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
+  // The connection over which a message of this process reaches the coordinator.
+  std::uint64_t LineOf(std::uint64_t from, std::uint64_t to) const;
   // Remembers the message, and perhaps delivers an older one again. Messages that decide something are remembered
   // separately, because there are few of them.
   void Replay(const Delivery& delivery);
@@ -150,6 +158,7 @@ class Cluster {
   void JumpClock();
   // Some processes get no messages for a while, each until its own time; then the messages arrive at once.
   void Clog();
+  void SendAsStranger();
   void KillCoordinator();
   void KillAll();
   void RequestStop();
@@ -193,8 +202,9 @@ class Cluster {
   RingBoard board_;  // the boards outlive the workers
   MachineBoard machine_board_;
   std::map<std::uint64_t, std::unique_ptr<SimWorker>> workers_;
-  std::uint64_t worker_lives_ = 0;
+  std::uint64_t worker_lives_ = 0, shard_lives_ = 0;
   std::unique_ptr<Follower> follower_;  // null: none
+  std::unique_ptr<Stranger> stranger_;  // null: none
   std::vector<std::pair<std::string, Instant>> dead_workers_;
   std::vector<Partition> partitions_;
   // A stop of the job that was requested; `stop_` is empty if none was.

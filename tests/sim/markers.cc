@@ -193,9 +193,6 @@ void Markers::ToWorker(const World& world, std::uint64_t to, Generation generati
           if (body.code == Code::kInvalid && body.message.starts_with("a sequence number")) {
             Count("push refused for a gap");
           }
-          if (body.code != Code::kRefused) return;
-          if (body.message.starts_with("another process joined")) Count("duplicate name took over");
-          if (body.message.starts_with("a newer process has joined")) Count("older process of a name refused");
         }
       },
       message.header.any());

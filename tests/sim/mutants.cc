@@ -581,6 +581,7 @@ std::vector<Mutant> MakeMutants() {
   AddEnding(&all);
   AddLimits(&all);
   AddReplicas(&all);
+  AddStrangers(&all);
   AddMachine(&all);
   return all;
 }

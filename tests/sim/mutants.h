@@ -112,6 +112,8 @@ void AddEnding(std::vector<Mutant>* all);
 void AddLimits(std::vector<Mutant>* all);
 // Adds the mutants of machine reduction.
 void AddMachine(std::vector<Mutant>* all);
+// Adds the mutants of rules about processes that are no part of the job.
+void AddStrangers(std::vector<Mutant>* all);
 // Adds the mutants of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Returns the mutant of this name; null: there is none.

@@ -96,6 +96,9 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.stops = rate(4, 0.3);
   options.follower = pick(3) == 0;
   options.non_finite = rate(4, 0.1);
+  if (edition < 9) return options;
+  random = RandomStream(seed, 13);
+  options.strangers = rate(4, 4.0);
   return options;
 }
 

@@ -2,23 +2,19 @@
 
 #include <algorithm>
 
+#include "common/wire/messages/group_state.h"
+
 namespace capstan::train {
 
-namespace {
-
-constexpr char kHas = '+', kHasNot = '-';  // the first character of the text that a member offers
-
-}  // namespace
-
 std::string VersionOffers::TextOf(bool has_version, const std::string& address) {
-  return (has_version ? kHas : kHasNot) + address;
+  return (has_version ? kOffersVersion : kOffersNoVersion) + address;
 }
 
 Result<VersionOffers> VersionOffers::Create(const std::vector<GroupMember>& members) {
   VersionOffers offers;
   for (const GroupMember& member : members) {
     if (member.address.empty()) return Invalid("a worker offered no address");
-    offers.has_version_.push_back(member.address.front() == kHas);
+    offers.has_version_.push_back(member.address.front() == kOffersVersion);
     offers.addresses_.push_back(member.address.substr(1));
   }
   return offers;

@@ -91,6 +91,8 @@ void Session::On(const Error& error, Instant now, Outbox* out) {
     context_.session = {};
     coordinator_.RestartJoin();
     SendJoin(now, out);
+  } else if (error.code == Code::kBusy && !joined()) {  // the next Join asks again
+    if (std::exchange(join_waits_for_, error.message) != error.message) out->Log(Severity::kWarning, error.message);
   }
 }
 
@@ -104,6 +106,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (!declaration_ || view.session.value == 0 || !JobView::IsSound(view)) return;
   if (view.session != context_.session) {
     context_.session = view.session;
+    join_waits_for_.clear();
     events_.push_back(Joined{view.session});
   }
   if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, view.notice);
@@ -490,6 +493,7 @@ Session::Owed Session::OwedBy(const ShardLink& link) const {
 }
 
 std::string Session::WaitingFor() const {
+  if (!joined() && !join_waits_for_.empty()) return "the coordinator (" + join_waits_for_ + ")";
   if (!joined()) return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
   if (coordinator_.silent()) {
     return "the coordinator (silent: stopped or unreachable; start it again, or end this program)";

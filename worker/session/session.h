@@ -186,6 +186,7 @@ class Session {
 
   JobView view_;
   CoordinatorLine coordinator_;
+  std::string join_waits_for_;  // why the coordinator does not let this worker in yet
   BarrierWait barrier_;
 
   Round round_;

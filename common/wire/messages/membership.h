@@ -37,7 +37,8 @@ struct Heartbeat {
   std::vector<ShardIndex> missing;       // shards that do not answer
   std::uint64_t barrier = 0;             // the barrier that it waits in; 0: none
   GroupState group = GroupState::kNone;  // state of the group of `generation` (allreduce) or of `group_epoch` (sync)
-  std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: the reason
+  // kOffered, kFormed: its address, in allreduce after kOffersVersion or kOffersNoVersion; kBroken, kLost: the reason
+  std::string group_text;
   std::uint64_t group_epoch = 0;
 };
 

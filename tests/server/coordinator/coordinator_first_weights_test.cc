@@ -121,7 +121,6 @@ TEST_CASE("a founder that is lost before version 0 is kept takes its generation 
   harness.RunGiven();
   CHECK(harness.Founders() == "w0");
   SECTION("it leaves") { harness.Send(harness.PeerOf(harness.first), harness.MakeLeave(harness.first)); }
-  SECTION("it dies") { harness.coordinator->WorkerDied("w0", harness.now, std::make_unique<Outbox>().get()); }
   SECTION("it is silent") { harness.Pass(12s, {harness.second}); }
   harness.Tick();
   CHECK(harness.coordinator->state() == Coordinator::State::kResetting);
@@ -134,7 +133,9 @@ TEST_CASE("a founder that is lost before version 0 is kept takes its generation 
 TEST_CASE("a founder's name in another process begins from nothing, with that process's weights", "[server][given]") {
   FirstWeightsHarness harness;
   harness.RunGiven();
+  const PeerId before = harness.PeerOf(harness.first);
   harness.first = harness.JoinsGiven("w0", 2);
+  harness.Gone(before);
   harness.Tick();
   CHECK(harness.coordinator->generation() == Generation{2});
   harness.AnswerResets();

@@ -171,7 +171,7 @@ TEST_CASE("a group that is not formed in time names who did not answer the call 
 TEST_CASE("a group that can never form ends the job at limits.stall, however many generations come and go",
           "[server][allreduce][deadline]") {
   GroupHarness harness;
-  harness.config.limits.stall = 20;
+  harness.config.limits.stall = 6;
   harness.RunWith({"w0", "w1"});
   for (int i = 0; i < 30 && harness.coordinator->state() != State::kFailed; ++i) {
     for (const Join& join : harness.joins) harness.ReportGroup(join, GroupState::kOffered, "address");
@@ -180,8 +180,8 @@ TEST_CASE("a group that can never form ends the job at limits.stall, however man
     if (harness.coordinator->state() == State::kResetting) harness.GoOn();
   }
   REQUIRE(harness.coordinator->state() == State::kFailed);
-  CHECK(harness.coordinator->generation().value > 3);
-  CHECK(Mentions(harness.coordinator->failure().message(), "no step was committed for 20 s"));
+  CHECK(harness.coordinator->generation().value > 2);
+  CHECK(Mentions(harness.coordinator->failure().message(), "no step was committed for 6 s"));
   CHECK(Mentions(harness.coordinator->failure().message(), "\"w0\": the connection to rank 1 was refused"));
 }
 
@@ -190,6 +190,7 @@ TEST_CASE("a group that has lost its version goes back to the newest snapshot, a
   GroupHarness harness;
   harness.RunWith({"w0", "w1"});
   harness.DoGroupStep(0);
+  for (const Join& join : harness.joins) harness.ReportGroup(join, GroupState::kOffered, "-address");
   harness.ReportGroup(harness.joins[0], GroupState::kLost, "no worker has version 1 any more");
   harness.Pass(seconds(2), harness.joins);
   const Reset reset = harness.TakeFromShard<Reset>(0).at(0);
@@ -197,6 +198,69 @@ TEST_CASE("a group that has lost its version goes back to the newest snapshot, a
   CHECK(reset.snapshot.IsNone());
   CHECK(Mentions(harness.Notices(), "step 1 is lost (\"w0\": no worker has version 1 any more)"));
   CHECK(Mentions(harness.Notices(), "goes back to version 0"));
+}
+
+TEST_CASE("one member's word that a version is lost takes no job back", "[server][allreduce]") {
+  GroupHarness harness;
+  harness.RunWith({"w0", "w1"});
+  harness.DoGroupStep(0);
+  SECTION("another has the version") {
+    harness.ReportGroup(harness.joins[0], GroupState::kOffered, "-address");
+    harness.ReportGroup(harness.joins[1], GroupState::kOffered, "+address");
+  }
+  SECTION("another has offered nothing") { harness.ReportGroup(harness.joins[0], GroupState::kOffered, "-address"); }
+  SECTION("the group had formed: all got the version then") {
+    for (const Join& join : harness.joins) harness.ReportGroup(join, GroupState::kOffered, "-address");
+    for (const Join& join : harness.joins) harness.ReportGroup(join, GroupState::kFormed, "");
+  }
+  harness.ReportGroup(harness.joins[0], GroupState::kLost, "gone");
+  harness.Pass(seconds(2), harness.joins);
+  const Reset reset = harness.TakeFromShard<Reset>(0).at(0);
+  CHECK(reset.timeline == TimelineId{1});  // another group, which goes on from the same version
+  CHECK(Mentions(harness.Notices(), "it goes on from step 1"));
+}
+
+TEST_CASE("a member that keeps giving groups up is left out, and one without a slot breaks none", "[server][allreduce]") {
+  GroupHarness harness;
+  harness.RunWith({"w0", "x", "y"});  // two slots: "y" has none
+  for (int i = 0; i < 10; ++i) {
+    if (harness.coordinator->state() == State::kResetting) harness.GoOn();
+    harness.ReportGroup(harness.joins[0], GroupState::kOffered, "-address");
+    harness.ReportGroup(harness.joins[2], GroupState::kLost, "gone " + std::to_string(i));
+    CHECK(harness.coordinator->state() == State::kRunning);
+    harness.SendHello(0);
+    harness.Pass(seconds(1), harness.joins);
+  }
+  CHECK(harness.coordinator->generation() == Generation{1});
+  for (int i = 0; i < 10; ++i) {
+    if (harness.coordinator->state() == State::kResetting) harness.GoOn();
+    harness.ReportGroup(harness.joins[0], GroupState::kOffered, "-address");
+    harness.ReportGroup(harness.joins[1], GroupState::kBroken, "I do not like it " + std::to_string(i));
+    harness.SendHello(0);
+    harness.Pass(seconds(2), harness.joins);
+  }
+  CHECK(Mentions(harness.Notices(), "\"x\" is left out, because others have waited for it: it has given up 5 groups"));
+}
+
+TEST_CASE("members that do not come to the group are left out, and the others form it", "[server][allreduce]") {
+  GroupHarness harness;
+  harness.config.job.slots = harness.config.job.global_batch = 4;
+  harness.RunWith({"w0", "w1", "x"});
+  const std::vector<Join> honest = {harness.joins[0], harness.joins[1]};
+  for (int second = 0; second < 55; ++second) {
+    if (harness.coordinator->state() == State::kResetting) harness.GoOn();
+    for (const Join& join : honest) harness.ReportGroup(join, GroupState::kOffered, "-address");
+    // They give a group up after 15 seconds; the next one begins at once.
+    if (second % 15 == 14) harness.ReportGroup(honest[0], GroupState::kBroken, "the addresses did not come");
+    harness.SendHello(0);
+    harness.Pass(seconds(1), harness.joins);
+  }
+  CHECK(Mentions(harness.Notices(), "\"x\" is left out, because others have waited for it: it has not come to the group"));
+  harness.ReportGroup(honest[0], GroupState::kOffered, "-address");
+  const View view = harness.ViewOf(honest[0]);
+  REQUIRE(view.group.size() == 2);
+  CHECK(view.group[1].address == "-address");
+  CHECK(harness.coordinator->state() == State::kRunning);
 }
 
 TEST_CASE("a worker without a slot comes and goes and no group hears of it", "[server][allreduce]") {

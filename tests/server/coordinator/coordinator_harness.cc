@@ -20,7 +20,7 @@ CoordinatorHarness::CoordinatorHarness(std::uint32_t shard_count, std::uint32_t 
   config.cluster.servers = shard_count;
   config.cluster.workers = config.cluster.min_workers = workers;
   for (ShardIndex i = 0; i < shard_count; ++i) {
-    shards.push_back({PeerId{100 + i}, {}});
+    shards.push_back({PeerId{100 + i}, {}, {}});
     shards[i].hello.shard = i;
     shards[i].hello.incarnation = Incarnation{50 + i};
     shards[i].hello.endpoint = "shard-" + std::to_string(i);
@@ -100,6 +100,7 @@ SnapshotDone CoordinatorHarness::MakeDone(ShardIndex shard, std::uint64_t versio
 }
 
 void CoordinatorHarness::Keeps(ShardIndex shard, std::uint64_t version) {
+  shards[shard].written.push_back(PartOf({coordinator->generation(), Version{version}}, shard));
   Send(shards[shard].peer, MakeDone(shard, version));
 }
 

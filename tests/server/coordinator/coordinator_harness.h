@@ -27,6 +27,7 @@ class CoordinatorHarness {
   struct FakeShard {
     PeerId peer;
     Hello hello;
+    std::vector<SnapshotPart> written;  // since its last start
   };
 
   // There are two tensors, and each is one block and one segment. With two shards, each shard has one of them.
@@ -38,7 +39,11 @@ class CoordinatorHarness {
   // Starts a coordinator on the log. The one before, if any, is destroyed.
   void Live() {
     Forget();
-    for (FakeShard& shard : shards) shard.hello.config_hash = HashJobConfig(config);
+    for (FakeShard& shard : shards) {
+      shard.hello.config_hash = HashJobConfig(config);
+      shard.hello.parts.insert(shard.hello.parts.end(), shard.written.begin(), shard.written.end());
+      shard.written.clear();
+    }
     CoordinatorOptions options;
     options.config = config;
     options.job_file = PrintJobConfig(config);
@@ -48,6 +53,8 @@ class CoordinatorHarness {
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
   }
   void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
+  // Reports that the connection of this peer has ended.
+  void Gone(PeerId peer) { coordinator->PeerGone(peer, &out_); }
   void Tick(Instant later = {}) {
     now += later;
     coordinator->Tick(now, &out_);
@@ -131,9 +138,9 @@ class CoordinatorHarness {
   void Commits(ShardIndex shard, const Commit& commit);
   // Does a whole step, on all shards.
   void DoStep(std::uint64_t step);
-  // Restarts a shard: a new process takes over its index, with these parts in its directory.
-  void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
-    Hello& hello = shards[shard].hello;
+  // Makes the Hello of another process for the shard's index, with these parts in its directory.
+  Hello MakeNextHello(ShardIndex shard, std::vector<SnapshotPart> parts = {}) const {
+    Hello hello = shards[shard].hello;
     hello.incarnation = Incarnation{hello.incarnation.value + 10};
     hello.serving = false;
     hello.version = {};
@@ -141,6 +148,12 @@ class CoordinatorHarness {
     hello.prepared.reset();
     hello.parts = std::move(parts);
     hello.term = coordinator->term();
+    return hello;
+  }
+  // Restarts a shard: a new process takes over its index, with these parts in its directory.
+  void RestartShard(ShardIndex shard, std::vector<SnapshotPart> parts) {
+    shards[shard].hello = MakeNextHello(shard, std::move(parts));
+    shards[shard].written.clear();
     SendHello(shard);
   }
   SnapshotDone MakeDone(ShardIndex shard, std::uint64_t version) const;

@@ -174,67 +174,9 @@ TEST_CASE("the roster has every member with its addresses, and what is no addres
     harness.Send(CoordinatorHarness::PeerOf(join), join);
     CHECK(harness.coordinator->roster().shards.at(0) == Roster::Shard{0, "shard-0", ""});
     CHECK(harness.coordinator->roster().workers.at(1) == Roster::Worker{"w1", ""});
+    harness.Send(CoordinatorHarness::PeerOf(join), harness.MakeLeave(join));
   }
-  harness.Send(CoordinatorHarness::PeerOf(join), harness.MakeLeave(join));
   CHECK(harness.coordinator->roster().workers == roster.workers);
-}
-
-TEST_CASE("a worker that does not fit the job is refused, with both sides named", "[server][join]") {
-  CoordinatorHarness harness;
-  harness.Live();
-  harness.Joins("w0");
-  struct Bad {
-    const char* words[2];
-    void (*change)(Join*);
-  };
-  const Bad bad[] = {
-      {{"b f32[3]", "b f32[2, 2]"}, [](Join* join) { join->catalog[1].shape = {3}; }},
-      {{"1 tensors", "b f32[2, 2]"}, [](Join* join) { join->catalog.pop_back(); }},
-      {{"other class", "\"class\""}, [](Join* join) { join->numeric_class = "other class"; }},
-      {{"77", "(probe 3)"}, [](Join* join) { join->numeric_fingerprint = 77; }},
-      {{"88", "(4)"}, [](Join* join) { join->data_fingerprint = 88; }},
-      {{"another job", "--coordinator"},
-       [](Join* join) {
-         join->job = JobId{1, 3};
-       }},
-      {{"name", "128"}, [](Join* join) { join->worker.clear(); }},
-      {{"name", "128"}, [](Join* join) { join->worker.assign(129, 'x'); }},
-  };
-  const PeerId peer{4000};
-  for (const Bad& one : bad) {
-    Join join = harness.MakeJoin("w1", 2);
-    one.change(&join);
-    harness.Send(peer, join);
-    const std::vector<Error> errors = harness.Take<Error>(peer);
-    REQUIRE(errors.size() == 1);
-    INFO(errors[0].message);
-    CHECK(errors[0].code == Code::kRefused);
-    for (const char* word : one.words) CHECK(IsNamed(errors[0].message, word));
-  }
-  CHECK(harness.metrics->joins_refused.value() == std::size(bad));
-  CHECK(harness.coordinator->worker_count() == 1);
-  CHECK(harness.Logged<SessionRecord>().size() == 1);
-  harness.Send(peer, harness.MakeJoin("w1", 2));
-  CHECK(harness.coordinator->worker_count() == 2);
-}
-
-TEST_CASE("the first catalog that can be is the job's, and is logged before anything depends on it", "[server][join]") {
-  CoordinatorHarness harness;
-  harness.Live();
-  Join join = harness.MakeJoin("w0");
-  join.catalog[0].shape = {0};
-  harness.Send(CoordinatorHarness::PeerOf(join), join);
-  const std::vector<Error> errors = harness.Take<Error>(CoordinatorHarness::PeerOf(join));
-  REQUIRE(errors.size() == 1);
-  CHECK(errors[0].code == Code::kRefused);
-  CHECK(IsNamed(errors[0].message, "\"a\""));
-  CHECK(harness.coordinator->catalog() == nullptr);
-  CHECK(harness.Logged<CatalogRecord>().empty());
-  harness.Joins("w0");
-  CHECK(harness.coordinator->catalog() != nullptr);
-  REQUIRE(harness.Logged<CatalogRecord>().size() == 1);
-  CHECK(harness.Logged<CatalogRecord>()[0].numeric_class == "class");
-  CHECK(harness.Logged<SessionRecord>().size() == 1);
 }
 
 TEST_CASE("a repeated Join is the same session", "[server][join]") {
@@ -248,21 +190,51 @@ TEST_CASE("a repeated Join is the same session", "[server][join]") {
   CHECK(harness.Logged<SessionRecord>().size() == 1);
 }
 
-TEST_CASE("a newer process of one name takes over, and the older one is told to end", "[server][join]") {
+TEST_CASE("a process takes the place of one of its name whose connection has ended", "[server][join]") {
   CoordinatorHarness harness;
   harness.Run();
-  const Join older = harness.MakeJoin("w0", 1);
-  const Join newer = harness.Joins("w0", 2);
-  const std::vector<Error> errors = harness.Take<Error>(CoordinatorHarness::PeerOf(older));
-  REQUIRE(errors.size() == 1);
-  CHECK(errors[0].code == Code::kRefused);
-  CHECK(IsNamed(errors[0].message, "\"w0\""));
+  const Join before = harness.MakeJoin("w0", 1), w1 = harness.Joins("w1");
+  const bool known = GENERATE(false, true);
+  if (known) harness.Gone(CoordinatorHarness::PeerOf(before));
+  harness.Forget();
+  const Join next = harness.Joins("w0", 2);
+  CHECK(IsNamed(harness.Notices(), "\"w0\" joined (2 of 2 workers)"));
+  if (!known) {
+    CHECK(harness.Take<View>(CoordinatorHarness::PeerOf(before)).size() == 1);  // is it there?
+    harness.Gone(CoordinatorHarness::PeerOf(before));
+  }
+  CHECK(IsNamed(harness.Notices(), "\"w0\" has ended, and another process takes its place"));
   CHECK(harness.coordinator->worker_count() == 2);
-  CHECK(harness.ViewOf(newer).slots == Slots{0});
-  Heartbeat beat = harness.MakeHeartbeat(newer);
-  beat.nonce = older.nonce;
-  harness.Send(CoordinatorHarness::PeerOf(older), beat);
-  CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(older)).at(0).code == Code::kStale);
+  CHECK(harness.ViewOf(next).slots == Slots{0});
+  CHECK(harness.Take<View>(CoordinatorHarness::PeerOf(w1)).empty());  // nothing has changed for the other worker
+}
+
+TEST_CASE("a name takes nothing from a living process: two of one name are two workers", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  const Join first = harness.Joins("w0");
+  const Heartbeat beat = harness.MakeHeartbeat(first);
+  const Join second = harness.Joins("w0", 2);
+  harness.Send(CoordinatorHarness::PeerOf(first), beat);
+  CHECK(IsNamed(harness.Notices(), "two processes are called \"w0\"; both take part, as two workers"));
+  harness.Tick(std::chrono::milliseconds(100));
+  CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(first)).empty());
+  CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(second)).empty());
+  CHECK(harness.coordinator->worker_count() == 3);
+  CHECK(harness.ViewOf(first).slots == Slots{0});
+  harness.Gone(CoordinatorHarness::PeerOf(first));  // a broken connection alone ends no worker
+  CHECK(harness.coordinator->worker_count() == 3);
+}
+
+TEST_CASE("a process that joins again over its connection is one worker", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  const PeerId peer{4000};
+  for (std::uint64_t nonce = 10; nonce < 30; ++nonce) {
+    harness.Send(peer, harness.MakeJoin("w" + std::to_string(nonce % 3), nonce));
+    CHECK(harness.coordinator->worker_count() == 3);
+  }
+  CHECK(harness.Logged<SessionRecord>().size() == 1);
 }
 
 TEST_CASE("sessions are never used twice, not even by a coordinator that is started again", "[server][join]") {
@@ -280,7 +252,7 @@ TEST_CASE("a record of the log covers the sessions of many workers", "[server][j
   harness.Run();
   std::uint64_t last = 0;
   for (int i = 0; i < 600; ++i) {
-    const Join join = harness.MakeJoin("worker", 100 + static_cast<std::uint64_t>(i));  // each takes over from the last
+    const Join join = harness.MakeJoin("worker", 100 + static_cast<std::uint64_t>(i));
     harness.Send(CoordinatorHarness::PeerOf(join), join);
     const SessionId session = harness.ViewOf(join).session;
     REQUIRE(session.value > last);
@@ -338,7 +310,7 @@ TEST_CASE("a pause of the coordinator costs nobody the lease, and no time of the
   CHECK(harness.coordinator->worker_count() == 0);
 }
 
-TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[server][lease]") {
+TEST_CASE("whoever leaves loses its slots at once", "[server][lease]") {
   CoordinatorHarness harness;
   harness.Run();
   const Join w0 = harness.Joins("w0"), w1 = harness.Joins("w1");
@@ -348,156 +320,8 @@ TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[s
   CHECK(harness.coordinator->worker_count() == 2);  // a Leave of another session has no effect
   harness.Send(CoordinatorHarness::PeerOf(w0), harness.MakeLeave(w0));
   CHECK(harness.ViewOf(w1).slots == Slots{0, 1});
-  const Join w2 = harness.Joins("w2");
+  harness.Joins("w2");
   CHECK(harness.ViewOf(w1).slots == Slots{0});
-  Outbox out;
-  harness.coordinator->WorkerDied("w1", harness.now, &out);
-  harness.coordinator->WorkerDied("nobody", harness.now, &out);
-  CHECK(harness.coordinator->worker_count() == 1);
-  harness.Send(CoordinatorHarness::PeerOf(w2), harness.MakeHeartbeat(w2));
-  CHECK(harness.ViewOf(w2).slots == Slots{0, 1});
-}
-
-// ---- shards that send Hello -----------------------------------------------------------------------------------------
-
-TEST_CASE("a shard that cannot belong to the job is refused, with the reason", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.accept_rollback = GENERATE(false, true);  // accepting a rollback makes no difference here
-  const bool collecting = GENERATE(false, true);
-  if (collecting) harness.Live();
-  if (!collecting) harness.Run();
-  const Term term = harness.coordinator->term();
-  const Generation generation = harness.coordinator->generation();
-  const Coordinator::State state = harness.coordinator->state();
-  const PeerId peer{4000};
-  constexpr std::uint64_t kAbsurd = (std::uint64_t{1} << 48) + 1;  // one above the highest number that is accepted
-  struct Bad {
-    Code code;
-    const char* word;
-    void (*change)(Hello*);
-  };
-  const Bad bad[] = {
-      {Code::kRefused, "--index", [](Hello* hello) { hello->shard = 2; }},
-      {Code::kRefused, "--index", [](Hello* hello) { hello->shard = UINT32_MAX; }},
-      {Code::kRefused, "job file", [](Hello* hello) { ++hello->config_hash; }},
-      {Code::kRefused, "another job",
-       [](Hello* hello) {
-         hello->job = JobId{1, 3};
-       }},
-      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->term = Term{kAbsurd}; }},
-      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->term = Term{UINT64_MAX}; }},
-      {Code::kInvalid, "no job reaches", [](Hello* hello) { hello->generation = Generation{kAbsurd}; }},
-      {Code::kInvalid, "no job reaches",
-       [](Hello* hello) { hello->newest_retained.generation = Generation{UINT64_MAX}; }},
-  };
-  for (const Bad& one : bad) {
-    Hello hello = harness.shards[1].hello;
-    hello.incarnation = Incarnation{60};
-    one.change(&hello);
-    harness.Send(peer, hello);
-    const std::vector<Error> errors = harness.Take<Error>(peer);
-    INFO(one.word);
-    REQUIRE(errors.size() == 1);
-    CHECK(errors[0].code == one.code);
-    CHECK(IsNamed(errors[0].message, one.word));
-  }
-  CHECK(harness.coordinator->term() == term);
-  CHECK(harness.coordinator->generation() == generation);
-  CHECK(harness.coordinator->state() == state);
-}
-
-TEST_CASE("of two processes with one index the first keeps it, and the second is refused", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.Run();
-  harness.SendHello(1);
-  Hello second = harness.shards[1].hello;
-  second.incarnation = Incarnation{60};
-  second.endpoint = "elsewhere";
-  second.serving = false;
-  second.generation = {};
-  const PeerId peer{4000};
-  harness.Send(peer, second);
-  CHECK(harness.coordinator->generation() == Generation{1});  // the second process has no effect yet
-  CHECK(harness.Take<Error>(peer).empty());
-  harness.Tick(seconds(1));  // the regular Ping finds the first process alive
-  CHECK(harness.TakeFromShard<Ping>(1).size() == 1);
-  harness.SendHello(1);
-  const std::vector<Error> errors = harness.Take<Error>(peer);
-  REQUIRE(errors.size() == 1);
-  CHECK(errors[0].code == Code::kRefused);
-  CHECK(IsNamed(errors[0].message, "server 1 is already running at shard-1"));
-  CHECK(harness.coordinator->generation() == Generation{1});
-  CHECK(harness.coordinator->state() == State::kRunning);
-}
-
-TEST_CASE("a life belongs to one address", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.Run();
-  harness.SendHello(1);
-  const Hello copied = harness.shards[1].hello;
-  harness.Send(CoordinatorHarness::kStranger, copied);
-  harness.Pass(seconds(5));
-  harness.Send(CoordinatorHarness::kStranger, copied);
-  harness.Forget();
-  harness.Pass(seconds(1));
-  CHECK(harness.TakeFromShard<Ping>(1).size() == 1);
-  CHECK(harness.Take<Ping>(CoordinatorHarness::kStranger).empty());
-  CHECK(harness.coordinator->generation() == Generation{1});
-}
-
-TEST_CASE("a process that takes a silent one's index is believed after a while", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.Run();
-  harness.SendHello(1);
-  Hello second = harness.shards[1].hello;
-  second.incarnation = Incarnation{60};
-  second.endpoint = "elsewhere";
-  second.serving = false;
-  second.generation = {};
-  const PeerId peer{4000};
-  harness.Send(peer, second);
-  harness.Pass(seconds(4));
-  CHECK(harness.coordinator->generation() == Generation{1});
-  harness.Send(peer, second);
-  CHECK(harness.coordinator->generation() == Generation{2});
-  CHECK(harness.Take<Reset>(peer).at(0).incarnation == Incarnation{60});
-}
-
-TEST_CASE("a late Hello of an earlier life is no new life", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.Run();
-  Hello late = harness.shards[1].hello;
-  late.incarnation = Incarnation{40};
-  harness.Send(harness.shards[1].peer, late);
-  harness.Pass(seconds(4));
-  harness.Send(harness.shards[1].peer, late);
-  harness.Send(PeerId{4000}, late);
-  CHECK(harness.coordinator->generation() == Generation{1});
-  CHECK(harness.coordinator->shards().at(1).incarnation == Incarnation{51});
-}
-
-TEST_CASE("a shard whose clock is behind that of the life before is told so, and people are", "[server][hello]") {
-  CoordinatorHarness harness;
-  harness.Run();
-  harness.SendHello(1);
-  Hello back = harness.shards[1].hello;  // its disk is lost, and its machine's clock is behind
-  back.incarnation = Incarnation{40};
-  back.endpoint = "elsewhere";
-  back.serving = false;
-  back.generation = {};
-  const PeerId peer{4000};
-  harness.Send(peer, back);
-  CHECK(harness.Take<Error>(peer).empty());  // it may be a late message of an earlier incarnation
-  harness.Pass(seconds(4));
-  harness.Send(peer, back);
-  const std::vector<Error> errors = harness.Take<Error>(peer);
-  REQUIRE(errors.size() == 1);
-  CHECK(errors[0].code == Code::kRefused);
-  CHECK(errors[0].incarnation == Incarnation{40});
-  CHECK(IsNamed(errors[0].message, "server 1 at elsewhere"));
-  CHECK(IsNamed(errors[0].message, "clock"));
-  CHECK(IsNamed(harness.Notices(), errors[0].message));
-  CHECK(harness.coordinator->generation() == Generation{1});
 }
 
 }  // namespace

@@ -203,6 +203,7 @@ TEST_CASE("a job of two servers is continued by one that has both parts, and by 
     }
     harness.Live();
     harness.ShardsEchoTerm();
+    harness.SendHello(1 % count);  // of three servers the second waited for the part that the third has
     const std::vector<Reset> resets = Resets(&harness);
     CHECK(resets[0].snapshot == Id(1, 4));
     CHECK(resets[0].sources.at(0).endpoint == "shard-0");

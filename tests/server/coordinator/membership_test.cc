@@ -54,6 +54,8 @@ Worker Named(const std::string& name, std::uint64_t session, Instant last_messag
   Worker worker;
   worker.name = name;
   worker.session = SessionId{session};
+  worker.nonce = session;
+  worker.peer = PeerId{session};
   worker.last_message = last_message;
   return worker;
 }
@@ -63,9 +65,12 @@ TEST_CASE("members are found by name and session, and silence ends a lease", "[s
   Membership members;
   members.Add(Named("a", 1, seconds(0)));
   members.Add(Named("b", 2, seconds(5)));
-  REQUIRE(members.Find("b") != nullptr);
-  CHECK(members.Find("b")->session == SessionId{2});
-  CHECK(members.Find("c") == nullptr);
+  REQUIRE(members.Find("b", 2) != nullptr);
+  CHECK(members.Find("b", 2)->session == SessionId{2});
+  CHECK(members.Find("b", 1) == nullptr);
+  CHECK(members.Find("c", 2) == nullptr);
+  CHECK(members.FindPeer(PeerId{1})->name == "a");
+  CHECK(members.FindPeer(PeerId{7}) == nullptr);
   CHECK(members.Find(SessionId{1})->name == "a");
   CHECK(members.Find(SessionId{3}) == nullptr);
   CHECK(members.RemoveSilent(seconds(10) - Instant(1), seconds(10)).empty());

@@ -68,6 +68,10 @@ TEST_CASE("an absent peer is a normal event and nothing that waits overtakes") {
   harness.transport.answer = Unreachable("gone");
   CHECK(harness.Send(3) == 0);
   CHECK(harness.notices.empty());
+  std::vector<Envelope> envelopes = harness.Pings(2);
+  std::vector<PeerId> gone;
+  CHECK(harness.outgoing.Send(&envelopes, &gone) == 0);
+  CHECK(gone == std::vector<PeerId>{{1}, {1}});
   harness.transport.answer = Status(Code::kBusy, "full");
   CHECK(harness.Send(1) == 1);
   const int sends = harness.transport.sends;

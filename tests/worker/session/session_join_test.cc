@@ -149,6 +149,19 @@ TEST_CASE("a refusal ends the session and says why", "[client][join]") {
   CHECK(harness.Sent<Heartbeat>() == 0);
 }
 
+TEST_CASE("a worker that has to wait to join says why, and asks again", "[client][join]") {
+  SessionHarness harness;
+  harness.Declare();
+  harness.Forget();
+  harness.FromCoordinator(Error{Code::kBusy, {}, {}, {}, {}, 0, "rank 0 of 2 is taken"});
+  CHECK(harness.session().WaitingFor() == "the coordinator (rank 0 of 2 is taken)");
+  harness.Tick(seconds(10));
+  CHECK(harness.Sent<capstan::Join>() == 1);
+  harness.FromCoordinator(harness.MakeView({0}));
+  CHECK(harness.Events<Session::Joined>().size() == 1);
+  CHECK(harness.session().WaitingFor().find("rank 0") == std::string::npos);
+}
+
 TEST_CASE("a coordinator that does not know the session is joined again, and the work goes on", "[client][join]") {
   SessionHarness harness;
   const RoundWork work = harness.Join({0}).BeginWork();
