@@ -19,6 +19,7 @@
 #include "cli/run/process_log.h"
 #include "cli/run/trace_file.h"
 #include "common/base/host_port.h"
+#include "common/base/name.h"
 #include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 
@@ -32,9 +33,9 @@ struct Arguments {
 };
 
 std::string DefaultName() {
-  std::array<char, 128> host{};
+  std::array<char, 65> host{};  // HOST_NAME_MAX and a zero byte
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
-  return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
+  return NameFrom(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
 }
 
 void Describe(Command app, Arguments* arguments) {

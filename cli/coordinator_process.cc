@@ -9,6 +9,7 @@
 #include "cli/run/address.h"
 #include "cli/run/build_info.h"
 #include "cli/run/former_run.h"
+#include "cli/run/free_heap.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
 #include "cli/run/new_job.h"
@@ -76,6 +77,7 @@ class CoordinatorProcess {
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Heartbeat();
+      heap_.Look();
       if (events_.launched()) RotateOwnLogIfLarge();
       (void)addresses_.WriteAgain();  // its failure was logged
       for (signals_.stop_signal(); stops_asked_ < signals_.stop_count(); ++stops_asked_) loop_->RequestStop();
@@ -231,6 +233,7 @@ class CoordinatorProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
+  FreeHeap heap_;
   int stops_asked_ = 0;
   RunBegin begin_;  // that of the options, but kResume instead of kNew if there was a former run
   FormerRun former_ = FormerRun::kNone;

@@ -7,6 +7,7 @@
 
 #include "cli/run/address.h"
 #include "cli/run/build_info.h"
+#include "cli/run/free_heap.h"
 #include "cli/run/process_log.h"
 #include "cli/run/run_directory.h"
 #include "cli/run/trace_file.h"
@@ -218,6 +219,7 @@ class ServerProcess {
       }
       events_.Heartbeat();
       signals_.Wait(kLookMs);
+      heap_.Look();
       if (events_.launched()) RotateOwnLogIfLarge();
     }
   }
@@ -225,6 +227,7 @@ class ServerProcess {
   const ServerProcessOptions& options_;
   const EventWriter& events_;
   StopSignals signals_;
+  FreeHeap heap_;
   std::string run_dir_, listen_;
   std::string metrics_;  // host:port at which others reach the metrics
   std::shared_ptr<monitoring::Registry> registry_;

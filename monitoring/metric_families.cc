@@ -211,6 +211,10 @@ void Describe(const TransportMetrics& m, FamilyTable& table) {
       .AddEach(kErrorKind, m.errors);
   table.Counters("capstan_network_sends_blocked_total", "Messages put back because a pipe was full.")
       .Add(m.sends_blocked);
+  table
+      .Counters("capstan_network_sends_dropped_total",
+                "Messages dropped because their peer did not take what it was sent before.")
+      .Add(m.sends_dropped);
   table.Gauges("capstan_network_send_queue_depth", "Messages waiting to be sent.", Merge::kSum)
       .Add(m.send_queue_messages);
 }

@@ -117,6 +117,7 @@ struct alignas(64) TransportMetrics {
   ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
   ByNetworkError<Counter> errors;
   Counter sends_blocked;  // messages refused because the queue was full
+  Counter sends_dropped;  // messages dropped because their peer does not take what it was sent
   Gauge send_queue_messages;
 };
 

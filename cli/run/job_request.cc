@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "common/base/utf8.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/view.h"
@@ -49,7 +50,8 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
       if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {
         answer = view->job_file;
       } else if (const auto* error = message.header.As<Error>()) {
-        answer = Refused("the coordinator at " + request.coordinator + " gives no job file: " + error->message);
+        answer = Refused("the coordinator at " + request.coordinator + " gives no job file: " +
+                         Shown(error->message, kShownReasonBytesMax));
       }
     });
   }

@@ -25,8 +25,8 @@ std::string OwnFolder() {
 }
 
 void PrepareProcess() {
-  // Keeps glibc from returning freed blocks of up to 1 GiB to the kernel. Otherwise each large payload would cause page
-  // faults again.
+  // Keeps glibc from returning freed blocks of up to 1 GiB to the kernel at once. Otherwise each large payload would
+  // cause page faults again. Servers give back what stays free (FreeHeap).
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 16 << 20);

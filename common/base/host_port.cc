@@ -11,8 +11,6 @@
 namespace capstan {
 namespace {
 
-constexpr std::size_t kShownBytesMax = 200;
-
 bool IsPort(std::string_view text) {
   unsigned port = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), port);
@@ -41,12 +39,12 @@ bool IsHostPort(std::string_view text) {
 
 Status CheckHostPort(const std::string& what, const std::string& address) {
   if (IsHostPort(address)) return {};
-  const std::string said = what + " takes HOST:PORT, not \"" + CleanUtf8(address, kShownBytesMax) + "\"";
+  const std::string said = what + " takes HOST:PORT, not \"" + Shown(address) + "\"";
   const std::size_t scheme = address.find("://");
   if (scheme == address.npos) return Invalid(said + (IsHost(address) ? ": the port is missing" : ""));
   const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
   return Invalid(said + "; write " + (IsHostPort(rest) ? rest : "HOST:PORT") + ", without \"" +
-                 CleanUtf8(address.substr(0, scheme + 3), kShownBytesMax) + "\"");
+                 Shown(address.substr(0, scheme + 3)) + "\"");
 }
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }

@@ -14,11 +14,17 @@
 
 namespace capstan {
 
-Result<SafetensorsFile> ReadSafetensors(const std::string& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
+Result<SafetensorsFile> ReadSafetensors(const std::string& path, const MemoryLimit& memory) {
+  struct stat there {};
+  if (stat(path.c_str(), &there) != 0) return Invalid("cannot read " + path + ": " + std::strerror(errno));
+  if (!S_ISREG(there.st_mode)) return Invalid("cannot read " + path + ": it is no file");  // a pipe would wait
+  std::ifstream in(path, std::ios::binary);
   if (!in) return Invalid("cannot read " + path + ": " + std::strerror(errno));
-  const auto size = static_cast<std::uint64_t>(in.tellg());
-  in.seekg(0);
+  const auto size = static_cast<std::uint64_t>(there.st_size);
+  if (size > memory.left_bytes) {  // a file with holes may be larger than any disk
+    return Invalid(path + " has " + std::to_string(size >> 20) + " MiB, is read into memory, and " + memory.name +
+                   " has " + std::to_string(memory.left_bytes >> 20) + " MiB left; use a machine with more memory");
+  }
   std::array<unsigned char, 8> length{};
   if (size < length.size() || !in.read(reinterpret_cast<char*>(length.data()), length.size())) {
     return Corrupt(path + " is not a safetensors file: it has " + std::to_string(size) +
@@ -70,8 +76,7 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std:
   if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return Unreachable("cannot write " + path + ": it is there, and no file; choose another name");
   }
-  const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return DiskFailure("create", Partial(path), errno);
+  CAPSTAN_ASSIGN_OR_RETURN(const int fd, OpenNew(Partial(path), 0666));
   SafetensorsWriter writer(std::move(path), fd, header.size());
   const std::uint64_t bytes = std::accumulate(
       tensors.begin(), tensors.end(), std::uint64_t{header.size()},

@@ -3,7 +3,7 @@
 // Kind:   a writer is owned by one thread; reading is a pure function.
 // Limits: kSafetensorsHeaderMax bytes of header, the format's own bound.
 // Fails:  Create, Write, Commit: kBusy (no room), kUnreachable (the disk fails, or `path` is no regular file). Reading:
-//         kInvalid (the file cannot be opened), kCorrupt.
+//         kInvalid (the file cannot be opened, or is larger than the free memory), kCorrupt.
 // Why:    the file's bytes depend only on names, shapes, metadata and weights, so two runs can be compared by sha256.
 // Format: https://github.com/huggingface/safetensors, "Format": u64 length, JSON header, tensors back to back.
 #pragma once
@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "common/data/catalog.h"
 
@@ -45,7 +46,8 @@ std::string SafetensorsHeader(const std::vector<TensorSpec>& tensors, const Safe
 
 // Reads a header: `header` is its text without the length before it. `data_bytes`: the bytes that follow in the file.
 Result<SafetensorsFile> ParseSafetensorsHeader(std::string_view header, std::uint64_t data_bytes);
-Result<SafetensorsFile> ReadSafetensors(const std::string& path);
+// Reads a file. `memory`: what the process may still take; a larger file is refused.
+Result<SafetensorsFile> ReadSafetensors(const std::string& path, const MemoryLimit& memory = ReadFreeMemory().resident);
 
 // Allocates the whole file on disk at once, writes PATH.partial, and renames it durably on Commit.
 class SafetensorsWriter {

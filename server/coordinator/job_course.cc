@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job/snapshot_section.h"
@@ -279,8 +280,9 @@ void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
 Result<std::vector<PartSource>> JobCourse::FindSources() const {
   std::vector<Reset::Source> sources;
   if (job_->journal.recover().snapshot.IsNone()) return sources;
-  CAPSTAN_CHECK(!job_->journal.manifests().empty() &&
-                job_->journal.manifests().back().id == job_->journal.recover().snapshot);
+  if (job_->journal.manifests().empty() || job_->journal.manifests().back().id != job_->journal.recover().snapshot) {
+    return Corrupt("the coordinator's log has no record of it");
+  }
   const std::vector<std::uint64_t>& digests = job_->journal.manifests().back().digests;
   for (ShardIndex part = 0; part < digests.size(); ++part) {
     const SnapshotPart wanted{job_->journal.recover().snapshot, part, digests[part]};
@@ -425,6 +427,7 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
 
 void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
   if (job_->state.now() != CoordinatorState::kRunning) return;
+  const std::string said = "\"" + worker.name + "\": " + Shown(worker.group_text, kShownReasonBytesMax);
   switch (worker.group) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
@@ -432,9 +435,8 @@ void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
       return SendChangedViews(job_, out);
     case GroupState::kFormed: return;
     case GroupState::kBroken:
-      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + AllReduceGroup::MissingText(job_->members),
-                         false, out);
-    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, true, out);
+      return AskForGroup(said + AllReduceGroup::MissingText(job_->members), false, out);
+    case GroupState::kLost: return AskForGroup(said, true, out);
   }
 }
 

@@ -49,7 +49,7 @@ class Shard {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Call after a batch of messages. Sends the gathered acknowledgements, requests an append to the log, and answers
-  // parked pulls that the batch has made ready.
+  // parked pulls that the batch has made ready, and those whose senders have room again.
   void Flush(Instant now, Outbox* out);
   // Repeats messages to the coordinator and other shards that were not answered. Call every engine().tick_every().
   void Tick(Instant now, Outbox* out);
@@ -64,6 +64,8 @@ class Shard {
   bool serving() const { return context_.store != nullptr && load_ == nullptr; }
   bool loading() const { return load_ != nullptr; }
   bool shut_down() const { return shut_down_; }
+  // Whether a pull could be answered, and its sender has not taken what it was sent before. Then call Flush() often.
+  bool answers_wait() const { return pulls_.answers_wait(); }
   // Why the coordinator refused this shard; ok if it did not.
   const Status& refusal() const { return refusal_; }
   Generation generation() const { return context_.generation; }

@@ -14,6 +14,8 @@
 namespace capstan::server {
 namespace {
 
+constexpr Instant kAnswerEvery = std::chrono::milliseconds(1);  // while a peer has not taken what it was sent
+
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
@@ -25,7 +27,8 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   return loop;
 }
 
-ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)) {
+ShardLoop::ShardLoop(ShardLoopOptions options)
+    : options_(std::move(options)), notices_(options_.on_notice) {
   if (!options_.store) options_.store = std::make_unique<MemorySnapshotStore>();
   const bool durable = options_.shard.job.acknowledge == Acknowledge::kDurable;
   if (durable && !options_.log) options_.log = std::make_unique<MemoryPushLog>();
@@ -45,6 +48,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   shard.incarnation = shard.identity.incarnation;
   shard.parts = options_.store->List();
   shard.connect = [this](const std::string& endpoint) { return neighbours_->Connect(endpoint); };
+  shard.room = [this](PeerId peer) { return socket_->RoomFor(peer); };
   core_ = std::make_unique<Shard>(shard, metrics_);
   const auto lane = [trace = options_.trace, name = std::to_string(shard.shard)](const char* what) {
     return trace == nullptr ? nullptr : trace->AddLane(what + name);
@@ -107,17 +111,19 @@ void ShardLoop::Run() {
       next_tick = now + tick_every;
       Tick(now);
     }
+    const Instant wait = core_->answers_wait() ? std::min(next_tick - now, kAnswerEvery) : next_tick - now;
     const int delivered =
-        socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+        socket_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     TakeDiskResults(Now());
     const bool logged = TakeLogResults(Now());
     metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting
     metrics_->queue_bytes.Set(socket_->TakeBytesReceived());
-    if (delivered == 0 && !logged) continue;
+    if (delivered == 0 && !logged && !core_->answers_wait()) continue;
     core_->Flush(Now(), &out_);
     SendOut();
     times_->Flushed(Now());
   }
+  notices_.Flush();
   socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
   socket_->PublishCounts();
   ended_.store(true, std::memory_order_release);
@@ -139,7 +145,10 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
 void ShardLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   SendOut();
+  notices_.Look(now);
   if (!core_->loading()) neighbours_->DisconnectAll();
+  const std::uint64_t weights = core_->serving() ? core_->store().parameter_bytes() : 0;
+  socket_->LimitPayloads(weights + PayloadsInFlight::kSpareBytes);
   socket_->PublishCounts();
   const Result<std::string> waiting = watch_->Look(now);
   if (!waiting.ok()) {
@@ -152,7 +161,7 @@ void ShardLoop::Tick(Instant now) {
 void ShardLoop::SendOut() {
   for (const Notice& notice : out_.notices) {
     const bool is_outcome = !outcome_.ok() && notice.text == outcome_.message();
-    if (options_.on_notice && !is_outcome) options_.on_notice(notice);
+    if (!is_outcome) notices_.Take(notice, Now());
   }
   (void)socket_->Send(&out_.envelopes);
   out_.Clear();

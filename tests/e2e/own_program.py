@@ -48,6 +48,7 @@ def train(how):
 
 if __name__ == "__main__":
     print("place", os.environ["CAPSTAN_INDEX"], "of", os.environ["CAPSTAN_INDEXES"])  # not flushed
+    print("descriptors", sorted(int(name) for name in os.listdir("/proc/self/fd")))
     print("\x1b[31mred", file=sys.stderr)
     if sys.argv[1] == "warn":
         logging.getLogger("capstan").warning("half of the samples are passed over")

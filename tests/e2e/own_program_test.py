@@ -61,6 +61,8 @@ class OwnProgramTest(harness.JobTest):
         for index in (0, 1):
             self.assertIn(f"worker-{index}: place {index} of 2", launch.lines)
             self.assertIn(f"worker-{index}: evaluated", launch.lines)
+            # Input, output, errors, and the folder that is listed: nothing of the launcher's.
+            self.assertIn(f"worker-{index}: descriptors [0, 1, 2, 3]", launch.lines)
             self.assertIn(f"place {index} of 2\n", self.log(f"worker-{index}"))
         self.assertNotIn("warning", launch.output)
         self.assertEqual(len(self.metrics()), 30)

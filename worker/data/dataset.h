@@ -1,7 +1,7 @@
 // Dataset: numbered samples to train on and held-out samples to validate with.
 //
 // Kind:   immutable once opened; shared by threads.
-// Limits: whole files in memory, of at most kFileBytesMax each; files of tokens are mapped.
+// Limits: whole files in memory, of at most kFileBytesMax each; files of tokens stay open, and are read as needed.
 // Fails:  kInvalid, kCorrupt: the message names the file, the position and what to do.
 // Why:    a sample is named by its number, so any worker can compute which samples a slot has at a step.
 #pragma once
@@ -64,7 +64,7 @@ class Dataset {
   // Returns the number of samples of a split. They are numbered from 0.
   virtual std::uint64_t count(Split split) const = 0;
   // Puts the samples into `batch`. Each number must be below count(split). Validation samples do not depend on `key`.
-  // kCorrupt: a mapped file has changed since it was opened; the message says which and how.
+  // kCorrupt: a file of tokens has changed since it was opened; the message says which and how.
   virtual Status Fill(std::span<const std::uint64_t> samples, Split split, const DrawKey& key,
                       BatchBuffer* batch) const = 0;
   // Returns a hash that is equal for equal data in any location. It depends on the files' contents; for a folder of

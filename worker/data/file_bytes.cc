@@ -37,9 +37,12 @@ bool ReadAll(Read read, std::uint64_t bytes_max, std::string* bytes) {
   }
 }
 
-Status TooLarge(const fs::path& path) {
-  return Invalid(path.string() + ": more than " + std::to_string(kFileBytesMax >> 30) +
-                 " GiB, and data is held in memory; give a part of it");
+Status TooLarge(const fs::path& path, std::uint64_t bytes_max, const MemoryLimit& memory) {
+  const std::string what = path.string() + ": more than " + std::to_string(bytes_max >> 20) +
+                           " MiB of data, which is held in memory";
+  if (bytes_max == kFileBytesMax) return Invalid(what + "; give a part of it");
+  return Invalid(what + ", and " + memory.name + " has " + std::to_string(memory.left_bytes >> 20) +
+                 " MiB left; give a part of it, or start this worker where there is more memory");
 }
 
 }  // namespace
@@ -72,8 +75,12 @@ Result<fs::path> ResolveDataPath(const fs::path& root, const std::string& path) 
                  "; move the data there, or start this process with another --data-root");
 }
 
-Status AppendFile(const fs::path& path, std::uint64_t bytes_max, std::string* bytes) {
+Status AppendFile(const fs::path& path, std::uint64_t bytes_max, std::string* bytes, const MemoryLimit& memory) {
   CAPSTAN_RETURN_IF_ERROR(CheckRegular(path));
+  bytes_max = std::min(bytes_max, kFileBytesMax);
+  std::error_code unknown;
+  const std::uint64_t size = fs::file_size(path, unknown);
+  if (!unknown && std::min(size, bytes_max) > memory.left_bytes) return TooLarge(path, memory.left_bytes, memory);
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return Unreadable(path, errno);
   const bool done = ReadAll(
@@ -83,22 +90,28 @@ Status AppendFile(const fs::path& path, std::uint64_t bytes_max, std::string* by
         while (got < 0 && errno == EINTR);
         return got;
       },
-      std::min(bytes_max, kFileBytesMax), bytes);
+      bytes_max, bytes);
   const int error = errno;
   ::close(file);
   return done ? Status() : Unreadable(path, error);
 }
 
-Result<std::string> ReadUnpacked(const fs::path& path) {
+Result<std::string> ReadUnpacked(const fs::path& path, const MemoryLimit& memory) {
   CAPSTAN_RETURN_IF_ERROR(CheckRegular(path));
   errno = 0;
-  std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
+  std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rbe"));  // e: not for programs that are started
   if (file == nullptr) return Unreadable(path, errno != 0 ? errno : ENOMEM);
   gzbuffer(file.get(), 1 << 17);
+  std::error_code unknown;
+  const std::uint64_t size = fs::file_size(path, unknown);
+  const std::uint64_t room = gzdirect(file.get()) == 1 ? memory.left_bytes : memory.left_bytes / 2;
+  const std::uint64_t bytes_max = std::min(kFileBytesMax, room);
+  if (unknown || size > bytes_max) return unknown ? Unreadable(path, unknown.value()) : TooLarge(path, bytes_max, memory);
   std::string bytes;
+  bytes.reserve(size + kChunkBytes);  // ReadAll asks for as much behind the end
   const bool done =
       ReadAll([&file](char* to, std::size_t size) { return gzread(file.get(), to, static_cast<unsigned>(size)); },
-              kFileBytesMax + 1, &bytes);
+              bytes_max + 1, &bytes);
   int error = Z_OK;
   const char* text = gzerror(file.get(), &error);
   if (error == Z_ERRNO) return Unreadable(path, errno);
@@ -109,7 +122,7 @@ Result<std::string> ReadUnpacked(const fs::path& path) {
     return Corrupt(path.string() + ": " + what + " after " + std::to_string(bytes.size()) +
                    " unpacked bytes; copy or download it again");
   }
-  if (bytes.size() > kFileBytesMax) return TooLarge(path);
+  if (bytes.size() > bytes_max) return TooLarge(path, bytes_max, memory);
   if (path.extension() == ".gz" && !bytes.empty() && gzdirect(file.get()) == 1) {
     return Corrupt(path.string() + ": named .gz but not in gzip format; rename it or copy it again");
   }

@@ -1,8 +1,8 @@
 // ResolveDataPath, CheckRegular, AppendFile, ReadUnpacked: find data files and read them into memory.
 //
 // Kind:   pure functions over the file system.
-// Limits: kFileBytesMax bytes in memory for one file.
-// Fails:  kInvalid: missing, unreadable or outside the data folder; kCorrupt: a damaged or truncated gzip file.
+// Limits: kFileBytesMax bytes in memory for one file, and what the process may still take.
+// Fails:  kInvalid: missing, unreadable, too large or outside the data folder; kCorrupt: a damaged or truncated gzip file.
 // Why:    zlib is used in one file only.
 #pragma once
 
@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 
 namespace capstan::train {
@@ -27,9 +28,13 @@ Status CheckRegular(const std::filesystem::path& path);
 Status Unreadable(const std::filesystem::path& path, int error);
 
 // Appends a file's first bytes to `bytes`: at most `bytes_max` and at most kFileBytesMax. Does not unpack them.
-Status AppendFile(const std::filesystem::path& path, std::uint64_t bytes_max, std::string* bytes);
+// `memory`: what the process may still take; more bytes than that are refused.
+Status AppendFile(const std::filesystem::path& path, std::uint64_t bytes_max, std::string* bytes,
+                  const MemoryLimit& memory = ReadFreeMemory().resident);
 
-// Reads a whole file, and unpacks it if it is in gzip format.
-Result<std::string> ReadUnpacked(const std::filesystem::path& path);
+// Reads a whole file, and unpacks it if it is in gzip format. `memory`: as for AppendFile, but unpacked bytes may take
+// only half of it, because they are copied when their number has grown.
+Result<std::string> ReadUnpacked(const std::filesystem::path& path,
+                                 const MemoryLimit& memory = ReadFreeMemory().resident);
 
 }  // namespace capstan::train

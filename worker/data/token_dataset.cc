@@ -1,6 +1,7 @@
 #include "worker/data/token_dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kTokensAtOnce = 2048;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // a piece is hashed and checked while it is in the cache
 
 std::size_t SizeOf(TokenType type) {
@@ -53,7 +55,7 @@ Status CheckTokens(std::span<const Token> tokens, std::uint32_t vocabulary, cons
 
 }  // namespace
 
-// Maps the files in order, and checks and hashes their tokens.
+// Opens the files in order, and checks and hashes their tokens.
 class TokenDataset::Opener {
  public:
   explicit Opener(const DataSection& options) : options_(options), token_bytes_(SizeOf(options.type)) {
@@ -70,8 +72,8 @@ class TokenDataset::Opener {
   }
 
   Status AddFile(const fs::path& path, const std::string& name) {
-    CAPSTAN_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-    const std::uint64_t size = file.bytes().size();
+    CAPSTAN_ASSIGN_OR_RETURN(DataFile file, DataFile::Open(path));
+    const std::uint64_t size = file.size();
     if (size % token_bytes_ != 0) {
       return Corrupt(path.string() + ": " + std::to_string(size) + " bytes, no whole number of " +
                      std::string(NameOf(options_.type)) + " tokens; copy it again, or correct [data] type");
@@ -80,7 +82,7 @@ class TokenDataset::Opener {
     hasher_.Add(std::uint64_t{name.size()});
     hasher_.Add(name);
     hasher_.Add(count * token_bytes_);
-    CAPSTAN_RETURN_IF_ERROR(Read(file.bytes().first(count * token_bytes_), path));
+    CAPSTAN_RETURN_IF_ERROR(Read(file, count * token_bytes_));
     if (count > 0) parts_.push_back({std::move(file), tokens_, tokens_ + count});
     tokens_ += count;
     return {};
@@ -91,14 +93,17 @@ class TokenDataset::Opener {
   std::vector<Part> TakeParts() { return std::move(parts_); }
 
  private:
-  Status Read(std::span<const std::byte> bytes, const fs::path& path) {
-    for (std::size_t at = 0; at < bytes.size(); at += kPieceBytes) {
-      const std::span<const std::byte> piece = bytes.subspan(at, std::min(kPieceBytes, bytes.size() - at));
+  Status Read(const DataFile& file, std::uint64_t bytes) {
+    std::vector<std::byte> buffer(std::min<std::uint64_t>(kPieceBytes, bytes));
+    for (std::uint64_t at = 0; at < bytes; at += kPieceBytes) {
+      const std::span<std::byte> piece(buffer.data(), std::min<std::uint64_t>(kPieceBytes, bytes - at));
+      CAPSTAN_RETURN_IF_ERROR(file.Read(at, piece));
       hasher_.Add(piece);
       const std::uint64_t first = at / token_bytes_;
+      const std::uint32_t vocabulary = options_.vocabulary;
       CAPSTAN_RETURN_IF_ERROR(options_.type == TokenType::kUint16
-                                  ? CheckTokens(TokensIn<std::uint16_t>(piece), options_.vocabulary, path, first)
-                                  : CheckTokens(TokensIn<std::uint32_t>(piece), options_.vocabulary, path, first));
+                                  ? CheckTokens(TokensIn<std::uint16_t>(piece), vocabulary, file.path(), first)
+                                  : CheckTokens(TokensIn<std::uint32_t>(piece), vocabulary, file.path(), first));
     }
     return {};
   }
@@ -153,12 +158,15 @@ Status TokenDataset::Copy(std::uint64_t begin, std::size_t count, std::int32_t* 
 template <class Token>
 Status TokenDataset::CopyFrom(const Part& part, std::uint64_t begin, std::size_t count, std::int32_t* out) const {
   const std::uint64_t first = begin - part.begin;
-  const std::span<const Token> tokens = TokensIn<Token>(part.file.bytes()).subspan(first, count);
+  std::array<Token, kTokensAtOnce> tokens;
   std::uint32_t largest = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t token = tokens[i];  // read only once, so that a concurrent write cannot bypass the check
-    out[i] = static_cast<std::int32_t>(token);
-    largest = std::max(largest, token);
+  for (std::size_t done = 0; done < count;) {
+    const std::span<Token> piece = std::span(tokens).first(std::min(kTokensAtOnce, count - done));
+    CAPSTAN_RETURN_IF_ERROR(part.file.Read((first + done) * sizeof(Token), std::as_writable_bytes(piece)));
+    for (const std::uint32_t token : piece) {
+      out[done++] = static_cast<std::int32_t>(token);
+      largest = std::max(largest, token);
+    }
   }
   if (largest < spec().vocabulary) return {};
   const auto* unknown = std::find_if(

@@ -2,7 +2,7 @@
 //
 // Kind:   immutable; shared by threads.
 // Types:  ids are uint16 or uint32, little endian, without a header.
-// Limits: the files are mapped. Each is read once when it is opened, so that unknown ids are found before training.
+// Limits: the files stay open. Each is read once when it is opened, so that unknown ids are found before training.
 // Fails:  kInvalid: missing, too little or unreadable data; an id not below the vocabulary, with file, position and
 //         value. kCorrupt: a size that is not a whole number of tokens; in Fill, a modified file.
 #pragma once
@@ -13,7 +13,7 @@
 
 #include "common/base/status.h"
 #include "common/config/job/data_section.h"
-#include "worker/data/mapped_file.h"
+#include "worker/data/data_file.h"
 #include "worker/data/window_dataset.h"
 
 namespace capstan::train {
@@ -26,7 +26,7 @@ class TokenDataset : public WindowDataset {
  private:
   // A file, and the range of its tokens in the concatenation.
   struct Part {
-    MappedFile file;
+    DataFile file;
     std::uint64_t begin = 0, end = 0;
   };
   class Opener;

@@ -1,5 +1,7 @@
 #include "common/data/safetensors.h"
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -169,6 +171,28 @@ TEST_CASE("a file that is cut, or names a header longer than itself, is refused 
     CHECK(file.status().message().find(path) != std::string::npos);
   }
   CHECK(ReadSafetensors(folder.path("nothing")).status().code() == Code::kInvalid);
+}
+
+TEST_CASE("a file with holes that is larger than the memory is refused before memory is taken", "[safetensors]") {
+  const TempFolder folder;
+  const std::string header = R"({"w":{"dtype":"F32","shape":[274877906944],"data_offsets":[0,1099511627776]}})";
+  std::string begin(8, '\0');
+  begin[0] = static_cast<char>(header.size());
+  const std::string path = folder.Write("w", begin + header);
+  std::filesystem::resize_file(path, begin.size() + header.size() + (std::uint64_t{1} << 40));
+  const Status status = ReadSafetensors(path, {std::uint64_t{64} << 20, "this machine"}).status();
+  CHECK(status.code() == Code::kInvalid);
+  CHECK(status.message() == path + " has 1048576 MiB, is read into memory, and this machine has 64 MiB left; use a machine "
+                                   "with more memory");
+  CHECK(ReadSafetensors(path).status().code() == Code::kInvalid);
+}
+
+TEST_CASE("what is no file is refused at once", "[safetensors]") {
+  const TempFolder folder;
+  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  for (const std::string& path : {folder.path(), folder.path("pipe")}) {
+    CHECK(ReadSafetensors(path).status().message() == "cannot read " + path + ": it is no file");
+  }
 }
 
 TEST_CASE("a file of another kind is refused as no safetensors file", "[safetensors]") {

@@ -80,6 +80,24 @@ TEST_CASE("what cannot be read says so at once", "[data]") {
   CHECK_THAT(AppendFile(pipe, 10, &bytes).message(), Contains("not a regular file"));
 }
 
+TEST_CASE("data beyond the free memory is refused, packed data when half of it is full", "[data]") {
+  const TempFolder folder;
+  const MemoryLimit memory{std::uint64_t{8} << 20, "the control group"};
+  const auto bomb = ReadUnpacked(folder.Write("bomb.gz", Gzip(std::string(64 << 20, 'x'))), memory);
+  REQUIRE_FALSE(bomb.ok());
+  CHECK_THAT(bomb.status().message(),
+             Contains("bomb.gz: more than 4 MiB of data") && Contains("the control group has 8 MiB left"));
+  CHECK(ReadUnpacked(folder.Write("fits.gz", Gzip(std::string(4 << 20, 'x'))), memory)->size() == 4 << 20);
+  CHECK(ReadUnpacked(folder.Write("plain", std::string(7 << 20, 'x')), memory)->size() == 7 << 20);
+  const std::string holes = folder.Write("holes", "x");
+  std::filesystem::resize_file(holes, std::uint64_t{1} << 33);
+  CHECK_THAT(ReadUnpacked(holes, memory).status().message(), Contains("holes: more than 8 MiB of data"));
+  std::string bytes;
+  CHECK_THAT(AppendFile(holes, kFileBytesMax, &bytes, memory).message(), Contains("holes: more than 8 MiB of data"));
+  CHECK(AppendFile(holes, 5, &bytes, memory).ok());
+  CHECK(bytes.size() == 5);
+}
+
 TEST_CASE("a file is appended up to the wanted size", "[data]") {
   const TempFolder folder;
   const auto file = folder.Write("a", "hello");

@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import re
+import socket
 import threading
 import time
 import weakref
@@ -22,6 +25,11 @@ def text_bytes(what: str, text: str) -> bytes:
     if "\0" in text:
         raise Invalid(f"{what} {text!r} has a zero byte")
     return text.encode()
+
+
+def own_name() -> str:
+    """A name for this process. Names have letters, digits and "._-" only, and hosts may be called otherwise."""
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '-', socket.gethostname())}-{os.getpid()}"
 
 
 class Handle:
