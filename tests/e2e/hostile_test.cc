@@ -102,7 +102,7 @@ void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t
       if (transport->Send(peers[i], message).ok()) ++sent;
       if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
     }
-    transport->Poll(std::chrono::milliseconds(1), [](PeerId, Message) {});
+    transport->Poll(std::chrono::milliseconds(1), [](PeerId, const Principal&, Message) {});
     sent.notify_all();
   }
 }
