@@ -176,6 +176,11 @@ WRONG_USES = {
     "an optimizer that the servers do not run": (["prepare(trainer, kind=torch.optim.RMSprop, name='sgd')"],
                                                  "^Unsupported: .*RMSprop.*AdamW"),
     "another optimizer than the job's": (["prepare(trainer, name='adam')"], '^Invalid: .*Adam.*"adamw".*"adam"'),
+    # As AdamW derives from Adam in newer torch: the nearest class decides.
+    "an optimizer that derives from another": (
+        ["from capstan.torch import rules", "class Derived(torch.optim.Adam): pass",
+         "rules._RULES[Derived] = rules._RULES[torch.optim.Adagrad]", "prepare(trainer, name='adam', kind=Derived)"],
+        '^Invalid: .*Derived.*"adamw".*"adagrad"'),
     "an option that the servers do not know": (["prepare(trainer, amsgrad=True)"], "^Unsupported: .*amsgrad"),
     "a parameter in no group": (["model = training.network(5)", "trainer.prepare(model, torch.optim.AdamW(model[0].parameters()))"],
                                 '^Invalid: .*"2.weight"'),
@@ -201,8 +206,9 @@ WRONG_USES = {
     "a scheduler that measures, in another one": (
         ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",
          "from torch.optim import lr_scheduler as s",
-         "trainer.prepare(model, optimizer, None, s.SequentialLR("
-         "optimizer, [s.LinearLR(optimizer), s.ReduceLROnPlateau(optimizer)], [5]))"],
+         "both = s.SequentialLR(optimizer, [s.LinearLR(optimizer), s.LinearLR(optimizer)], [5])",
+         "both._schedulers[1] = s.ReduceLROnPlateau(optimizer)",  # newer torch refuses it as an argument
+         "trainer.prepare(model, optimizer, None, both)"],
         "^Unsupported: .*ReduceLROnPlateau.*steps by itself"),
     "a scheduler of the script's that wants a metric": (
         ["model = training.network(5)", "optimizer = torch.optim.AdamW(model.parameters())",

@@ -52,10 +52,11 @@ def _has_stepped(state: dict[str, Any]) -> bool:
 
 
 def _rule_for(kind: type) -> Rule | None:
-    """The rule for the class, or for a base class with the same step()."""
-    for known, rule in _RULES.items():
-        if issubclass(kind, known) and (kind is known or _same_step(kind, known)):
-            return rule
+    """The rule for the class, or for its nearest base class that has one and the same step(). In newer
+    torch, AdamW itself derives from Adam."""
+    for base in kind.__mro__:
+        if base in _RULES:
+            return _RULES[base] if kind is base or _same_step(kind, base) else None
     return None
 
 
