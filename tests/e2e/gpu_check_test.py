@@ -45,6 +45,20 @@ def check_good(arguments, folder):
     mlp = [train[f"train/mlp/{name}"] for name in ("1-workers", "2-workers", "3-workers", "killed-worker")]
     assert len({figure["sha256"] for figure in mlp}) == 1 and mlp[3]["killed_at_step"] > 0, mlp
     assert train["train/gpt2/2-workers"]["value"] > 0, train
+    code, report = gpu_check(arguments, out, "--device", "emulated", "--part", "script")
+    assert code == 0, code
+    check_script(figures(report, "script"))
+
+
+def check_script(found):
+    """Checks that a PyTorch script had the same weights in all its runs and PyTorch's losses, or was left out by name."""
+    if importlib.util.find_spec("torch") is None:
+        assert sorted(found) == ["script/mlp/alone"] and "skipped" in found["script/mlp/alone"], found
+        return
+    mlp = [found[f"script/mlp/{name}"] for name in ("1-workers", "2-workers", "killed-worker")]
+    assert len({figure["sha256"] for figure in mlp}) == 1 and mlp[2]["killed_at_step"] > 0, mlp
+    assert found["script/mlp/losses"]["steps"] == 60, found
+    assert found["script/gpt2/1-workers"]["value"] > 0 and found["script/gpt2/2-workers"]["value"] > 0, found
 
 
 def check_compared(found):
