@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
@@ -39,18 +40,45 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
 
 namespace {
 
-void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
-  std::map<std::string, Metric> all;
+// A metric over the slots of a step.
+struct MetricSum {
+  std::string name;
+  double sum = 0, weight = 0;
+  std::size_t slots = 0;             // that reported it
+  const SlotReport* last = nullptr;  // of these
+};
+
+// Adds up metrics of equal names; sorted by name.
+std::vector<MetricSum> SumsOf(const std::vector<SlotReport>& reports) {
+  std::map<std::string, MetricSum> all;
   for (const SlotReport& report : reports) {
     for (const Metric& metric : report.metrics) {
       if (!IsMetricName(metric.name)) continue;  // shards refuse such names; never write one into JSON
-      Metric& sum = all[metric.name];
+      MetricSum& sum = all[metric.name];
       sum.sum += metric.sum;
       sum.weight += metric.weight;
+      if (std::exchange(sum.last, &report) != &report) ++sum.slots;
     }
   }
-  for (const auto& [name, metric] : all) {
-    record->metrics[name] = metric.weight > 0 ? metric.sum / metric.weight : std::numeric_limits<double>::quiet_NaN();
+  std::vector<MetricSum> sums;
+  for (auto& [name, sum] : all) {
+    sum.name = name;
+    sums.push_back(std::move(sum));
+  }
+  return sums;
+}
+
+// Keeps kMetricsMax names, those that most slots report: one worker with names of its own takes no room from the others,
+// and writes no megabytes.
+void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
+  std::vector<MetricSum> sums = SumsOf(reports);
+  std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });
+  const std::size_t kept = std::min(sums.size(), kMetricsMax);
+  record->metrics_left_out = sums.size() - kept;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const MetricSum& metric = sums[i];
+    record->metrics[metric.name] =
+        metric.weight > 0 ? metric.sum / metric.weight : std::numeric_limits<double>::quiet_NaN();
   }
 }
 

@@ -34,7 +34,8 @@ struct StepRecord {
   std::uint64_t samples = 0;
   std::optional<double> validation_loss;
   std::optional<double> validation_accuracy;
-  std::map<std::string, double> metrics;  // sum / weight over the slots; NaN if the weight is 0
+  std::map<std::string, double> metrics;  // at most kMetricsMax; sum / weight over the slots; NaN if the weight is 0
+  std::size_t metrics_left_out = 0;       // names beyond these
   double seconds = 0.0;                   // time since the previous step
 };
 
@@ -85,7 +86,8 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 
-// Adds up slot reports, in slot order, into a step's record: loss, samples, validation figures and metrics.
+// Adds up slot reports, in slot order, into a step's record: loss, samples, validation figures and metrics. Of more than
+// kMetricsMax names, those stay that most slots report; of equals, the first by name.
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
 
 }  // namespace capstan

@@ -33,6 +33,7 @@ std::string StepLine(const StepRecord& record) {
   if (record.validation_loss) line["validation_loss"] = *record.validation_loss;
   if (record.validation_accuracy) line["validation_accuracy"] = *record.validation_accuracy;
   if (!record.metrics.empty()) line["metrics"] = record.metrics;
+  if (record.metrics_left_out != 0) line["metrics_left_out"] = record.metrics_left_out;
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -264,6 +264,34 @@ TEST_CASE("losses and counts are added in slot order, and validation counts wher
   CHECK(a.validation_accuracy == 0.25);
 }
 
+TEST_CASE("a step has 32 metrics in all, those that most slots report", "[server][verdict]") {
+  std::vector<SlotReport> reports(40);
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    reports[i].slot = i;
+    if (i < 2) {
+      reports[i].metrics.push_back({"shared", 1.0, 1.0});
+      continue;
+    }
+    for (int k = 0; k < 32; ++k) {  // names of its own, before "shared" in the alphabet; one of them many times
+      reports[i].metrics.push_back({"a" + std::to_string(i) + "_" + std::to_string(i == 2 ? 0 : k), 1.0, 1.0});
+    }
+  }
+  StepRecord record;
+  AddSlotReports(reports, &record);
+  CHECK(record.metrics.size() == kMetricsMax);
+  CHECK(record.metrics.count("shared") == 1);
+  CHECK(record.metrics_left_out == 1 + 1 + 37 * 32 - kMetricsMax);
+  std::size_t bytes = 0;
+  for (const auto& [name, value] : record.metrics) bytes += name.size();
+  CHECK(bytes <= kMetricsMax * kMetricNameMax);
+
+  StepRecord few;
+  AddSlotReports({reports[0], reports[3]}, &few);  // 33 names
+  CHECK(few.metrics.size() == kMetricsMax);
+  CHECK(few.metrics_left_out == 1);
+  CHECK(few.metrics.count("shared") == 0);  // each is reported by one slot: the last by name goes
+}
+
 TEST_CASE("metrics are added by name in slot order, and shown as sum over weight", "[server][verdict]") {
   std::vector<SlotReport> reports(3);
   const double sums[] = {1e16, 1.0, -1e16};

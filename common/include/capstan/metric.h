@@ -1,7 +1,8 @@
 // Metric: a figure that a slot measured besides its loss: the slot's part of a weighted average over all slots.
 //
 // Kind:   a value.
-// Limits: kMetricsMax metrics in a slot; a name has 1 to kMetricNameMax bytes of [A-Za-z0-9_./-].
+// Limits: kMetricsMax metrics in a slot, and kMetricsMax names in a step; of more, those stay that most slots report. A
+//         name has 1 to kMetricNameMax bytes of [A-Za-z0-9_./-].
 // Why:    the job adds up the sums and weights of all slots, in slot order, and shows sum / weight for each step.
 #pragma once
 

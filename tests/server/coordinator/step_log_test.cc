@@ -46,6 +46,9 @@ TEST_CASE("a line has the metrics there were, sorted, and null for one of no wei
   record.metrics = {{"top5", 0.99}, {"accuracy", 0.93}, {"none", std::nan("")}};
   CHECK(StepLine(record).find(R"("generation":0,"metrics":{"accuracy":0.93,"none":null,"top5":0.99}})") !=
         std::string::npos);
+  CHECK(StepLine(record).find("left_out") == std::string::npos);
+  record.metrics_left_out = 3;
+  CHECK(StepLine(record).ends_with(R"("top5":0.99},"metrics_left_out":3})"));
 }
 
 TEST_CASE("what is no finite number is null, as JSON has no word for it", "[server][step_log]") {
