@@ -18,10 +18,9 @@
 #include "cli/run/exposure.h"
 #include "cli/run/process.h"
 #include "cli/run/process_log.h"
+#include "cli/run/served_metrics.h"
 #include "cli/run/trace_file.h"
-#include "common/base/host_port.h"
 #include "common/base/process_address.h"
-#include "monitoring/exporter.h"
 #include "worker/train/worker_process.h"
 
 namespace capstan::cli {
@@ -29,7 +28,8 @@ namespace {
 
 struct Arguments {
   train::WorkerOptions worker;
-  std::string metrics_listen = "auto:0", trace;
+  MetricsSection metrics;
+  std::string trace;
   int events_fd = -1;
   bool allow_plaintext = false;
 };
@@ -59,10 +59,16 @@ void Describe(Command app, Arguments* arguments) {
   app.Add("--join-seconds", &arguments->worker.join_seconds, "how long to wait for the coordinator")
       .InRange(0.001, 1e9)
       .ShowDefault();
-  app.Add("--metrics-listen", &arguments->metrics_listen,
-          "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator")
+  MetricsSection& metrics = arguments->metrics;  // the worker serves metrics before it has the job file
+  app.Add("--metrics-listen", &metrics.listen,
+          "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator if there is a token or a "
+          "certificate, else 127.0.0.1")
       .ShowDefault();
   DescribeAllowPlaintext(app, &arguments->allow_plaintext);
+  app.Add("--metrics-token-file", &metrics.token_file, "file with the secret that readers of the metrics send");
+  app.Add("--metrics-certificate", &metrics.certificate, "file in PEM: serve the metrics over https");
+  app.Add("--metrics-key", &metrics.key, "file in PEM with the private key of --metrics-certificate");
+  app.Add("--metrics-host", &metrics.hosts, "a name by which readers call this worker; may be repeated");
   app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
   app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
@@ -86,27 +92,27 @@ std::string NoThread(const std::system_error& error) {
 Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
   const BeatThread beats(events);
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
-  monitoring::ExporterOptions exporter_options;
   const std::string& coordinator = arguments->worker.coordinator;
-  const Result<std::string> listen = ResolveListen(arguments->metrics_listen, coordinator);
-  if (!listen.ok()) {
-    return {listen.status().code(), listen.status().message() + "; check --coordinator and --metrics-listen"};
-  }
-  exporter_options.listen = *listen;
   const auto metrics = registry->Create<monitoring::WorkerMetrics>();
   const auto transport_metrics = registry->Create<monitoring::TransportMetrics>();
-  exporter_options.status_json = [metrics, name = arguments->worker.name] {
+  monitoring::ExporterOptions pages;
+  pages.status_json = [metrics, name = arguments->worker.name] {
     const nlohmann::ordered_json status = {{"role", "worker"},
                                            {"step", static_cast<std::uint64_t>(metrics->step.value())},
                                            {"slots", static_cast<std::uint64_t>(metrics->slots.value())}};
     return status.dump();
   };
-  CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<monitoring::Exporter> exporter,
-                           monitoring::Exporter::Start(std::move(exporter_options), registry));
-  const Result<std::string> own = ResolveListen("auto:0", coordinator);
-  arguments->worker.metrics = ReachedAt(exporter->address(), *listen, HostOf(own.ok() ? *own : exporter->address()));
-  Print(Severity::kInfo, "worker \"" + arguments->worker.name + "\", metrics at http://" + arguments->worker.metrics +
-                             "/; coordinator " + coordinator);
+  pages.warn = [&events](const std::string& text) {
+    Print(Severity::kWarning, text);
+    events.Notice(Severity::kWarning, text);
+  };
+  const Result<ServedMetrics> served = ServeOwnMetrics(arguments->metrics, coordinator, std::move(pages), registry);
+  if (!served.ok()) {
+    return {served.status().code(), served.status().message() + "; check --coordinator and --metrics-listen"};
+  }
+  arguments->worker.metrics = served->address;
+  Print(Severity::kInfo,
+        "worker \"" + arguments->worker.name + "\", " + served->Words() + "; coordinator " + coordinator);
   events.Ready({}, arguments->worker.metrics);
   arguments->worker.stop_requested = [signals, launched = events.launched()] {
     if (launched) RotateOwnLogIfLarge();

@@ -17,6 +17,7 @@
 #include "cli/run/process_log.h"
 #include "cli/run/reach_check.h"
 #include "cli/run/run_directory.h"
+#include "cli/run/served_metrics.h"
 #include "cli/server_processes.h"
 #include "common/base/durable_file.h"
 #include "common/base/host_port.h"
@@ -24,11 +25,9 @@
 #include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
-#include "common/config/job/metrics_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job/snapshot_section.h"
 #include "common/config/job_config.h"
-#include "monitoring/exporter.h"
 #include "server/coordinator/coordinator_loop.h"
 #include "server/storage/file_coordinator_log.h"
 
@@ -170,29 +169,29 @@ class CoordinatorProcess {
   }
 
   Status StartExporter() {
-    monitoring::ExporterOptions exporter;
-    exporter.listen = options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
-    if (HostOf(exporter.listen) == "auto") exporter.listen = WithHost(MachineOf(listen_), exporter.listen);
-    metrics_listen_ = exporter.listen;
-    exporter.status_json = [this] { return StatusJson(); };
-    exporter.http_sd_json = [this] { return addresses_.HttpSd(); };
+    MetricsSection section = options_.config.metrics;
+    if (!options_.metrics_listen.empty()) section.listen = options_.metrics_listen;
+    monitoring::ExporterOptions pages;
+    pages.status_json = [this] { return StatusJson(); };
+    pages.http_sd_json = [this] { return addresses_.HttpSd(); };
+    pages.warn = [this](const std::string& text) { Warn(text); };
     registry_->NameJob(options_.config.name());
-    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        metrics_, ServeMetrics(section, MachineOf(listen_), MachineOf(address_), std::move(pages), registry_));
     return {};
   }
 
   // Writes the address to the run directory, then logs it and sends it to the launcher. A full disk does not stop this:
   // Run tries the write again later.
   Status Announce() {
-    const std::string metrics = ReachedAt(exporter_->address(), metrics_listen_, MachineOf(address_));
-    if (Status status = addresses_.Begin(run_dir_, address_, metrics); !status.ok()) {
+    if (Status status = addresses_.Begin(run_dir_, address_, metrics_.address); !status.ok()) {
       if (status.code() != Code::kBusy) return status;
       Print(Severity::kWarning, status.message() + "; it is tried again");
     }
     Print(Severity::kInfo, "coordinator of \"" + options_.config.name() + "\" (" + SizeText(options_.config) + ") at " +
-                               address_ + ", metrics at http://" + metrics + "/, run directory " + run_dir_);
+                               address_ + ", " + metrics_.Words() + ", run directory " + run_dir_);
     if (!events_.launched()) PrintNextCommands();  // otherwise the launcher has printed it
-    events_.Ready({address_}, metrics);
+    events_.Ready({address_}, metrics_.address);
     return {};
   }
 
@@ -261,13 +260,13 @@ class CoordinatorProcess {
   std::optional<LoggedProgress> progress_;  // null with a launcher, which shows the progress itself
   std::string run_dir_;
   const std::unique_ptr<JobTransport> transport_;
-  std::string listen_, metrics_listen_, address_;  // addresses
+  std::string listen_, address_;  // addresses
   JobAddresses addresses_;
   Mailbox<server::Roster> members_{64};
   ReachCheck reach_;
   std::optional<std::string> failure_;  // only the loop's thread uses it until that thread has ended
   std::unique_ptr<server::CoordinatorLoop> loop_;
-  std::unique_ptr<monitoring::Exporter> exporter_;
+  ServedMetrics metrics_;
 };
 
 }  // namespace

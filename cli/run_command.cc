@@ -17,6 +17,7 @@
 #include "cli/run/run_directory.h"
 #include "common/base/file_lock.h"
 #include "common/base/utf8.h"
+#include "common/config/job/metrics_section.h"
 #include "common/config/job_config.h"
 
 namespace capstan::cli {
@@ -53,10 +54,10 @@ std::string LossText(const json& loss) {
 }
 
 // Asks a coordinator for its job's state. Returns a text such as "step 120 of 600, loss 2.13, workers: 2, running".
-Result<std::string> StateOf(const std::string& address) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status"));
+Result<std::string> StateOf(const std::string& address, const MetricsSection& section) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status", section));
   const json status = json::parse(body, nullptr, false);
-  if (!status.is_object() || !status.contains("state")) return Unreachable("http://" + address + " is no coordinator");
+  if (!status.is_object() || !status.contains("state")) return Unreachable(address + " is no coordinator");
   std::string line;
   if (status.contains("step") && status.contains("steps")) {
     line += "step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]) + ", ";
@@ -90,6 +91,7 @@ bool AwaitEnd(const std::string& run, int holder) {
 }  // namespace
 
 int RunStatus(const std::string& run_dir) {
+  PrepareProcess();  // OpenSSL writes to a connection that may be broken
   const Result<std::string> run = Find(run_dir);
   if (!run.ok()) return Fail(run.status(), kExitUsage);
   const Result<int> holder = HolderOf(*run);
@@ -104,7 +106,10 @@ int RunStatus(const std::string& run_dir) {
     Print(*run + ": starting (process " + std::to_string(*holder) + ")");
     return kExitDone;
   }
-  const Result<std::string> state = StateOf(metrics->second);
+  const Result<JobConfig> config = LoadJobConfig(*run + "/job.toml");
+  if (!config.ok()) return Fail(config.status(), kExitFailed);
+  const Result<std::string> state = StateOf(metrics->second, config->metrics);
+  if (state.status().code() == Code::kInvalid) return Fail(state.status(), kExitFailed);
   if (!state.ok()) {
     return Fail(
         Unreachable(*run + ": process " + std::to_string(*holder) +
@@ -112,7 +117,8 @@ int RunStatus(const std::string& run_dir) {
                     state.status().message()),
         kExitFailed);
   }
-  Print(*run + ": " + *state + "; http://" + metrics->second + "/");
+  const std::string scheme = config->metrics.certificate.empty() ? "http://" : "https://";
+  Print(*run + ": " + *state + "; " + scheme + metrics->second + "/");
   return kExitDone;
 }
 

@@ -10,18 +10,16 @@
 #include "cli/run/job_transport.h"
 #include "cli/run/process_log.h"
 #include "cli/run/run_directory.h"
+#include "cli/run/served_metrics.h"
 #include "cli/run/trace_file.h"
 #include "cli/server_processes.h"
 #include "common/base/durable_file.h"
-#include "common/base/host_port.h"
 #include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
-#include "common/config/job/metrics_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
-#include "monitoring/exporter.h"
 #include "server/shard/shard_loop.h"
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_snapshot_store.h"
@@ -82,8 +80,8 @@ class ServerProcess {
     shards_stand_.store(true, std::memory_order_release);
     Announce();
     const Status status = WaitForEnd();
-    exporter_.reset();  // first, because its status page reads the shards
-    shards_.clear();    // their threads end here
+    metrics_.exporter.reset();  // first, because its status page reads the shards
+    shards_.clear();            // their threads end here
     WriteTrace(trace_.get());
     if (status.ok() || status.code() == Code::kTimeout || events_.launched()) return status;
     return {status.code(), status.message() + " (run directory here: " + run_dir_ + ")"};
@@ -107,17 +105,14 @@ class ServerProcess {
   }
 
   Status StartExporter() {
-    monitoring::ExporterOptions exporter;
-    const std::string& coordinator = options_.config.cluster.coordinator;
-    const std::string& wanted =
-        options_.metrics_listen.empty() ? options_.config.metrics.listen : options_.metrics_listen;
-    CAPSTAN_ASSIGN_OR_RETURN(exporter.listen, ResolveListen(wanted, coordinator));
-    exporter.status_json = [this] { return StatusJson(); };
+    MetricsSection section = options_.config.metrics;
+    if (!options_.metrics_listen.empty()) section.listen = options_.metrics_listen;
+    monitoring::ExporterOptions pages;
+    pages.status_json = [this] { return StatusJson(); };
+    pages.warn = [this](const std::string& text) { Notify({Severity::kWarning, text}); };
     registry_->NameJob(options_.config.name());
-    const std::string listen = exporter.listen;
-    CAPSTAN_ASSIGN_OR_RETURN(exporter_, monitoring::Exporter::Start(std::move(exporter), registry_));
-    const Result<std::string> own = ResolveListen("auto:0", coordinator);
-    metrics_ = ReachedAt(exporter_->address(), listen, HostOf(own.ok() ? *own : exporter_->address()));
+    CAPSTAN_ASSIGN_OR_RETURN(
+        metrics_, ServeOwnMetrics(section, options_.config.cluster.coordinator, std::move(pages), registry_));
     return {};
   }
 
@@ -157,7 +152,7 @@ class ServerProcess {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
     loop.listen = listens_[number];
-    loop.shard.metrics = metrics_;
+    loop.shard.metrics = metrics_.address;
     CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(shard));
     if (loop.shard.job.acknowledge == Acknowledge::kDurable) {
       CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(shard)));
@@ -181,9 +176,9 @@ class ServerProcess {
       addresses.push_back(AddressOf(shard->endpoint()));
       list += (list.empty() ? "" : ", ") + addresses.back();
     }
-    Print(Severity::kInfo, name() + " at " + list + ", metrics at http://" + metrics_ + "/; coordinator " +
+    Print(Severity::kInfo, name() + " at " + list + ", " + metrics_.Words() + "; coordinator " +
                                options_.config.cluster.coordinator + ", run directory " + run_dir_);
-    events_.Ready(std::move(addresses), metrics_);
+    events_.Ready(std::move(addresses), metrics_.address);
   }
 
   // Waits until all shards have ended. If one fails, stops the others.
@@ -213,12 +208,11 @@ class ServerProcess {
   const std::unique_ptr<JobTransport> transport_;
   std::string run_dir_;
   std::vector<std::string> listens_;  // of the server's shards
-  std::string metrics_;               // host:port at which others reach the metrics
   std::shared_ptr<monitoring::Registry> registry_;
   std::unique_ptr<monitoring::Trace> trace_;  // null: no trace
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
   std::atomic<bool> shards_stand_{false};  // all shards are started, so the status page may read them
-  std::unique_ptr<monitoring::Exporter> exporter_;
+  ServedMetrics metrics_;
 };
 
 }  // namespace

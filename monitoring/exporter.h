@@ -3,34 +3,36 @@
 //
 // Kind:   owned by the thread that started it. The exporter's own threads only read; the destructor stops and joins
 //         them.
-// Limits: GET and HEAD; kExporterThreads connections at once, idle ones included, 2 s each, 16 KiB of request. No TLS
-//         and no authentication: listen on loopback or in a trusted network. Start makes the process ignore SIGPIPE.
-// Fails:  kInvalid for an address that cannot be listened on, with the reason and what to do.
-// Why:    only exporter.cc uses prometheus-cpp and civetweb.
+// Limits: GET and HEAD without a body; those of http_server.h. A request whose field Host has another name than this
+//         process is refused. On an address that other machines reach it needs a token or TLS. /healthz asks for
+//         neither name nor token, and its answer waits for no other client.
+// Fails:  kInvalid for an address that cannot be listened on, and for a token or certificate that cannot be used, with
+//         the reason and what to do.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "monitoring/registry.h"
 
 namespace capstan::monitoring {
 
-inline constexpr int kExporterThreads = 64;  // mostly asleep: each open connection has one
-
 struct ExporterOptions {
   // host:port with a numeric host, "[::1]:9100" for IPv6; port 0 takes a free one.
   std::string listen = "127.0.0.1:0";
-  // Returns the JSON object behind / and /api/v1/status. Called on the exporter's threads, on several at once.
+  std::string token_file = {};             // its token is asked for; empty: none is
+  std::string certificate = {}, key = {};  // files in PEM for https; empty: http
+  std::vector<std::string> hosts = {};     // names of this process, besides its address
+  // Returns the JSON object behind / and /api/v1/status. Called on one of the exporter's threads.
   std::function<std::string()> status_json = [] { return std::string("{}"); };
-  // Returns the JSON list behind /http_sd; called on several threads at once. If it is null, there is no such page.
+  // Returns the JSON list behind /http_sd, on that thread. If it is null, there is no such page.
   std::function<std::string()> http_sd_json = nullptr;
+  // Called on that thread when the token's file or the certificate cannot be used any more, once for each reason.
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
-
-// Returns the body of /metrics.
-std::string PrometheusText(const Registry& registry);
 
 class Exporter {
  public:

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/run/address.h"
 #include "cli/run/shell_words.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
@@ -172,7 +173,7 @@ void Launcher::OnReady(Member* member, const Event& event) {
   }
   member->NoteReady();
   if (members_.AllWereReady() && !std::exchange(all_were_ready_, true)) {
-    screen_->Line("status and metrics: http://" + endpoints_.metrics[ProgramCalls::kCoordinator] +
+    screen_->Line("status and metrics: " + UrlOf(endpoints_.metrics[ProgramCalls::kCoordinator]) +
                   "/ (coordinator; the others are in " + directory_.path() + "/endpoints.json)");
   }
 }

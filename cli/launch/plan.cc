@@ -22,7 +22,7 @@ Result<LaunchPlan> MakePlan(const LaunchArguments& arguments) {
     plan.run_dir = std::move(resumed.run_dir);
     plan.lines = std::move(resumed.lines);
   }
-  CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&plan.config.data));
+  CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&plan.config));
   if (arguments.program.empty()) return plan;
   CAPSTAN_ASSIGN_OR_RETURN(plan.program, FindOwnProgram(arguments.program, plan.config, VariablesOf(environ)));
   return plan;

@@ -74,6 +74,13 @@ std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) c
                      {"--coordinator", coordinator, "--name", WorkerName(i), "--local-rank", std::to_string(i),
                       "--data-root", "/", "--join-seconds", std::to_string(config_.limits.join), "--metrics-listen",
                       ShiftPort(config_.metrics.listen, 1 + config_.cluster.servers + i)});
+    const MetricsSection& metrics = config_.metrics;
+    for (const auto& [option, value] : {std::pair("--metrics-token-file", &metrics.token_file),
+                                        {"--metrics-certificate", &metrics.certificate},
+                                        {"--metrics-key", &metrics.key}}) {
+      if (!value->empty()) arguments.insert(arguments.end(), {option, *value});
+    }
+    for (const std::string& host : metrics.hosts) arguments.insert(arguments.end(), {"--metrics-host", host});
     calls.push_back(Ours(WorkerName(i), "capstan-worker", std::move(arguments)));
   }
   return calls;

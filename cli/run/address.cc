@@ -17,6 +17,10 @@
 
 namespace capstan::cli {
 
+std::string UrlOf(const std::string& address) {
+  return address.find("://") == address.npos ? "http://" + address : address;
+}
+
 std::uint16_t PortOf(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == address.npos) return 0;

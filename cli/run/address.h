@@ -10,6 +10,8 @@
 
 namespace capstan::cli {
 
+// Returns the URL of the pages at HOST:PORT, which is http, or at https://HOST:PORT; without a path.
+std::string UrlOf(const std::string& address);
 // Returns the port; 0 if the address has no port, or no valid one.
 std::uint16_t PortOf(const std::string& address);
 // Returns the same host with the port raised by `offset`; port 0 stays 0.

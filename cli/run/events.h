@@ -23,7 +23,7 @@ inline constexpr std::size_t kEventBytesMax = PIPE_BUF;  // the system writes a 
 struct Event {
   enum class Kind { kReady, kBeat, kStopAsked, kNotice, kFailed, kNone } kind = Kind::kNone;
   std::vector<std::string> addresses;  // kReady: host:port of the coordinator, or of a server's shards
-  std::string metrics;                 // kReady: host:port
+  std::string metrics;                 // kReady: host:port, or https://host:port
   Severity severity = Severity::kInfo;
   std::string text;  // kNotice, kFailed
 };

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/run/address.h"
 #include "cli/run/run_directory.h"
 #include "common/base/durable_file.h"
 #include "common/base/host_port.h"
@@ -71,9 +72,9 @@ Status JobAddresses::Write(State* written) const {
     ordered_json entry = {{"role", process.role}, {"name", process.name}};
     if (!process.addresses.empty()) entry["addresses"] = process.addresses;
     if (!process.metrics.empty()) {
-      entry["metrics"] = "http://" + process.metrics + "/metrics";
+      entry["metrics"] = UrlOf(process.metrics) + "/metrics";
       if (!metrics.contains(process.name))
-        metrics[process.name] = process.metrics;  // the server comes first: a worker may have its name
+        metrics[process.name] = WithoutHttps(process.metrics);  // the server comes first: a worker may have its name
     }
     list.push_back(std::move(entry));
   }
@@ -92,9 +93,11 @@ std::string JobAddresses::HttpSd() const {
     const bool one_machine = IsLoopback(MachineOf(state.coordinator));
     ordered_json groups = ordered_json::array();
     for (const Process& process : ProcessesOf(state.coordinator, state.metrics, state.members, shards_per_server_)) {
-      if (process.metrics.empty() || (!one_machine && IsLoopback(HostOf(process.metrics)))) continue;
-      groups.push_back({{"targets", ordered_json::array({process.metrics})},
-                        {"labels", {{"job", job_}, {"role", process.role}, {"name", process.name}}}});
+      const std::string address(WithoutHttps(process.metrics));
+      if (address.empty() || (!one_machine && IsLoopback(HostOf(address)))) continue;
+      ordered_json labels = {{"job", job_}, {"role", process.role}, {"name", process.name}};
+      if (address != process.metrics) labels["__scheme__"] = "https";
+      groups.push_back({{"targets", ordered_json::array({address})}, {"labels", std::move(labels)}});
     }
     return Print(groups);
   });

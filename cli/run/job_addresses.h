@@ -19,7 +19,7 @@ class JobAddresses {
  public:
   JobAddresses(std::string job, std::uint32_t shards_per_server);
 
-  // Writes the file for the first time. `metrics`: host:port.
+  // Writes the file for the first time. `metrics`: host:port, or https://host:port.
   Status Begin(const std::string& run_dir, const std::string& coordinator, const std::string& metrics);
   // Takes the present members and writes the file again; before Begin it writes nothing.
   Status SetMembers(const server::Roster& members);

@@ -11,8 +11,8 @@ namespace capstan::cli {
 
 JobId NewJobId();
 
-// Makes the paths of the data absolute. Workers get the job file over the network, where a relative path would refer to
-// the folder in which each worker was started.
-Status MakePathsAbsolute(DataSection* data);
+// Makes the paths in the job file absolute. Workers get it over the network, where a relative path would refer to the
+// folder in which each worker was started.
+Status MakePathsAbsolute(EditableJobConfig* config);
 
 }  // namespace capstan::cli

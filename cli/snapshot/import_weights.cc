@@ -224,7 +224,7 @@ Status FillRunDirectory(const std::string& run_dir, const ImportOptions& options
 
 Result<Imported> ImportWeights(const ImportOptions& options) {
   CAPSTAN_ASSIGN_OR_RETURN(EditableJobConfig config, LoadJobConfig(options.job_file, options.overrides));
-  CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&config.data));
+  CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&config));
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, CatalogOfJob(config));
   WeightLayout layout = WeightLayout::kOwn;
   CAPSTAN_ASSIGN_OR_RETURN(std::vector<float> weights, ReadWeights(config, catalog, options, &layout));

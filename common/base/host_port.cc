@@ -35,6 +35,13 @@ bool IsHostPort(std::string_view text) {
   return colon != text.npos && IsHost(text.substr(0, colon)) && IsPort(text.substr(colon + 1));
 }
 
+bool IsPagesAddress(std::string_view text) { return IsHostPort(WithoutHttps(text)); }
+
+std::string_view WithoutHttps(std::string_view text) {
+  constexpr std::string_view kHttps = "https://";
+  return text.starts_with(kHttps) ? text.substr(kHttps.size()) : text;
+}
+
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
 std::string WithHost(const std::string& host, const std::string& address) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/host_port.h"
 #include "common/base/process_address.h"
 #include "common/base/utf8.h"
 #include "common/config/job_config_keys.h"
@@ -246,6 +247,22 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+std::optional<Problem> FindMetricsProblem(const JobConfig& c) {
+  if (c.metrics.certificate.empty() != c.metrics.key.empty()) {
+    const bool has_key = c.metrics.certificate.empty();
+    return Problem{"metrics", has_key ? "key" : "certificate",
+                   "https needs a certificate and its private key; write the file of the " +
+                       std::string(has_key ? "certificate" : "key") + ", too, or leave both out"};
+  }
+  for (const std::string& host : c.metrics.hosts) {
+    if (IsHostPort(host + ":1")) continue;
+    return Problem{
+        "metrics", "hosts",
+        "\"" + CleanUtf8(host, kNameBytesMax) + "\" in hosts is no name or address; write it without a port"};
+  }
+  return std::nullopt;
+}
+
 // Returns `problem`, with the size added to its message, if `numbers` 4-byte numbers take more than kMemoryGiBMax.
 std::optional<Problem> FindMemoryProblem(double numbers, Problem problem) {
   const double gib = numbers * 4 / kGiB;
@@ -342,6 +359,7 @@ std::optional<Problem> FindProblem(const JobConfig& config) {
   if (auto problem = built_in ? FindModelProblem(config) : std::nullopt) return problem;
   if (auto problem = FindStepProblem(config)) return problem;
   if (auto problem = FindClusterProblem(config)) return problem;
+  if (auto problem = FindMetricsProblem(config)) return problem;
   return built_in ? FindSizeProblem(config) : std::nullopt;
 }
 

@@ -306,6 +306,10 @@ template <class Visitor>
 void VisitMetrics(Visitor& v, MetricsSection& s) {
   v.Begin("metrics");
   v.Endpoint({"listen"}, s.listen);
+  v.Text({"token_file"}, s.token_file);
+  v.Text({"certificate"}, s.certificate);
+  v.Text({"key"}, s.key);
+  v.Texts({"hosts"}, s.hosts);
   v.End();
 }
 

@@ -146,7 +146,7 @@ Roster Coordinator::roster() const {
   for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
     if (!job_.shards[i].hello) continue;
     const Hello& hello = *job_.shards[i].hello;
-    roster.shards.push_back({i, hello.endpoint, IsHostPort(hello.metrics) ? hello.metrics : ""});
+    roster.shards.push_back({i, hello.endpoint, IsPagesAddress(hello.metrics) ? hello.metrics : ""});
   }
   for (const auto& [session, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
   return roster;
@@ -231,7 +231,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.last_message = now;
   worker.rank = join.rank;
   worker.machine = join.machine;
-  if (IsHostPort(join.metrics)) worker.metrics = join.metrics;
+  if (IsPagesAddress(join.metrics)) worker.metrics = join.metrics;
   job_.ranks.NoteMessage(worker, now);
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);

@@ -28,7 +28,7 @@ struct Worker {
   Instant last_message{};
   std::uint32_t rank = 0;  // 0: none; r: only slot r - 1
   std::string machine;     // empty: unknown
-  std::string metrics;     // host:port of its metrics; empty: none
+  std::string metrics;     // host:port or https://host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
   bool has_new_slots = true;  // whether `slots` changed since its last View
   // The state that the worker's last Heartbeat reported, and what follows from it.

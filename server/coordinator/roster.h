@@ -11,7 +11,7 @@
 
 namespace capstan::server {
 
-// `metrics`: host:port, checked to be an address; empty: none.
+// `metrics`: host:port or https://host:port, checked to be that; empty: none.
 struct Roster {
   struct Shard {
     ShardIndex index = 0;

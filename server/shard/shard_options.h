@@ -22,7 +22,7 @@ struct ShardOptions {
   std::uint32_t shard_count = 1;
   Incarnation incarnation;
   std::string endpoint;  // address for workers
-  std::string metrics;   // host:port of the process's metrics; empty: none
+  std::string metrics;   // host:port or https://host:port of the process's metrics; empty: none
   PeerId coordinator;    // coordinator messages from any other peer are refused
   JobSettings job;
   std::uint32_t window_blocks = 16;  // blocks staged beyond the complete ones in push order; see AsyncCredit

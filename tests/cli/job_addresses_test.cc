@@ -95,5 +95,23 @@ TEST_CASE("addresses are read as they were written, and none where there are non
   CHECK(ReadEndpoints(scratch.path()).coordinator.empty());
 }
 
+TEST_CASE("a process that speaks https has such a URL, and Prometheus is told so", "[cli][addresses]") {
+  const TempFolder folder;
+  JobAddresses addresses("digits", 1);
+  REQUIRE(addresses.Begin(folder.path(), "10.0.0.5:29600", "https://10.0.0.5:90").ok());
+  REQUIRE(addresses.SetMembers({{{0, "tcp://10.0.0.6:1", "10.0.0.6:91"}}, {{"w0", "https://127.0.0.1:92"}}}).ok());
+  const json file = FileOf(folder);
+  CHECK(file["metrics"] == json({{"coordinator", "10.0.0.5:90"}, {"server-0", "10.0.0.6:91"}, {"w0", "127.0.0.1:92"}}));
+  CHECK(file["processes"][0]["metrics"] == "https://10.0.0.5:90/metrics");
+  CHECK(file["processes"][1]["metrics"] == "http://10.0.0.6:91/metrics");
+  CHECK(file["processes"][2]["metrics"] == "https://127.0.0.1:92/metrics");
+  const json groups = json::parse(addresses.HttpSd());
+  REQUIRE(groups.size() == 2);  // not the worker, which only its own machine reaches
+  CHECK(groups[0]["targets"] == json::array({"10.0.0.5:90"}));
+  CHECK(groups[0]["labels"]["__scheme__"] == "https");
+  CHECK(groups[1]["targets"] == json::array({"10.0.0.6:91"}));
+  CHECK_FALSE(groups[1]["labels"].contains("__scheme__"));
+}
+
 }  // namespace
 }  // namespace capstan::cli

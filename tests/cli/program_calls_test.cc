@@ -43,6 +43,23 @@ TEST_CASE("each server and worker of a job gets ports of its own, counted up fro
   CHECK(workers[1].path == "/bin/capstan-worker");
   CHECK(ArgumentOf(workers[1], "--coordinator") == "127.0.0.1:6000");
   CHECK(ArgumentOf(workers[1], "--metrics-listen") == "127.0.0.1:8004");
+  CHECK(ArgumentOf(workers[1], "--metrics-token-file").empty());
+  CHECK(ArgumentOf(workers[1], "--metrics-certificate").empty());
+}
+
+TEST_CASE("a worker, which has no job file when it starts, is told how its metrics are protected", "[cli][launch]") {
+  const TempFolder scratch;
+  EditableJobConfig config;
+  config.metrics = {.token_file = "/t", .certificate = "/c", .key = "/k", .hosts = {"a", "b"}};
+  const auto directory = RunDirectory::Create(scratch.path("run"), "job");
+  REQUIRE(directory.ok());
+  const ProgramCall worker =
+      ProgramCalls(config, *directory, "/bin", "", Plaintext::kRefused).Workers("127.0.0.1:6000").front();
+  CHECK(ArgumentOf(worker, "--metrics-token-file") == "/t");
+  CHECK(ArgumentOf(worker, "--metrics-certificate") == "/c");
+  CHECK(ArgumentOf(worker, "--metrics-key") == "/k");
+  CHECK(std::count(worker.arguments.begin(), worker.arguments.end(), "--metrics-host") == 2);
+  CHECK(worker.arguments.back() == "b");
 }
 
 TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 import harness
+import metrics_access
 import recovery
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
@@ -21,7 +22,10 @@ import link_network
 MACHINES = ("head", "one", "two")
 PORT = 29600
 STEPS = 500
-FETCH = "import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1], timeout=60).read().decode())"
+FETCH = """import sys, urllib.request
+request = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + sys.argv[2]})
+sys.stdout.write(urllib.request.urlopen(request, timeout=60).read().decode())"""
+TOKEN = "machines-0123456789abcdef"
 
 
 class MachinesTest(recovery.RecoveryTest):
@@ -40,6 +44,7 @@ class MachinesTest(recovery.RecoveryTest):
         self.network = self.enterContext(link_network.Network(MACHINES))
         for machine in MACHINES:
             os.mkdir(self.path(machine))
+            metrics_access.write_secret(self.path(machine, "token"), TOKEN)
 
     address = "10.214.0.1:29600"
 
@@ -47,18 +52,21 @@ class MachinesTest(recovery.RecoveryTest):
         command = self.network.command(machine, harness.program(program), *arguments)
         return self.enterContext(harness.Process(*command, cwd=self.path(machine)))
 
-    def commands(self):
+    def commands(self, steps=STEPS, guarded=True):
         """Returns (machine, program, arguments...) for each process, by name."""
         self.assertEqual(self.address, f"{self.network.address('head')}:{PORT}")
-        job = self.write(os.path.join("head", "digits.toml"), self.text(STEPS))
-        return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator", "--allow-plaintext"),
-                "server-0": ("one", "capstan-server", "--join", self.address, "--index", "0", "--allow-plaintext"),
-                "server-1": ("two", "capstan-server", "--join", self.address, "--index", "1", "--allow-plaintext"),
-                "a": ("head", "capstan-worker", "--coordinator", self.address, "--name", "a", "--allow-plaintext"),
-                "b": ("head", "capstan-worker", "--coordinator", self.address, "--name", "b", "--allow-plaintext")}
+        text = self.text(steps) + ('\n[metrics]\ntoken_file = "token"\n' if guarded else "")
+        job = self.write(os.path.join("head", "digits.toml"), text)
+        token = ["--metrics-token-file", "token"] if guarded else []
+        allow = "--allow-plaintext"
+        return {"coordinator": ("head", "capstan-server", os.path.basename(job), "--coordinator", allow),
+                "server-0": ("one", "capstan-server", "--join", self.address, "--index", "0", allow),
+                "server-1": ("two", "capstan-server", "--join", self.address, "--index", "1", allow),
+                "a": ("head", "capstan-worker", "--coordinator", self.address, "--name", "a", allow, *token),
+                "b": ("head", "capstan-worker", "--coordinator", self.address, "--name", "b", allow, *token)}
 
     def fetch(self, machine, url):
-        command = self.network.command(machine, sys.executable, "-c", FETCH, url)
+        command = self.network.command(machine, sys.executable, "-c", FETCH, url, TOKEN)
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=harness.DEADLINE).stdout
 
     def test_every_process_is_killed_and_goes_on_by_the_command_that_started_it(self):
@@ -111,6 +119,18 @@ class MachinesTest(recovery.RecoveryTest):
         self.assertEqual(status["transport"], "plaintext: not protected")
         metrics = harness.poll(lambda: self.endpoints(run)["metrics"].get("server-0"), "a server that joined")
         self.assertIn("capstan_network_plaintext 1", self.fetch("two", f"http://{metrics}/metrics"))
+
+    def test_without_a_token_metrics_are_for_the_own_machine_only(self):
+        commands = self.commands(harness.ENDLESS, guarded=False)
+        running = {name: self.start(*command) for name, command in commands.items()}
+        running["coordinator"].wait_for_line("running: ")
+        for name, address in self.endpoints(os.path.join("head", "runs", "recovery-coordinator"))["metrics"].items():
+            self.assertEqual(address.rsplit(":", 1)[0], "127.0.0.1", name)
+            self.assertIn(f"metrics at http://{address}/ (for this machine only: ", running[name].output)
+        address = self.network.address("one")
+        refused = self.start("one", *commands["server-0"][1:], "--metrics-listen", f"{address}:9100")
+        self.assertEqual(refused.wait(), 1, refused.output)
+        self.assertIn(f'metrics.listen = "{address}:9100": every machine that reaches this address', refused.output)
 
     def test_a_server_that_nobody_elsewhere_could_reach_is_refused_or_named(self):
         commands = self.commands()

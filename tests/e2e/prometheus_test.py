@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import harness
+import metrics_access
 
 SCRAPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "monitoring", "prometheus_scrape_test.py")
 PROCESSES = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
@@ -90,19 +91,33 @@ class PrometheusTest(harness.JobTest):
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
 
-    def test_every_process_of_a_job_is_discovered_by_its_coordinator(self):
-        with self.launch(self.job_file(steps=1000000)) as launch:
+    def discover(self, access=(), settings=()):
+        with self.launch(self.job_file(steps=1000000), *settings) as launch:
             launch.wait_for_line("running: ")
             coordinator = self.endpoints()["metrics"]["coordinator"]
             expected = {'count(up{job="small"} == 1)': 5, 'count(up{role="coordinator"} == 1)': 1,
                         'count(up{role="server",name=~"server-[01]"} == 1)': 2, 'count(up{role="worker"} == 1)': 2,
                         'count(capstan_worker_step{name="worker-1"})': 1}
             queries = [f"--expect={query}={value}" for query, value in expected.items()]
-            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, "--discover", coordinator], text=True,
+            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *access, "--discover", coordinator], text=True,
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
             self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
+
+    def test_every_process_of_a_job_is_discovered_by_its_coordinator(self):
+        self.discover()
+
+    def test_every_process_of_a_job_is_read_with_a_token(self):
+        token = metrics_access.write_token(self.path("token"))
+        self.discover(["--token-file", token], ["--set", f"metrics.token_file={token}"])
+
+    def test_every_process_of_a_job_is_read_over_https_with_a_token(self):
+        token = metrics_access.write_token(self.path("token"))
+        certificate, key = metrics_access.make_certificate(self.path("here"))
+        self.discover(["--token-file", token, "--certificate", certificate],
+                      ["--set", f"metrics.token_file={token}", "--set", f"metrics.certificate={certificate}",
+                       "--set", f"metrics.key={key}"])
 
     def test_a_synchronous_job_counts_what_it_does(self):
         self.scrape({**EVERYWHERE, **DATA, **WORKERS, **SERVERS, **COORDINATOR, **STEPPING}, run="sync")
@@ -113,10 +128,10 @@ class PrometheusTest(harness.JobTest):
 
 
 if __name__ == "__main__":
-    missing = [tool for tool in ("prometheus", "promtool") if not shutil.which(tool)]
+    missing = [tool for tool in ("prometheus", "promtool", "openssl") if not shutil.which(tool)]
     if missing:
         ci = os.environ.get("CI") == "true"
-        print(f"{'FAILED' if ci else 'SKIPPED'}: {' and '.join(missing)} not found; apt-get install prometheus",
+        print(f"{'FAILED' if ci else 'SKIPPED'}: {' and '.join(missing)} not found; apt-get install prometheus openssl",
               file=sys.stderr)
         sys.exit(1 if ci else 77)
     harness.main()

@@ -16,12 +16,14 @@
 namespace capstan::fuzz {
 namespace {
 
-constexpr std::array<std::string_view, 6> kFields = {"Content-Type: ",
+constexpr std::array<std::string_view, 8> kFields = {"Content-Type: ",
                                                      "Content-Length: ",
                                                      "Connection: close",
                                                      "Cache-Control: no-store",
                                                      "X-Content-Type-Options: nosniff",
-                                                     "Content-Security-Policy: "};
+                                                     "Content-Security-Policy: ",
+                                                     "Allow: GET, HEAD",
+                                                     "WWW-Authenticate: Bearer"};
 
 const monitoring::Exporter& TheExporter() {
   static const std::unique_ptr<monitoring::Exporter> exporter = [] {

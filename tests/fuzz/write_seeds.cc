@@ -368,8 +368,13 @@ void WriteRequests(const Folder& folder) {
   for (const char* path : {"", "metrics", "api/v1/status", "healthz", "../x"}) {
     std::string name = path;
     for (char& c : name) c = c == '/' || c == '.' ? '-' : c;
-    folder.Write("get-" + name, "GET /" + std::string(path) + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    folder.Write("get-" + name, "GET /" + std::string(path) + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
   }
+  const std::string get = "GET /metrics HTTP/1.1\r\n";
+  folder.Write("foreign", get + "Host: x.example:80\r\n\r\n");
+  folder.Write("address", get + "Host: [::1]:80\r\nAuthorization: Bearer abc\r\n\r\n");
+  folder.Write("body", get + "Host: localhost\r\nContent-Length: 3\r\n\r\nabc");
+  folder.Write("chunks", get + "Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
   folder.Write("head", "HEAD / HTTP/1.0\r\n\r\n");
   folder.Write("post", "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc");
   folder.Write("word", "GET / WORD\r\n\r\n");

@@ -2,7 +2,7 @@
 #include <set>
 #include <string>
 
-#include "monitoring/exporter.h"
+#include "monitoring/prometheus_text.h"
 #include "monitoring/registry.h"
 #include "tests/catch.h"
 #include "tests/monitoring/planted_metrics.h"

@@ -5,6 +5,8 @@ usage: prometheus_scrape_test.py --planted PROGRAM        scrape a program that 
        prometheus_scrape_test.py HOST:PORT [HOST:PORT...] scrape servers that are running already
        prometheus_scrape_test.py --discover HOST:PORT     scrape those that http://HOST:PORT/http_sd names
        ... --expect 'QUERY=VALUE'                         more queries that must reach this number (repeatable)
+       ... --token-file FILE                              the servers ask for the token in this file
+       ... --certificate FILE                             the servers speak https, with a certificate signed by this one
 
 Exit code 0 passed, 1 failed, 77 prometheus or promtool is missing (with CI=true in the environment: 1).
 """
@@ -15,6 +17,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -56,9 +59,35 @@ def check(condition, message):
         raise Failed(message)
 
 
-def get(url):
-    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
+def get(url, token=None, certificate=None):
+    request = urllib.request.Request(url, headers={'Authorization': f'Bearer {token}'} if token else {})
+    context = ssl.create_default_context(cafile=certificate) if certificate else None
+    with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=context) as answer:
         return answer.headers.get_content_type(), answer.read().decode()
+
+
+class Access:
+    """How the servers are read: what prometheus is told, and what this program does itself."""
+
+    def __init__(self, token_file, certificate):
+        self.token_file, self.certificate = token_file, certificate
+        self.scheme = 'https' if certificate else 'http'
+
+    def get(self, address, path):
+        token = None
+        if self.token_file:
+            with open(self.token_file) as file:
+                token = file.read().strip()
+        return get(f'{self.scheme}://{address}{path}', token, self.certificate)
+
+    def configuration(self):
+        settings = {}
+        if self.token_file:
+            # Prometheus 2.42 leaves out the type in a discovery, unless it is written.
+            settings['authorization'] = {'type': 'Bearer', 'credentials_file': os.path.abspath(self.token_file)}
+        if self.certificate:
+            settings['tls_config'] = {'ca_file': os.path.abspath(self.certificate)}
+        return settings
 
 
 @contextlib.contextmanager
@@ -83,8 +112,8 @@ def planted_addresses(stack, program):
     return [address]
 
 
-def check_text(address):
-    content_type, text = get(f'http://{address}/metrics')
+def check_text(address, access):
+    content_type, text = access.get(address, '/metrics')
     check(content_type == 'text/plain', f'{address} serves {content_type}')
     tool = subprocess.run(['promtool', 'check', 'metrics'], input=text, text=True, capture_output=True, timeout=WAIT_SECONDS)
     check(tool.returncode == 0 and not tool.stdout.strip() and not tool.stderr.strip(),
@@ -92,9 +121,9 @@ def check_text(address):
     print(f'{address}: {sum(not line.startswith("#") for line in text.splitlines())} series, promtool has no remark')
 
 
-def discovered_addresses(discover):
-    content_type, text = get(discover)
-    check(content_type == 'application/json', f'{discover} serves {content_type}')
+def discovered_addresses(address, access):
+    content_type, text = access.get(address, '/http_sd')
+    check(content_type == 'application/json', f'{address} serves {content_type}')
     return [target for group in json.loads(text) for target in group['targets']]
 
 
@@ -164,6 +193,8 @@ def parse_arguments():
     parser.add_argument('--planted', metavar='PROGRAM')
     parser.add_argument('--discover', metavar='HOST:PORT')
     parser.add_argument('--expect', metavar='QUERY=VALUE', action='append', default=[])
+    parser.add_argument('--token-file', metavar='FILE')
+    parser.add_argument('--certificate', metavar='FILE')
     parser.add_argument('addresses', nargs='*')
     arguments = parser.parse_args()
     if [bool(arguments.planted), bool(arguments.addresses), bool(arguments.discover)].count(True) != 1:
@@ -188,13 +219,15 @@ def main():
     try:
         with tempfile.TemporaryDirectory(prefix='capstan-prometheus-') as folder, contextlib.ExitStack() as stack:
             addresses = planted_addresses(stack, arguments.planted) if arguments.planted else arguments.addresses
-            found = {'static_configs': [{'targets': addresses}]}
+            access = Access(arguments.token_file, arguments.certificate)
+            found = {'static_configs': [{'targets': addresses}], 'scheme': access.scheme}
             if arguments.discover:
-                url = f'http://{arguments.discover}/http_sd'
-                addresses = discovered_addresses(url)
-                found = {'http_sd_configs': [{'url': url, 'refresh_interval': '1s'}]}
+                addresses = discovered_addresses(arguments.discover, access)
+                url = f'{access.scheme}://{arguments.discover}/http_sd'  # which also says how each is scraped
+                found = {'http_sd_configs': [{'url': url, 'refresh_interval': '1s', **access.configuration()}]}
+            found.update(access.configuration())
             for address in addresses:
-                check_text(address)
+                check_text(address, access)
             check_prometheus(stack, folder, addresses, found, expected)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         print(f'FAILED: {error}', file=sys.stderr)

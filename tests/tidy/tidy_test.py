@@ -81,7 +81,7 @@ PLANTED = [
     ("library", "common/base/wire.h", "#pragma once\n#include <capnp/message.h>\n", 2),
     ("library", "worker/train/wire.h", '#pragma once\n#include "schema/wire.capnp.h"\n', 2),
     ("library", "server/net/exporter.h", "#pragma once\n#include <prometheus/registry.h>\n", 2),
-    ("library", "monitoring/page.h", "#pragma once\n#include <CivetServer.h>\n", 2),
+    ("library", "monitoring/page.h", "#pragma once\n#include <boost/beast/http.hpp>\n", 2),
     ("library", "cli/config.h", "#pragma once\n#include <toml++/toml.h>\n", 2),
     ("library", "worker/train/gzip.h", "#pragma once\n#include <zlib.h>\n", 2),
     ("library", "common/base/flags.h", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),

@@ -55,7 +55,7 @@ struct SessionOptions {
   std::uint32_t rank = 0;   // 0: none; r, at most `ranks`: this worker computes only slot r - 1
   std::uint32_t ranks = 0;
   std::string machine;  // the machine's name; empty: this worker adds up nothing with others
-  std::string metrics;  // host:port where this process serves metrics; empty: none
+  std::string metrics;  // host:port or https://host:port where this process serves metrics; empty: none
   PeerId coordinator;
   // Returns the peer for a shard's endpoint; the same one each time. Fails only if the connection cannot be set up;
   // whether the shard answers is not checked.

@@ -22,7 +22,7 @@ struct WorkerOptions {
   std::string name;         // this worker's name; the command line's default: host name and process id
   std::string address;      // this machine's address for other workers; empty: the one used to reach the coordinator
   std::string machine;      // this machine's name; empty: the system's boot id
-  std::string metrics;      // host:port where it serves metrics; empty: none
+  std::string metrics;      // host:port or https://host:port where it serves metrics; empty: none
   std::string data_root = ".";            // folder for relative paths in the job file
   unsigned threads = 0;                   // 0: the job file's number
   double join_seconds = 60;               // longest wait for the coordinator's answer

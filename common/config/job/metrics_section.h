@@ -4,11 +4,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace capstan {
 
 struct MetricsSection {
-  std::string listen = "auto:0";  // host "auto": the coordinator's host; in other processes their address towards it
+  // Host "auto": the coordinator's host; in other processes their address towards it. Without a token and a certificate
+  // it is a loopback address.
+  std::string listen = "auto:0";
+  std::string token_file = {};             // a file with the secret that readers send; empty: none is asked for
+  std::string certificate = {}, key = {};  // files in PEM for https; empty: http
+  std::vector<std::string> hosts = {};     // names by which readers call the processes, besides their addresses
   bool operator==(const MetricsSection&) const = default;
 };
 

@@ -29,7 +29,7 @@ struct Hello {
   std::string endpoint;             // the shard's address for workers
   std::vector<SnapshotPart> parts;  // parts of snapshots that this process can serve
   SnapshotId newest_retained;       // the newest snapshot that a RetainedSnapshots has named to this directory
-  std::string metrics;              // host:port of the process's metrics; empty: none
+  std::string metrics;              // host:port or https://host:port of the process's metrics; empty: none
 };
 
 }  // namespace capstan

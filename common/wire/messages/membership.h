@@ -24,7 +24,7 @@ struct Join {
   std::uint32_t rank = 0;           // 0: any slots; r: only slot r - 1, which no other worker gets
   std::uint32_t ranks = 0;          // number of ranks, if `rank` is not 0
   std::string machine;              // name of its machine; empty: it does not reduce with other workers of its machine
-  std::string metrics;              // host:port of its metrics; empty: none
+  std::string metrics;              // host:port or https://host:port of its metrics; empty: none
 };
 
 struct Heartbeat {

@@ -19,6 +19,15 @@ TEST_CASE("an address is a host and a port, and nothing else is one", "[common][
   CHECK_FALSE(IsHostPort(std::string(kHostBytesMax + 1, 'a') + ":1"));
 }
 
+TEST_CASE("the address of pages is a host and a port, perhaps with https", "[common][address]") {
+  for (const char* good : {"10.0.0.5:90", "https://10.0.0.5:90", "https://[::1]:90"}) CHECK(IsPagesAddress(good));
+  for (const char* bad : {"", "https://", "http://10.0.0.5:90", "https://https://a:1", "https://a:1/", "HTTPS://a:1"}) {
+    CHECK_FALSE(IsPagesAddress(bad));
+  }
+  CHECK(WithoutHttps("https://[::1]:90") == "[::1]:90");
+  CHECK(WithoutHttps("10.0.0.5:90") == "10.0.0.5:90");
+}
+
 TEST_CASE("a host changes and the port stays", "[common][address]") {
   CHECK(WithHost("10.0.0.6", "auto:0") == "10.0.0.6:0");
   CHECK(WithHost("fe80::1", "0.0.0.0:5") == "[fe80::1]:5");

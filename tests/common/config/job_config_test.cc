@@ -328,6 +328,16 @@ TEST_CASE("a bad value says which key, which value, what is allowed", "[config]"
   CHECK_THAT(Message(std::string(kSmallest) + "[metrics]\nlisten = 5\n"), Contains("a text in quotes"));
 }
 
+TEST_CASE("https needs a certificate and a key, and names of this process are names", "[config]") {
+  CHECK_THAT(Message(kSmallest, {"metrics.certificate=c"}), Contains("write the file of the key, too"));
+  CHECK_THAT(Message(kSmallest, {"metrics.key=k"}), Contains("write the file of the certificate, too"));
+  CHECK(Parse(kSmallest, {"metrics.certificate=c", "metrics.key=k"}).metrics.key == "k");
+  for (const char* name : {"", "a:80", "http://a", "a b", "[a", "a/b"}) {
+    CHECK_THAT(Message(kSmallest, {"metrics.hosts=[\"" + std::string(name) + "\"]"}), Contains("no name or address"));
+  }
+  CHECK(Parse(kSmallest, {"metrics.hosts=[\"a.example\", \"10.0.0.1\", \"[::1]\"]"}).metrics.hosts.size() == 3);
+}
+
 TEST_CASE("a missing key or section is named", "[config]") {
   CHECK_THAT(Message("[job]\nsteps = 1\n[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\n"),
              StartsWith("job.toml:1:2: \"global_batch\" is missing in [job]"));
@@ -511,9 +521,10 @@ TEST_CASE("the hash covers what the bits depend on and what members share, and n
   const std::vector<std::string> base = {"job.slots=4"};
   const std::uint64_t hash = HashJobConfig(Parse(kSmallest, base));
   auto with = [&](const std::string& override) { return HashJobConfig(Parse(kSmallest, {base[0], override})); };
-  for (const char* free : {"cluster.workers=3", "cluster.coordinator=h:1", "cluster.listen=h:1", "cluster.advertise=h",
-                           "worker.threads=2", "limits.join=5", "metrics.listen=h:9", "snapshot.every_steps=5",
-                           "snapshot.every_seconds=0", "snapshot.keep=9", "cluster.min_workers=1"}) {
+  for (const char* free :
+       {"cluster.workers=3", "cluster.coordinator=h:1", "cluster.listen=h:1", "cluster.advertise=h", "worker.threads=2",
+        "limits.join=5", "metrics.listen=h:9", "metrics.token_file=t", "metrics.hosts=[\"h\"]",
+        "snapshot.every_steps=5", "snapshot.every_seconds=0", "snapshot.keep=9", "cluster.min_workers=1"}) {
     INFO(free);
     CHECK(with(free) == hash);
   }
