@@ -20,6 +20,7 @@
 #include "cli/run/process_log.h"
 #include "cli/run/served_metrics.h"
 #include "cli/run/trace_file.h"
+#include "common/base/name.h"
 #include "common/base/process_address.h"
 #include "worker/train/worker_process.h"
 
@@ -35,9 +36,9 @@ struct Arguments {
 };
 
 std::string DefaultName() {
-  std::array<char, 128> host{};
+  std::array<char, 65> host{};  // HOST_NAME_MAX and a zero byte
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
-  return std::string(host[0] == 0 ? "worker" : host.data()) + "-" + std::to_string(getpid());
+  return NameOfProcess(host[0] == 0 ? "worker" : host.data(), getpid());
 }
 
 void Describe(Command app, Arguments* arguments) {

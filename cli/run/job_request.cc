@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/base/process_address.h"
+#include "common/base/utf8.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/view.h"
@@ -50,7 +51,8 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
       if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {
         answer = view->job_file;
       } else if (const auto* error = message.header.As<Error>()) {
-        answer = Refused("the coordinator at " + request.coordinator + " gives no job file: " + error->message);
+        answer = Refused("the coordinator at " + request.coordinator +
+                         " gives no job file: " + Excerpt(error->message, kLongExcerptBytesMax));
       }
     });
   }

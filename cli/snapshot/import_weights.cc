@@ -17,6 +17,7 @@
 #include "cli/snapshot/run_snapshots.h"
 #include "cli/trainer/built_in_model.h"
 #include "common/base/durable_file.h"
+#include "common/base/utf8.h"
 #include "common/config/job/data_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job/optimizer_section.h"
@@ -72,7 +73,8 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
   std::string problems;
   const auto complain = [&](const std::string& what) { problems += "\n  " + what; };
   for (const SafetensorsEntry& tensor : tensors) {
-    if (!by_name.emplace(tensor.name, &tensor).second) complain("\"" + tensor.name + "\" comes from two tensors");
+    if (!by_name.emplace(tensor.name, &tensor).second)
+      complain("\"" + Excerpt(tensor.name) + "\" comes from two tensors");
   }
   std::map<std::string, const SafetensorsEntry*> left = by_name;
   for (const TensorSpec& wanted : catalog.tensors()) {
@@ -84,7 +86,8 @@ Result<std::map<std::string, const SafetensorsEntry*>> MatchTensors(const Catalo
     }
     left.erase(wanted.name);
   }
-  for (const auto& [name, tensor] : left) complain("\"" + name + "\" is left over: the model has no such tensor");
+  for (const auto& [name, tensor] : left)
+    complain("\"" + Excerpt(name) + "\" is left over: the model has no such tensor");
   if (problems.empty()) return by_name;
   return Invalid("the weights in " + path + " do not fit the job's model:" + problems +
                  "\nuse a job file of the same model, and --map OLD=NEW where only names differ");

@@ -9,9 +9,8 @@ namespace capstan {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://", kLocal = "ipc://";
-constexpr std::size_t kShownBytesMax = 200;
 
-std::string Quote(std::string_view text) { return "\"" + PrintableLine(CleanUtf8(text, kShownBytesMax)) + "\""; }
+std::string Quote(std::string_view text) { return "\"" + Excerpt(text) + "\""; }
 
 // Returns why the text is no path of a socket; empty if it is one.
 std::string FaultOfPath(std::string_view path) {

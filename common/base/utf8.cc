@@ -48,20 +48,29 @@ std::string CleanUtf8(std::string_view text, std::size_t bytes_max) {
 
 namespace {
 
-// Whether the character is a control character: one of C0, DEL, or one of C1, which take two bytes in UTF-8.
+// Whether the character moves a terminal's cursor, hides text or changes its order: a control character of C0 or C1,
+// DEL, or one of Unicode's marks for line ends and for the direction of writing.
 bool IsControl(std::string_view character) {
-  const auto first = static_cast<unsigned char>(character[0]);
-  return first < 0x20 || first == 0x7F || (first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);
+  const auto byte = [&](std::size_t i) { return i < character.size() ? static_cast<unsigned char>(character[i]) : 0U; };
+  const unsigned first = byte(0), second = byte(1), third = byte(2);
+  if (first < 0x20 || first == 0x7F || (first == 0xC2 && second < 0xA0)) return true;
+  if (first != 0xE2) return false;
+  if (second == 0x80) return third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE);
+  return second == 0x81 && third >= 0xA6 && third <= 0xA9;
 }
 
-std::string Escape(std::string_view text, std::string_view kept) {
+// Writes control characters but those in `kept`, and bytes that are not UTF-8, as \xHH. Cuts the result between
+// characters to at most `bytes_max` bytes and "...".
+std::string Escape(std::string_view text, std::string_view kept, std::size_t bytes_max) {
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string printable;
   while (!text.empty()) {
     const std::size_t length = CharacterLength(text), taken = std::max<std::size_t>(length, 1);
     const std::string_view character = text.substr(0, taken);
+    const bool plain = length > 0 && (!IsControl(character) || kept.find(character) != kept.npos);
+    if (printable.size() + (plain ? taken : 4 * taken) > bytes_max) return printable + "...";
     text.remove_prefix(taken);
-    if (length > 0 && (!IsControl(character) || kept.find(character) != kept.npos)) {
+    if (plain) {
       printable += character;
       continue;
     }
@@ -77,8 +86,10 @@ std::string Escape(std::string_view text, std::string_view kept) {
 
 }  // namespace
 
-std::string Printable(std::string_view text) { return Escape(text, "\n\t"); }
+std::string Printable(std::string_view text) { return Escape(text, "\n\t", text.npos); }
 
-std::string PrintableLine(std::string_view text) { return Escape(text, ""); }
+std::string PrintableLine(std::string_view text) { return Escape(text, "", text.npos); }
+
+std::string Excerpt(std::string_view text, std::size_t bytes_max) { return Escape(text, "", bytes_max); }
 
 }  // namespace capstan

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/hash.h"
+#include "common/base/utf8.h"
 
 namespace capstan {
 
@@ -45,7 +46,10 @@ std::uint64_t HashTensors(const std::vector<TensorSpec>& tensors, std::uint32_t 
 
 Status CheckTensor(const TensorSpec& tensor) {
   if (tensor.name.empty() || tensor.name.size() > 512) {
-    return Invalid("tensor \"" + tensor.name.substr(0, 64) + "\": a name has 1 to 512 bytes");
+    return Invalid("tensor \"" + Excerpt(tensor.name) + "\": a name has 1 to 512 bytes");
+  }
+  if (PrintableLine(tensor.name) != tensor.name) {
+    return Invalid("tensor \"" + Excerpt(tensor.name) + "\": a name is text without control bytes");
   }
   if (tensor.shape.size() > 8) return Invalid("tensor \"" + tensor.name + "\": more than 8 dimensions");
   std::uint64_t count = 1;
@@ -68,7 +72,7 @@ std::uint64_t TensorSpec::ElementCount() const {
 }
 
 std::string TensorSpec::ToString() const {
-  std::string text = name + " f32[";
+  std::string text = Excerpt(name) + " f32[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   text += std::string("] ") + InitName(init.kind);
   if (init.kind == InitKind::kNormal || init.kind == InitKind::kUniform) text += "(" + std::to_string(init.scale) + ")";

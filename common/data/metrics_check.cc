@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "common/base/utf8.h"
+
 namespace capstan {
 
 namespace {
@@ -23,10 +25,11 @@ bool IsMetricName(std::string_view name) {
 Status CheckMetrics(const std::vector<Metric>& metrics) {
   if (metrics.size() > kMetricsMax) {
     return Invalid("a slot has at most " + std::to_string(kMetricsMax) + " metrics, and this one has " +
-                   std::to_string(metrics.size()) + "; the first too many is \"" + metrics[kMetricsMax].name + "\"");
+                   std::to_string(metrics.size()) + "; the first too many is \"" + Excerpt(metrics[kMetricsMax].name) +
+                   "\"");
   }
   for (const Metric& metric : metrics) {
-    const std::string name = "metric \"" + metric.name.substr(0, kMetricNameMax) + "\": ";
+    const std::string name = "metric \"" + Excerpt(metric.name) + "\": ";
     if (!IsMetricName(metric.name)) {
       return Invalid(name + "a name has 1 to " + std::to_string(kMetricNameMax) +
                      " bytes of A-Z, a-z, 0-9 and _./-, this one has " + std::to_string(metric.name.size()));

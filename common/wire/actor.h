@@ -14,10 +14,12 @@ namespace capstan {
 
 enum class Severity { kInfo, kWarning, kError };
 
-// A line for logs and the terminal.
+// A line for logs and the terminal. Lines that one place in the code logs are of one kind, for NoticeLimit.
 struct Notice {
   Severity severity = Severity::kInfo;
   std::string text;
+  const char* file = "";  // the place
+  int line = 0;
 };
 
 struct Outbox {
@@ -27,7 +29,10 @@ struct Outbox {
   void Send(PeerId to, Header header, Slice payload = {}) {
     envelopes.push_back({to, {std::move(header), std::move(payload)}});
   }
-  void Log(Severity severity, std::string text) { notices.push_back({severity, std::move(text)}); }
+  // `file` and `line`: those of the call; leave them out.
+  void Log(Severity severity, std::string text, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    notices.push_back({severity, std::move(text), file, line});
+  }
   void Clear() {
     envelopes.clear();
     notices.clear();

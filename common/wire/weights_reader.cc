@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/hash.h"
+#include "common/base/utf8.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/fetch.h"
@@ -114,7 +115,9 @@ bool WeightsReader::Handle(PeerId from, const Message& message, Instant now, Out
 
 void WeightsReader::On(std::size_t shard, const Error& error, Instant now) {
   const ShardAddress& address = sources_[shard].address;
-  if (error.code == Code::kInvalid) status_ = Invalid(address.endpoint + ": " + error.message);
+  if (error.code == Code::kInvalid) {
+    status_ = Invalid(address.endpoint + ": " + Excerpt(error.message, kLongExcerptBytesMax));
+  }
   if (error.code != Code::kStale && error.code != Code::kBusy) return;
   if (error.generation != generation_ || error.incarnation != address.incarnation) {
     outdated_ = true;

@@ -115,10 +115,10 @@ void Coordinator::On(PeerId from, const ResetBad& bad, Instant now, Outbox* out)
       bad.generation != job_.journal.generation())
     return;
   if (job_.shards[bad.shard].hello->incarnation != bad.incarnation) return;
-  const std::string who = job_.shards.NameOf(bad.shard);
+  const std::string who = job_.shards.NameOf(bad.shard), reason = Excerpt(bad.reason, kLongExcerptBytesMax);
   if (job_.journal.recover().snapshot.IsNone() && !job_.journal.ContinuesTimeline())
-    return course_.Fail(Refused(who + " cannot begin the job: " + bad.reason), out);
-  course_.FallBack(who + ": " + bad.reason, now, out);
+    return course_.Fail(Refused(who + " cannot begin the job: " + reason), out);
+  course_.FallBack(who + ": " + reason, now, out);
 }
 
 void Coordinator::On(PeerId from, const Prepared& prepared, Instant now, Outbox* out) {
@@ -163,9 +163,12 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
     case Snapshots::Taken::kOld: return;
     case Snapshots::Taken::kSettled: out->Send(from, job_.snapshots.MakeRetainedSnapshots()); return;
     case Snapshots::Taken::kFailed:
-      if (job_.journal.AwaitsInitialWeights()) return course_.FailInitialWeights(done.shard, done.failure, out);
+      if (job_.journal.AwaitsInitialWeights()) {
+        return course_.FailInitialWeights(done.shard, Excerpt(done.failure, kLongExcerptBytesMax), out);
+      }
       out->Log(Severity::kWarning, "no snapshot of version " + std::to_string(done.version.value) + ": " +
-                                       job_.shards.NameOf(done.shard) + ": " + done.failure);
+                                       job_.shards.NameOf(done.shard) + ": " +
+                                       Excerpt(done.failure, kLongExcerptBytesMax));
       job_.snapshots.GiveUp(job_.steps->step(), now);
       out->Send(from, job_.snapshots.MakeRetainedSnapshots());
       break;
@@ -289,7 +292,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   if (worker == nullptr || worker->nonce != leave.nonce) return;
   if (job_.state.now() != State::kFinished && job_.state.now() != State::kFailed) {
     out->Log(Severity::kInfo,
-             "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : PrintableLine(leave.reason)));
+             "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : Excerpt(leave.reason)));
   }
   job_.members.Remove(leave.session);
   course_.Reassign(out);

@@ -28,7 +28,7 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
 }
 
 CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
-    : options_(std::move(options)), members_(options_.on_members) {}
+    : options_(std::move(options)), members_(options_.on_members), notices_(options_.on_notice) {}
 
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator", options_.advertise,
@@ -75,6 +75,7 @@ void CoordinatorLoop::Run() {
     socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     SeeState(files_->JobTime());
   }
+  notices_.Flush();
   socket_->PublishCounts();
   status_.Publish(*core_, files_->JobTime());
   ended_.store(true, std::memory_order_release);
@@ -97,6 +98,7 @@ void CoordinatorLoop::Tick(Instant now) {
   }
   core_->Tick(now, &out_);
   members_.Look(*core_);
+  notices_.Look(now);
   const std::size_t alive = SendOut();
   socket_->PublishCounts();
   if (phase_ != Phase::kClosing) return;
@@ -113,9 +115,7 @@ std::size_t CoordinatorLoop::SendOut() {
   members_.SeeGeneration(*core_);
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
-  if (options_.on_notice) {
-    for (const Notice& notice : out_.notices) options_.on_notice(notice);
-  }
+  for (const Notice& notice : out_.notices) notices_.Take(notice, files_->JobTime());
   const std::size_t alive = socket_->Send(&out_.envelopes);
   out_.Clear();
   return alive;

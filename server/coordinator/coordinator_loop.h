@@ -22,6 +22,7 @@
 #include <string>
 #include <thread>
 
+#include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "monitoring/registry.h"
 #include "server/coordinator/completion.h"
@@ -91,6 +92,7 @@ class CoordinatorLoop {
   StatusFeed status_;
 
   Outbox out_;
+  NoticeLimit notices_;
   Phase phase_ = Phase::kServing;
   Instant closing_began_{};
   bool concluded_before_ = false;  // the job was already done when this process began

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/utf8.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
@@ -64,6 +65,9 @@ Status CheckHello(const Hello& hello, const JobFacts& facts) {
   if (hello.shard >= facts.shards.size()) {
     return Refused("shard index " + std::to_string(hello.shard) + " is not below the job's " +
                    std::to_string(facts.shards.size()) + " shards; check --index and cluster.servers");
+  }
+  if (Excerpt(hello.endpoint) != hello.endpoint) {
+    return Invalid(facts.shards.NameOf(hello.shard) + " names \"" + Excerpt(hello.endpoint) + "\" as its address");
   }
   if (hello.config_hash != facts.config_hash) {
     return Refused(facts.shards.NameOf(hello.shard) +

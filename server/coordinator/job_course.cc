@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job/snapshot_section.h"
@@ -425,16 +426,15 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
 
 void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
   if (job_->state.now() != CoordinatorState::kRunning) return;
+  const std::string said = "\"" + worker.name + "\": " + Excerpt(worker.group_text, kLongExcerptBytesMax);
   switch (worker.group) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
       if (!AllReduceGroup::IsOffered(job_->members)) return;
       return SendChangedViews(job_, out);
     case GroupState::kFormed: return;
-    case GroupState::kBroken:
-      return AskForGroup("\"" + worker.name + "\": " + worker.group_text + AllReduceGroup::MissingText(job_->members),
-                         false, out);
-    case GroupState::kLost: return AskForGroup("\"" + worker.name + "\": " + worker.group_text, true, out);
+    case GroupState::kBroken: return AskForGroup(said + AllReduceGroup::MissingText(job_->members), false, out);
+    case GroupState::kLost: return AskForGroup(said, true, out);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/base/name.h"
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job_config.h"
@@ -14,20 +15,27 @@ namespace capstan::server {
 
 namespace {
 
-constexpr std::size_t kEmptyNamed = 8;  // shards named in one log line
+constexpr std::size_t kEmptyNamed = 8;              // shards named in one log line
+constexpr std::size_t kNumericClassBytesMax = 512;  // names versions of compilers, libraries and devices
+
+Status CheckNumericClass(const Join& join) {
+  if (Excerpt(join.numeric_class, kNumericClassBytesMax) == join.numeric_class) return {};
+  return Invalid("worker \"" + join.worker + "\": a numeric class is text of at most " +
+                 std::to_string(kNumericClassBytesMax) + " bytes without control bytes, not \"" +
+                 Excerpt(join.numeric_class) + "\"");
+}
 
 }  // namespace
 
 Status CheckJoin(const Join& join, const Job& job) {
   if (!join.job.IsNull() && join.job != job.journal.job()) {
-    return Refused("worker \"" + PrintableLine(join.worker) +
+    return Refused("worker \"" + Excerpt(join.worker) +
                    "\" belongs to another job, which ran here before or runs elsewhere: start it again, or check its "
                    "--coordinator");
   }
-  if (join.worker.empty() || join.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
-  if (PrintableLine(join.worker) != join.worker) {
-    return Invalid("a worker's name is text without control bytes, not \"" + PrintableLine(join.worker) + "\"");
-  }
+  CAPSTAN_RETURN_IF_ERROR(CheckName("a worker's name", join.worker));
+  if (!join.machine.empty()) CAPSTAN_RETURN_IF_ERROR(CheckName("a machine's name", join.machine));
+  CAPSTAN_RETURN_IF_ERROR(CheckNumericClass(join));
   const bool only_asks = join.rank == 0 && join.catalog.empty();  // a process that only wants the job file, or a reader
   if (!only_asks) CAPSTAN_RETURN_IF_ERROR(job.ranks.Check(join, job.slot_count(), job.members));
   if (!job.journal.catalog_record() || join.catalog.empty()) return {};

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "common/base/utf8.h"
 #include "common/data/metrics_check.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/end_slot.h"
@@ -107,7 +108,7 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   // A refusal of an earlier incarnation of this shard does not count. Incarnation 0: the refusal names none.
   const bool mine = error->incarnation.value == 0 || error->incarnation == context_.options.incarnation;
   if (error->code == Code::kRefused && mine) {
-    refusal_ = Refused("the coordinator refuses this shard: " + error->message);
+    refusal_ = Refused("the coordinator refuses this shard: " + Excerpt(error->message, kLongExcerptBytesMax));
     out->Log(Severity::kError, refusal_.message());
     shut_down_ = true;
   }

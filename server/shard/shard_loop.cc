@@ -26,7 +26,7 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   return loop;
 }
 
-ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)) {
+ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)), notices_(options_.on_notice) {
   if (!options_.store) options_.store = std::make_unique<MemorySnapshotStore>();
   const bool durable = options_.shard.job.acknowledge == Acknowledge::kDurable;
   if (durable && !options_.log) options_.log = std::make_unique<MemoryPushLog>();
@@ -119,6 +119,7 @@ void ShardLoop::Run() {
     SendOut();
     times_->Flushed(Now());
   }
+  notices_.Flush();
   socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
   socket_->PublishCounts();
   ended_.store(true, std::memory_order_release);
@@ -140,6 +141,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
 void ShardLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   SendOut();
+  notices_.Look(now);
   if (!core_->loading()) neighbours_->DisconnectAll();
   socket_->PublishCounts();
   const Result<std::string> waiting = watch_->Look(now);
@@ -153,7 +155,7 @@ void ShardLoop::Tick(Instant now) {
 void ShardLoop::SendOut() {
   for (const Notice& notice : out_.notices) {
     const bool is_outcome = !outcome_.ok() && notice.text == outcome_.message();
-    if (options_.on_notice && !is_outcome) options_.on_notice(notice);
+    if (!is_outcome) notices_.Take(notice, Now());
   }
   (void)socket_->Send(&out_.envelopes);
   out_.Clear();

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "monitoring/registry.h"
 #include "server/net/coordinator_watch.h"
@@ -88,6 +89,7 @@ class ShardLoop {
   PeerId coordinator_;
 
   Outbox out_;
+  NoticeLimit notices_;
   std::optional<CoordinatorWatch> watch_;  // set while the thread runs
   Status outcome_;
   std::atomic<bool> stop_requested_{false}, ended_{false};

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/base/hash.h"
+#include "common/base/utf8.h"
 #include "common/wire/messages/fetch.h"
 #include "common/wire/messages/fetched.h"
 
@@ -132,7 +133,9 @@ void SnapshotLoad::Handle(PeerId from, const Fetched& fetched, const Slice& payl
   }
   const auto found = fetching_.find({part, fetched.block});
   if (found == fetching_.end() || parts_[part].holder != from) return;  // a duplicate
-  if (!fetched.failure.empty()) return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + fetched.failure));
+  if (!fetched.failure.empty()) {
+    return Fail(Corrupt(Name(fetched.snapshot, part) + ": " + Excerpt(fetched.failure, kLongExcerptBytesMax)));
+  }
   if (Hash64(payload.bytes()) != fetched.payload_hash) return;  // damaged in transit: it will be requested again
   const Fetching fetching = found->second;
   if (fetched.block == kFetchHeader) {

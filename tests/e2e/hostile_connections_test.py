@@ -1,8 +1,11 @@
 #!/usr/bin/python3
-"""Strangers at the ports of a running job: no handshake, frame, command or reset ends a process or changes a bit, and
-connections that they hold keep no worker out and no snapshot off the disk."""
+"""Strangers at the ports of a running job: no handshake, frame, command or reset ends a process or changes a bit,
+connections that they hold keep no worker out and no snapshot off the disk, and what they write fills no log."""
 import contextlib
+import os
 import resource
+import subprocess
+import unicodedata
 
 import harness
 import recovery
@@ -11,7 +14,19 @@ import zmtp_attacker
 TRIES = 10
 DESCRIPTORS = 1024  # of each process of the job
 STRANGERS = 1100  # connections to each process that listens
+BAD_JOINS = 10_000
 PORTS = ("--set", "cluster.coordinator=127.0.0.1:0")  # of TCP: Unix sockets are closed to strangers
+
+
+def stranger(*arguments):
+    """Runs the program that tests/e2e/CMakeLists.txt builds of stranger.cc."""
+    program = os.environ.get("CAPSTAN_STRANGER", os.path.join(harness.BIN, "..", "tests", "e2e", "stranger"))
+    return subprocess.run([program, *map(str, arguments)], timeout=harness.DEADLINE, capture_output=True, text=True)
+
+
+def controls(text):
+    """Returns the control characters in a text, but for ends of lines."""
+    return {character for character in text if unicodedata.category(character) == "Cc" and character != "\n"}
 
 
 class HostileConnectionsTest(recovery.RecoveryTest):
@@ -55,6 +70,21 @@ class HostileConnectionsTest(recovery.RecoveryTest):
             self.assert_stops_with_same_bits(launch)
             self.assertNotIn("Too many open files", launch.output + late.output + self.logs())
         self.assertEqual({record["generation"] for record in recovery.records(self.path("run"))}, {1})
+
+    def test_refused_messages_fill_no_log(self):
+        with self.launch(self.job(), *PORTS) as launch:
+            self.wait_for_steps(launch, 15)
+            attack = stranger("bad-joins", self.addresses()["coordinator"], BAD_JOINS)
+            self.assertEqual(attack.returncode, 0, attack.stderr)
+            self.wait_for_steps(launch, 15)
+            self.assert_stops_with_same_bits(launch)
+        self.assertEqual(controls(launch.output), set())
+        self.assertNotIn("\n12:00:00.000 done", launch.output)
+        self.assertLess(len(launch.output), 1 << 20)
+        logs = self.logs()
+        self.assertEqual(controls(logs), set())
+        self.assertLess(len(logs), 1 << 20)
+        self.assert_one_line_says(logs, "refused: ", "more like it in the last second)")
 
 
 if __name__ == "__main__":

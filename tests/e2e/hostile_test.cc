@@ -16,6 +16,8 @@
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
 #include "common/data/safetensors.h"
+#include "common/wire/messages/hello.h"
+#include "common/wire/messages/membership.h"
 #include "common/wire/zmq_transport.h"
 #include "tests/catch.h"
 #include "tests/common/wire/random_messages.h"
@@ -164,6 +166,46 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::memcpy(values.data(), file->data.data(), file->data.size());
   CHECK(values.front() == -0.25F * kSteps);
   CHECK(values[300000] == -0.25F * kSteps);
+}
+
+TEST_CASE("ten thousand refused Joins and Hellos leave few lines of log, without control bytes", "[e2e][hostile]") {
+  constexpr int kOfEach = 5000, kAtOnce = 100;
+  std::string log;
+  {
+    InProcessJob job(MakeConfig(), [&log](const Notice& notice) { log += notice.text + "\n"; });
+    std::unique_ptr<Transport> transport = CreateZmqTransport({});
+    const PeerId coordinator = std::move(transport->Connect(job.coordinator->endpoint())).value();
+    Join join;
+    join.worker = "first";
+    join.catalog = {{"a", {4}, {InitKind::kZeros, 0.0F}, true}};
+    int answers = 0;
+    const auto send = [&](Header header) {
+      REQUIRE(transport->Send(coordinator, {std::move(header), {}}).ok());
+      --answers;
+    };
+    // The answers are awaited, so no message is refused because a queue is full.
+    const auto read = [&] {
+      while (answers < 0) transport->Poll(std::chrono::seconds(60), [&](PeerId, const Message&) { ++answers; });
+    };
+    send(join);
+    read();
+    join.catalog[0].name = "\x1B]0;title\x07\n12:00:00.000 done: all steps are committed" + std::string(6000, 'A');
+    Hello hello;
+    hello.shard = 99;
+    hello.endpoint = join.catalog[0].name;
+    for (int i = 0; i < kOfEach; ++i) {
+      join.worker = "stranger-" + std::to_string(i);
+      join.nonce = static_cast<std::uint64_t>(i);
+      send(join);
+      send(hello);
+      if (i % kAtOnce == 0) read();
+    }
+    read();
+  }
+  CAPTURE(log.size());
+  CHECK(log.size() < (64 << 10));
+  CHECK(log.find("more like it in the last second)") != std::string::npos);
+  CHECK(std::none_of(log.begin(), log.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\n') || c == '\x7F'; }));
 }
 
 }  // namespace capstan

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,14 +16,17 @@
 namespace capstan::e2e {
 
 struct InProcessJob {
-  explicit InProcessJob(JobConfig job_config) : config(std::move(job_config)) {
+  // `on_notice` is called on the coordinator's thread.
+  explicit InProcessJob(
+      JobConfig job_config, std::function<void(const Notice&)> on_notice = [](const Notice&) {})
+      : config(std::move(job_config)) {
     server::CoordinatorLoopOptions options;
     options.coordinator.config = config;
     options.coordinator.job_file = PrintJobConfig(config);
     options.coordinator.job = JobId{1, 2};
     options.listen = "127.0.0.1:0";
     options.run_dir = folder.path();
-    options.on_notice = [](const Notice&) {};
+    options.on_notice = std::move(on_notice);
     options.on_end = [this] { (void)ends.Push(0).ok(); };
     coordinator = std::move(server::CoordinatorLoop::Start(std::move(options), &registry)).value();
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/base/name.h"
 #include "common/base/process_address.h"
 #include "worker/client/fork_guard.h"
 
@@ -16,7 +17,7 @@ constexpr std::chrono::milliseconds kLookAtStop{100};
 
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits) {
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
-  if (options.worker.empty() || options.worker.size() > 128) return Invalid("a worker's name has 1 to 128 bytes");
+  CAPSTAN_RETURN_IF_ERROR(CheckName("a worker's name", options.worker));
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
     return Invalid("worker \"" + options.worker + "\": rank " +
                    (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/base/name.h"
 #include "common/base/process_address.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
@@ -126,7 +127,7 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
 }  // namespace
 
 Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
-  if (options.name.empty() || options.name.size() > 128) return Invalid("a reader's name has 1 to 128 bytes");
+  CAPSTAN_RETURN_IF_ERROR(CheckName("a reader's name", options.name));
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
   auto machinery = std::make_unique<Machinery>();
   client::ReaderCoreOptions core;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 
@@ -109,7 +110,8 @@ bool ReaderCore::AnswerNothingNewer(Outbox* out) {
 
 void ReaderCore::Continue(Instant now, Outbox* out) {
   if (!pulls_ || answered() || !status_.ok()) return;
-  if (view().phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view().message));
+  if (view().phase == JobPhase::kFailed)
+    return Fail(Refused("the job failed: " + Excerpt(view().message, kLongExcerptBytesMax)));
   if (AnswerNothingNewer(out)) return;
   // If the current step is slow, request its version instead of waiting for a later one. Only once per call, because
   // reading may take longer than the rest of the step.
@@ -158,7 +160,7 @@ void ReaderCore::Handle(PeerId from, const Message& message, Instant now, Outbox
     coordinator_.NoteMessage(now);
     if (const auto* view = message.header.As<View>()) On(*view, now, out);
     const auto* error = message.header.As<Error>();
-    if (error != nullptr && error->code == Code::kRefused) Fail(Refused(error->message));
+    if (error != nullptr && error->code == Code::kRefused) Fail(Refused(Excerpt(error->message, kLongExcerptBytesMax)));
     return;
   }
   if (!pulls_ || !reader_ || !reader_->Handle(from, message, now, out)) return;

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/group_state.h"
@@ -86,7 +87,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
 
 void Session::On(const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kRefused) {
-    Fail(Refused("the coordinator refuses this worker: " + error.message));
+    Fail(Refused("the coordinator refuses this worker: " + Excerpt(error.message, kLongExcerptBytesMax)));
   } else if (error.code == Code::kStale) {  // the coordinator restarted and does not know our session
     context_.session = {};
     coordinator_.RestartJoin();
@@ -106,7 +107,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     context_.session = view.session;
     events_.push_back(Joined{view.session});
   }
-  if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, view.notice);
+  if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, Excerpt(view.notice, kLongExcerptBytesMax));
   const bool had_slots = !view_.slots().empty();
   // In allreduce this session's slots stay the same for a whole generation.
   view_.Take(view, mode_.plan->KeepsSlots() && view.generation == context_.generation);
@@ -114,7 +115,8 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (view.phase == JobPhase::kDone || view.phase == JobPhase::kFailed) {
     VoidRound();
     Leave("the job is over", out);  // the coordinator need not wait for this worker
-    if (view.phase == JobPhase::kFailed) return Fail(Refused("the job failed: " + view.message));
+    if (view.phase == JobPhase::kFailed)
+      return Fail(Refused("the job failed: " + Excerpt(view.message, kLongExcerptBytesMax)));
     ended_ = true;
     events_.push_back(Finished{});
     return;
@@ -230,7 +232,8 @@ void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) 
     MoveToStep(error.step, now, out);
   } else if (error.code == Code::kInvalid && (mode_.plan->RefusalsAreFinal() || uploads_.owes_initial(link->index()))) {
     VoidRound();
-    Fail(Invalid("shard " + std::to_string(link->index()) + " refused a message: " + error.message));
+    Fail(Invalid("shard " + std::to_string(link->index()) +
+                 " refused a message: " + Excerpt(error.message, kLongExcerptBytesMax)));
   }
   // Other errors need no action (kBusy, kCorrupt, or a gap in an async slot's sequence): the next question finds out
   // which pushes are missing, and they are sent again.

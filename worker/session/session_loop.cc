@@ -53,7 +53,13 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
 
 SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
                          std::unique_ptr<Transport> transport)
-    : options_(options), counters_(std::move(counters)), transport_(std::move(transport)), shards_(transport_.get()) {}
+    : options_(options),
+      counters_(std::move(counters)),
+      transport_(std::move(transport)),
+      shards_(transport_.get()),
+      notices_([this](const Notice& notice) {
+        if (options_.on_notice) options_.on_notice(notice.text);
+      }) {}
 
 SessionLoop::~SessionLoop() {
   stopping_.store(true);
@@ -74,6 +80,7 @@ void SessionLoop::Run() {
     if (before >= next_tick) {
       next_tick = before + kTick;
       session_->Tick(before, &out_);
+      notices_.Look(before);
       ReportWaiting(before);
       PublishCounters();
       SendOut();
@@ -89,6 +96,7 @@ void SessionLoop::Run() {
     HandOverEvents();
   }
   while (std::optional<Command> command = commands_.TryPop()) Dispatch(*command, Now());  // the last command is a Leave
+  notices_.Flush();
   events_.Close();
 }
 
@@ -147,9 +155,7 @@ void SessionLoop::SendOut() {
   for (const Envelope& envelope : out_.envelopes) {
     if (envelope.to.value != 0) (void)transport_->Send(envelope.to, envelope.message).ok();
   }
-  if (options_.on_notice) {
-    for (const Notice& notice : out_.notices) options_.on_notice(notice.text);
-  }
+  for (const Notice& notice : out_.notices) notices_.Take(notice, Now());
   out_.Clear();
 }
 

@@ -20,6 +20,7 @@
 
 #include "common/base/mailbox.h"
 #include "common/wire/messages/slot_report.h"
+#include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/session/session.h"
@@ -140,6 +141,7 @@ class SessionLoop {
   };
   Application application_;
   Outbox out_;
+  NoticeLimit notices_;
   std::string waiting_for_;
   Instant waiting_since_{};
   Instant next_report_{};

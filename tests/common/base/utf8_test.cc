@@ -44,5 +44,22 @@ TEST_CASE("control bytes and bytes that are no text are written as numbers for a
   CHECK(PrintableLine("two\nlines\tand a tab") == "two\\x0Alines\\x09and a tab");
 }
 
+TEST_CASE("marks that turn the direction of writing or end a line are written as numbers", "[common][utf8]") {
+  CHECK(Printable("\xE2\x80\xAE"
+                  "cba") == "\\xE2\\x80\\xAEcba");
+  CHECK(Printable("\xE2\x81\xA6 \xE2\x80\xA8 \xE2\x80\x8F") == "\\xE2\\x81\\xA6 \\xE2\\x80\\xA8 \\xE2\\x80\\x8F");
+  CHECK(Printable("\xE2\x80\x94 \xE2\x82\xAC \xE2\x81\xB0") == "\xE2\x80\x94 \xE2\x82\xAC \xE2\x81\xB0");
+}
+
+TEST_CASE("a peer's text is one line of bounded length, and cut between characters", "[common][utf8]") {
+  CHECK(Excerpt("worker \x1B]0;title\x07\n12:00:00 done") == "worker \\x1B]0;title\\x07\\x0A12:00:00 done");
+  CHECK(Excerpt("abc", 3) == "abc");
+  CHECK(Excerpt("abcd", 3) == "abc...");
+  CHECK(Excerpt("ab\xC3\xA9", 3) == "ab...");
+  CHECK(Excerpt("ab\n", 5) == "ab...");
+  CHECK(Excerpt("\xFF", 4) == "\\xFF");
+  CHECK(Excerpt(std::string(1 << 20, '\x1B')).size() <= kExcerptBytesMax + 3);
+}
+
 }  // namespace
 }  // namespace capstan

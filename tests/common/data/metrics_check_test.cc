@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "common/base/utf8.h"
 #include "tests/catch.h"
 
 namespace capstan {
@@ -26,7 +27,7 @@ TEST_CASE("metrics with a plain name, a finite sum and a weight of at least 0 ar
 
 TEST_CASE("a metric that cannot be is named", "[common][metrics]") {
   for (const char* name : {"", "a b", "a\"", "\xC3\xA9", "a\n", "a{"}) {
-    CHECK_THAT(Refusal({{"good", 1, 1}, {name, 1, 1}}), Contains("metric \"" + std::string(name) + "\": a name has"));
+    CHECK_THAT(Refusal({{"good", 1, 1}, {name, 1, 1}}), Contains("metric \"" + Excerpt(name) + "\": a name has"));
   }
   CHECK_THAT(Refusal({{std::string(65, 'x'), 1, 1}}), Contains("this one has 65"));
   CHECK_THAT(Refusal({{"a", kNaN, 1}}), Contains("metric \"a\": its sum is nan"));

@@ -128,6 +128,6 @@ TEST_CASE("a worker's name with control bytes is refused, and the refusal shows 
   CoordinatorHarness harness(1, 1);
   harness.Live();
   const Join join = harness.Joins("w\x1B[31m\n0");
-  CHECK_THAT(harness.Notices(), Contains("without control bytes, not \"w\\x1B[31m\\x0A0\""));
+  CHECK_THAT(harness.Notices(), Contains("or '-', not \"w\\x1B[31m\\x0A0\""));
   CHECK(harness.coordinator->worker_count() == 0);
 }

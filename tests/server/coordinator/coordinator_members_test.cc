@@ -1,4 +1,5 @@
 // Which workers may join a job, and which slots each of them computes.
+#include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
@@ -197,8 +198,12 @@ TEST_CASE("a worker that does not fit the job is refused, with both sides named"
        [](Join* join) {
          join->job = JobId{1, 3};
        }},
-      {{"name", "128"}, [](Join* join) { join->worker.clear(); }},
-      {{"name", "128"}, [](Join* join) { join->worker.assign(129, 'x'); }},
+      {{"name", "64"}, [](Join* join) { join->worker.clear(); }},
+      {{"name", "64"}, [](Join* join) { join->worker.assign(65, 'x'); }},
+      {{"name", "letters, digits"}, [](Join* join) { join->worker = "two words"; }},
+      {{"machine's name", "letters, digits"}, [](Join* join) { join->machine = "rack 1\n"; }},
+      {{"numeric class", "512 bytes"}, [](Join* join) { join->numeric_class.assign(513, 'x'); }},
+      {{"numeric class", "\\x1B"}, [](Join* join) { join->numeric_class = "class \x1B[2J"; }},
   };
   const PeerId peer{4000};
   for (const Bad& one : bad) {
@@ -216,6 +221,52 @@ TEST_CASE("a worker that does not fit the job is refused, with both sides named"
   CHECK(harness.Logged<SessionRecord>().size() == 1);
   harness.Send(peer, harness.MakeJoin("w1", 2));
   CHECK(harness.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("no text of a refused Join or Hello can leave its line of the log, or fill it", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Live();
+  const Join w0 = harness.Joins("w0");
+  const std::string bad = "\x1B]0;title\x07\n12:00:00.000 done: all steps are committed" + std::string(60000, 'A');
+  void (*const changes[])(Join*, const std::string&) = {
+      [](Join* join, const std::string& text) { join->worker = text; },
+      [](Join* join, const std::string& text) {
+        join->job = JobId{1, 3};
+        join->worker = text;
+      },
+      [](Join* join, const std::string& text) { join->machine = text; },
+      [](Join* join, const std::string& text) { join->numeric_class = text; },
+      [](Join* join, const std::string& text) { join->catalog[0].name = text; },
+  };
+  for (const auto& change : changes) {
+    Join join = harness.MakeJoin("w1", 2);
+    change(&join, bad);
+    harness.Send(PeerId{4000}, join);
+  }
+  Hello hello = harness.shards[0].hello;
+  hello.endpoint = bad;
+  harness.Send(PeerId{4001}, hello);
+  Leave leave = harness.MakeLeave(w0);
+  leave.reason = bad;
+  harness.Send(CoordinatorHarness::PeerOf(w0), leave);
+  REQUIRE(harness.out().notices.size() >= std::size(changes) + 2);
+  for (const Notice& notice : harness.out().notices) {
+    INFO(notice.text);
+    CHECK(notice.text == PrintableLine(notice.text));
+    CHECK(notice.text.size() < 1000);
+  }
+}
+
+TEST_CASE("a first catalog with names that a log cannot show is refused", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Live();
+  Join join = harness.MakeJoin("w0");
+  join.catalog[0].name = "a\x1B[2J";
+  harness.Send(CoordinatorHarness::PeerOf(join), join);
+  const std::vector<Error> errors = harness.Take<Error>(CoordinatorHarness::PeerOf(join));
+  REQUIRE(errors.size() == 1);
+  CHECK(IsNamed(errors[0].message, "control bytes"));
+  CHECK(harness.coordinator->catalog() == nullptr);
 }
 
 TEST_CASE("the first catalog that can be is the job's, and is logged before anything depends on it", "[server][join]") {

@@ -6,14 +6,13 @@ import ctypes
 import functools
 import operator
 import os
-import socket
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from capstan import abi
 from capstan.errors import Error, Invalid, Stale
-from capstan.handle import Handle, patiently, text_bytes
+from capstan.handle import Handle, own_name, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
 from capstan.notices import log
 from capstan.tensors import INITIALS, Tensor, Tensors
@@ -313,7 +312,7 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     if (rank is None) != (ranks == 0) or not 0 <= (rank or 0) < max(ranks, 1):
         raise Invalid(f"rank {rank} of {ranks}: ranks are counted from 0 and below their number, and come with it")
     address = coordinator_address(coordinator)
-    own = f"{socket.gethostname()}-{os.getpid()}" if rank is None else f"rank-{rank}"
+    own = own_name() if rank is None else f"rank-{rank}"
     name = worker if worker is not None else os.environ.get("CAPSTAN_WORKER", own)
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", address), worker=text_bytes("the worker's name", name),

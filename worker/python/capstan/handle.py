@@ -3,9 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import re
+import socket
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +26,14 @@ def text_bytes(what: str, text: str) -> bytes:
     if "\0" in text:
         raise Invalid(f"{what} {text!r} has a zero byte")
     return text.encode()
+
+
+def own_name() -> str:
+    """A name for this process of at most 64 letters, digits and "._-", as the library takes them."""
+    host, end = socket.gethostname(), f"-{os.getpid()}"
+    if len(host) + len(end) > 64:  # long names of hosts often differ at the end only
+        end = f"-{zlib.crc32(host.encode(errors='replace')):08x}{end}"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", host[:64 - len(end)]) + end
 
 
 class Handle:

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
-import socket
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +10,7 @@ from typing import Any
 
 from capstan import abi
 from capstan.errors import Invalid
-from capstan.handle import Handle, patiently, text_bytes
+from capstan.handle import Handle, own_name, patiently, text_bytes
 from capstan.tensors import Tensor, Tensors
 
 STATES = ("gathering", "running", "done", "failed")
@@ -53,7 +51,7 @@ class Reader:
     """
 
     def __init__(self, coordinator: str, name: str | None = None, *, join_seconds: float = 60.0) -> None:
-        named = name if name is not None else f"{socket.gethostname()}-{os.getpid()}"
+        named = name if name is not None else own_name()
         self._handle: Handle | None = Handle(abi.ReaderOptions(
             coordinator=text_bytes("the coordinator", coordinator), name=text_bytes("the reader's name", named),
             join_seconds=join_seconds), "reader_")

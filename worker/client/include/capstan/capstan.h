@@ -69,8 +69,8 @@ typedef struct capstan_client capstan_client;
 typedef struct capstan_options {
   size_t size;
   const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
-  const char* worker;      /* this worker's name; a newer process with the same name replaces this one */
-  double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
+  const char* worker;  /* 1 to 64 bytes of A-Z, a-z, 0-9 and ._-; a newer process with this name replaces this one */
+  double join_seconds; /* longest wait for the coordinator's answer; 0: 60 */
   /* Called with `context` and a line for the user, such as which peers the client waits for, and for how long. The call
    * comes from the client's own thread, between capstan_connect and the end of capstan_free. Null: the lines go to
    * stderr, each after "capstan: ". A function that does nothing silences them. */
@@ -247,7 +247,7 @@ typedef struct capstan_reader capstan_reader;
 typedef struct capstan_reader_options {
   size_t size;
   const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
-  const char* name;        /* shown in logs; several readers may share one */
+  const char* name;        /* shown in logs, of the same bytes as a worker's; several readers may share one */
   double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
 } capstan_reader_options;
 

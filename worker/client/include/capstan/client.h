@@ -76,7 +76,7 @@ struct WorkerDescription {
 
 struct ClientOptions {
   std::string coordinator;  // "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it
-  std::string worker;       // this worker's name; a newer process with the same name replaces this one
+  std::string worker;       // 1 to 64 bytes of A-Z, a-z, 0-9 and ._-; a newer process with this name replaces this one
   std::chrono::milliseconds join_deadline{60'000};
   // Called from the client's own thread with a line for the user, such as which peers the client waits for, and for how
   // long. Never called before Connect or after the destructor. Empty: the lines are dropped.

@@ -33,7 +33,7 @@ namespace capstan {
 
 struct ReaderOptions {
   std::string coordinator;  // "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it
-  std::string name;         // shown in logs; several readers may share one
+  std::string name;         // shown in logs, of the same bytes as a worker's; several readers may share one
   std::chrono::milliseconds join_deadline{60'000};
 };
 
