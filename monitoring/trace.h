@@ -10,7 +10,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <fstream>
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,12 +67,10 @@ class Trace {
   Status Write();
 
  private:
-  Trace(std::string path, std::string process, std::ofstream file)
-      : path_(std::move(path)), process_(std::move(process)), file_(std::move(file)) {}
-  void WriteLane(std::size_t tid, TraceLane* lane, const std::string& pid);
+  Trace(std::string path, std::string process) : path_(std::move(path)), process_(std::move(process)) {}
+  static void WriteLane(std::size_t tid, TraceLane* lane, const std::string& pid, std::ostream* out);
 
   const std::string path_, process_;
-  std::ofstream file_;
   std::vector<std::unique_ptr<TraceLane>> lanes_;
 };
 

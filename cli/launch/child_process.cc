@@ -68,7 +68,7 @@ std::vector<char*> PointersTo(std::vector<std::string>* texts) {
 }  // namespace
 
 Result<ChildProcess> ChildProcess::Start(const ProgramCall& call) {
-  const int log_fd = open(call.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int log_fd = open(call.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (log_fd < 0) return Unreachable("cannot write " + call.log + ": " + std::strerror(errno));
   std::array<int, 2> pipe{};
   if (pipe2(pipe.data(), O_CLOEXEC) != 0) {

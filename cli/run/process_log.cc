@@ -21,7 +21,7 @@ bool IsLarge(int descriptor, std::uint64_t bytes_max) {
 
 void RotateLogIfLarge(const std::string& path, int descriptor, std::uint64_t bytes_max) {
   if (!IsLarge(descriptor, bytes_max) || !RotateFile(path, kFormerLogs).ok()) return;
-  const int next = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int next = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (next < 0) return;
   const int flags = fcntl(descriptor, F_GETFD);
   (void)dup3(next, descriptor, (flags & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0);

@@ -24,6 +24,7 @@ constexpr double kLockWaitSeconds = 10;  // longest wait for the processes of an
 constexpr double kLookSeconds = 0.5;     // wait for `capstan status`, which takes the lock for a moment
 
 constexpr int kSameSecondMax = 1000;
+constexpr char kGiveAnother[] = "; give another --run-dir";
 
 std::string DefaultPath(const std::string& job_name) {
   const std::time_t now = std::time(nullptr);
@@ -36,7 +37,15 @@ std::string DefaultPath(const std::string& job_name) {
 
 Status MakeRunFolder(const std::string& path) {
   const Status made = MakeFolders(path);
-  return made.ok() ? made : Status(made.code(), made.message() + "; give another --run-dir");
+  return made.ok() ? made : Status(made.code(), made.message() + kGiveAnother);
+}
+
+// Fails if the folder is another user's, who could replace its files while the job runs. Root's folders are trusted.
+Status CheckOwner(const std::string& path) {
+  struct stat folder {};
+  if (stat(path.c_str(), &folder) != 0 || folder.st_uid == geteuid() || folder.st_uid == 0) return {};
+  return Invalid("the run directory " + path + " belongs to another user (" + std::to_string(folder.st_uid) +
+                 "), who could change its files; give another --run-dir, or have it belong to you (chown)");
 }
 
 std::string Holder(const std::string& lock) {
@@ -48,18 +57,17 @@ std::string Holder(const std::string& lock) {
 // Makes a folder with an unused name: several jobs may start within one second.
 Result<std::string> MakeDefaultFolder(const std::string& job_name) {
   const std::string first = DefaultPath(job_name);
-  CAPSTAN_RETURN_IF_ERROR(MakeRunFolder("runs"));
-  std::error_code error;
+  if (Status made = MakeParents(first); !made.ok()) return Status(made.code(), made.message() + kGiveAnother);
   for (int number = 1; number <= kSameSecondMax; ++number) {
     std::string path = number == 1 ? first : first + "-" + std::to_string(number);
-    if (fs::create_directory(path, error)) {
+    if (mkdir(path.c_str(), 0700) == 0) {
       CAPSTAN_RETURN_IF_ERROR(SyncFolder("runs"));
       return path;
     }
-    if (error) break;
+    if (errno != EEXIST)
+      return Unreachable("cannot make the folder " + path + ": " + std::strerror(errno) + kGiveAnother);
   }
-  return Unreachable("cannot make the folder " + first + ": " +
-                     (error ? error.message() : "there are too many of this name") + "; give another --run-dir");
+  return Unreachable("cannot make the folder " + first + ": there are too many of this name" + kGiveAnother);
 }
 
 }  // namespace
@@ -69,6 +77,7 @@ Result<RunDirectory> RunDirectory::Create(std::string path, const std::string& j
   if (is_default) {
     CAPSTAN_ASSIGN_OR_RETURN(path, MakeDefaultFolder(job_name));
   } else {
+    CAPSTAN_RETURN_IF_ERROR(CheckOwner(path));
     CAPSTAN_RETURN_IF_ERROR(CheckNothingForeign(path));  // before a lock file is made in a foreign folder
     CAPSTAN_RETURN_IF_ERROR(MakeRunFolder(path));
   }
@@ -94,6 +103,7 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
                         ? " has lost snapshots/coordinator.log: bring it back from a copy, or begin a new run elsewhere"
                         : " holds no run that could be resumed; start one without --resume"));
   }
+  CAPSTAN_RETURN_IF_ERROR(CheckOwner(path));
   CAPSTAN_ASSIGN_OR_RETURN(RunDirectory directory, Lock(path, kLockWaitSeconds));
   CAPSTAN_RETURN_IF_ERROR(directory.Prepare());
   return directory;

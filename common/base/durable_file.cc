@@ -51,25 +51,39 @@ Status SyncFolder(const std::string& folder) {
   return status;
 }
 
-Status MakeFolders(const std::string& path) {
+namespace {
+
+Status MakeFolder(const std::string& path, mode_t mode) {
   std::error_code error;
   if (path.empty() || fs::is_directory(path, error)) return {};
-  CAPSTAN_RETURN_IF_ERROR(MakeFolders(fs::path(path).parent_path()));
-  const int made = mkdir(path.c_str(), 0777);
+  CAPSTAN_RETURN_IF_ERROR(MakeFolder(fs::path(path).parent_path(), 0777));
+  const int made = mkdir(path.c_str(), mode);
   const int why = errno;
   if (made != 0 && !(why == EEXIST && fs::is_directory(path, error))) return DiskFailure("make the folder", path, why);
   return SyncFolder(FolderOf(path));
 }
+
+}  // namespace
+
+Status MakeParents(const std::string& path) { return MakeFolder(fs::path(path).parent_path(), 0777); }
+
+Status MakeFolders(const std::string& path) { return MakeFolder(path, 0700); }
 
 Status RenameDurably(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0) return DiskFailure("rename to", to, errno);
   return SyncFolder(FolderOf(to));
 }
 
+Result<int> OpenNew(const std::string& path, mode_t mode) {
+  unlink(path.c_str());  // what a process left that ended while it wrote, or a link of somebody else
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+  if (descriptor < 0) return DiskFailure("write", path, errno);
+  return descriptor;
+}
+
 Status WriteFileDurably(const std::string& path, std::string_view bytes) {
   const std::string partial = path + ".partial";
-  const int descriptor = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (descriptor < 0) return DiskFailure("write", partial, errno);
+  CAPSTAN_ASSIGN_OR_RETURN(const int descriptor, OpenNew(partial));
   Status status = WriteAll(descriptor, bytes, partial);
   close(descriptor);
   if (status.ok()) return RenameDurably(partial, path);

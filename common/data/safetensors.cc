@@ -70,8 +70,7 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(std::string path, const std:
   if (stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return Unreachable("cannot write " + path + ": it is there, and no file; choose another name");
   }
-  const int fd = open(Partial(path).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return DiskFailure("create", Partial(path), errno);
+  CAPSTAN_ASSIGN_OR_RETURN(const int fd, OpenNew(Partial(path), 0666));
   SafetensorsWriter writer(std::move(path), fd, header.size());
   const std::uint64_t bytes = std::accumulate(
       tensors.begin(), tensors.end(), std::uint64_t{header.size()},

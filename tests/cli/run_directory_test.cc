@@ -1,5 +1,8 @@
 #include "cli/run/run_directory.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -32,6 +35,27 @@ TEST_CASE("a run directory is held by one job and used for one run", "[cli][run_
   CHECK(RunDirectory::Create(path, "job").ok());
   std::ofstream(path + "/metrics.jsonl") << "{}\n";
   CHECK(RunDirectory::Create(path, "job").status().message().find("holds a run already") != std::string::npos);
+}
+
+unsigned PermissionsOf(const std::string& path) {
+  struct stat info {};
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  return info.st_mode & 07777;
+}
+
+TEST_CASE("a run directory and its folders are this user's alone, and a given one keeps its mode",
+          "[cli][run_directory]") {
+  const TempFolder scratch;
+  const std::string fresh = scratch.path("fresh"), given = scratch.path("given");
+  REQUIRE(mkdir(given.c_str(), 0755) == 0);
+  for (const std::string& path : {fresh, given}) {
+    REQUIRE(RunDirectory::Create(path, "job").ok());
+    for (const char* folder : {"/logs", "/pids", "/snapshots"}) CHECK(PermissionsOf(path + folder) == 0700);
+    REQUIRE(WritePid(path, "server-0", 7).ok());
+    CHECK(PermissionsOf(path + "/pids/server-0") == 0600);
+  }
+  CHECK(PermissionsOf(fresh) == 0700);
+  CHECK(PermissionsOf(given) == 0755);
 }
 
 TEST_CASE("a run directory whose run never committed a step can be used again", "[cli][run_directory]") {
@@ -68,6 +92,19 @@ void Log(const TempFolder& folder, const std::vector<server::LogRecord>& records
   std::filesystem::create_directories(folder.path("snapshots"));
   const auto log = server::FileCoordinatorLog::Open(folder.path("snapshots/coordinator.log"), 0).value();
   for (const server::LogRecord& record : records) REQUIRE(log->Append(record).ok());
+}
+
+TEST_CASE("another user's folder is no run directory", "[cli][run_directory]") {
+  if (geteuid() != 0) return;  // only root can give a folder away
+  const TempFolder scratch;
+  LeaveStart(scratch);
+  Log(scratch, {JobOf("")});
+  REQUIRE(chown(scratch.path().c_str(), 12345, 12345) == 0);
+  for (const Status& status :
+       {RunDirectory::Create(scratch.path(), "job").status(), RunDirectory::Open(scratch.path()).status()}) {
+    CHECK(status.code() == Code::kInvalid);
+    CHECK(status.message().find("belongs to another user (12345)") != std::string::npos);
+  }
 }
 
 struct InFolder {

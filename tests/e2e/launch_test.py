@@ -79,6 +79,21 @@ class LaunchTest(harness.JobTest):
         self.assertIn("validation at step 9", output)
         self.assert_nothing_runs()
 
+    def test_only_its_user_can_read_a_run(self):
+        before = os.umask(0o022)
+        self.addCleanup(os.umask, before)
+        self.run_job(self.job_file())
+        modes = {}
+        for folder, folders, files in os.walk(self.path("run")):
+            for name in [".", *files]:
+                path = os.path.normpath(os.path.join(folder, name))
+                modes[os.path.relpath(path, self.folder)] = oct(os.stat(path).st_mode & 0o7777)
+        self.assertEqual(modes.pop("run/final.safetensors"), "0o644")  # as the umask says
+        self.assertEqual(modes.pop("run/lock"), "0o644")
+        self.assertGreater(len(modes), 10)
+        self.assertEqual({name: mode for name, mode in modes.items()
+                          if mode != ("0o700" if os.path.isdir(self.path(name)) else "0o600")}, {})
+
     def test_the_effective_job_file_gives_the_same_run_again(self):
         self.run_job(self.job_file(), "--set", "job.seed=7")
         self.run_job(self.path("run", "job.toml"), run="again")

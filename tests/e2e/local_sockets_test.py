@@ -100,6 +100,7 @@ class LocalSocketsTest(harness.JobTest):
 
             self.assertIn("Permission denied", try_as_nobody())
             os.chmod(self.folder, 0o755)
+            os.chmod(self.path("run"), 0o755)
             os.chmod(folder, 0o755)  # by mistake, say
             self.assertIn("is another user's (uid 0, and this process has uid 65534)", try_as_nobody())
             # A program that does not check the folder is still refused by the kernel's word on whose it is.
