@@ -27,6 +27,7 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
 }
 
 int LoopSocket::Poll(Instant timeout, const Transport::OnMessage& on_message) {
+  outgoing_->payloads().TakeReleased();
   const int delivered = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, on_message);
   if (outgoing_->waiting()) outgoing_->Retry();
   return delivered;

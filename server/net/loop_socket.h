@@ -41,6 +41,9 @@ class LoopSocket {
   void Wake() { transport_->Wake(); }
   // Sends all messages and empties the list. Returns the number of messages that were sent or wait for room.
   std::size_t Send(std::vector<Envelope>* envelopes) { return outgoing_->Send(envelopes); }
+  // How many bytes of payloads a peer may be sent now, as PayloadsInFlight says, and the bound for all peers together.
+  std::uint64_t RoomFor(PeerId peer) const { return outgoing_->payloads().RoomFor(peer); }
+  void LimitPayloads(std::uint64_t bytes) { outgoing_->payloads().LimitTo(bytes); }
   // Delivers what has arrived, waiting up to `timeout` for the first message, or 1 ms while outgoing messages wait for
   // room. Then tries to send the outgoing ones again. Returns the number delivered.
   int Poll(Instant timeout, const Transport::OnMessage& on_message);

@@ -1,13 +1,22 @@
 #include "server/net/outgoing.h"
 
 #include <algorithm>
-#include <set>
+#include <cstddef>
+#include <iterator>
+
+#include "common/wire/wire_codec.h"
 
 namespace capstan::server {
 
-bool Outgoing::Waits(PeerId peer) const {
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Envelope& waiting) { return waiting.to == peer; });
+namespace {
+
+// Returns the bytes of the message's header on the wire; 0 if it cannot be encoded.
+std::size_t HeaderBytes(const Header& header) {
+  std::vector<std::byte> bytes;
+  return EncodeHeader(header, &bytes).ok() ? bytes.size() : 0;
 }
+
+}  // namespace
 
 Status Outgoing::TrySend(const Envelope& envelope) {
   Status status = transport_->Send(envelope.to, envelope.message);
@@ -19,29 +28,67 @@ Status Outgoing::TrySend(const Envelope& envelope) {
 }
 
 std::size_t Outgoing::Send(std::vector<Envelope>* envelopes) {
+  payloads_.TakeReleased();
   std::size_t alive = 0;
-  for (Envelope& envelope : *envelopes) {
-    const bool behind = Waits(envelope.to);
-    const Status status = behind ? Status(Code::kBusy, "") : TrySend(envelope);
-    if (status.ok() || status.code() == Code::kBusy) ++alive;
-    if (status.code() == Code::kBusy && waiting_.size() < kWaitingMax) waiting_.push_back(std::move(envelope));
-  }
+  for (Envelope& envelope : *envelopes) alive += SendOrWait(std::move(envelope)) ? 1 : 0;
   envelopes->clear();
   CountWaiting();
   return alive;
 }
 
+bool Outgoing::SendOrWait(Envelope envelope) {
+  Slice& payload = envelope.message.payload;
+  if (!payload.empty() && payloads_.RoomFor(envelope.to) == 0) {
+    ++dropped_;
+    return true;
+  }
+  payload = payloads_.Track(envelope.to, std::move(payload));
+  const Status status = queues_.contains(envelope.to) ? Status(Code::kBusy, "") : TrySend(envelope);
+  if (status.code() == Code::kBusy) Wait(std::move(envelope));
+  return status.ok() || status.code() == Code::kBusy;
+}
+
+void Outgoing::Wait(Envelope envelope) {
+  const std::size_t bytes = HeaderBytes(envelope.message.header);
+  const auto queue = queues_.try_emplace(envelope.to).first;
+  queue->second.messages.push_back({std::move(envelope), bytes});
+  queue->second.bytes += bytes;
+  ++messages_;
+  bytes_ += bytes;
+  const Queue& own = queue->second;
+  if (own.messages.size() > kPeerMessagesMax || (own.messages.size() > 1 && own.bytes > kPeerBytesMax)) {
+    return DropNewest(queue);
+  }
+  if (messages_ <= kMessagesMax && bytes_ <= kBytesMax) return;
+  const auto longer = [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; };
+  DropNewest(std::max_element(queues_.begin(), queues_.end(), longer));
+}
+
+void Outgoing::DropNewest(std::map<PeerId, Queue>::iterator queue) {
+  Queue& own = queue->second;
+  own.bytes -= own.messages.back().bytes;
+  bytes_ -= own.messages.back().bytes;
+  --messages_;
+  own.messages.pop_back();
+  ++dropped_;
+  if (own.messages.empty()) queues_.erase(queue);
+}
+
 void Outgoing::Retry() {
-  std::set<PeerId> busy;
-  std::erase_if(waiting_, [&](const Envelope& envelope) {
-    if (busy.contains(envelope.to)) return false;
-    if (TrySend(envelope).code() != Code::kBusy) return true;
-    busy.insert(envelope.to);
-    return false;
-  });
+  payloads_.TakeReleased();
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    Queue& own = queue->second;
+    while (!own.messages.empty() && TrySend(own.messages.front().envelope).code() != Code::kBusy) {
+      own.bytes -= own.messages.front().bytes;
+      bytes_ -= own.messages.front().bytes;
+      --messages_;
+      own.messages.pop_front();
+    }
+    queue = own.messages.empty() ? queues_.erase(queue) : std::next(queue);
+  }
   CountWaiting();
 }
 
-void Outgoing::CountWaiting() { metrics_->send_queue_messages.Set(waiting_.size()); }
+void Outgoing::CountWaiting() { metrics_->send_queue_messages.Set(messages_); }
 
 }  // namespace capstan::server

@@ -27,6 +27,12 @@ void Acknowledgements::OfferCredit(Step step, std::uint32_t credit) {
   }
 }
 
+void Acknowledgements::EachFull(const std::function<void(Step, Staged*)>& fill) {
+  for (auto& [key, ack] : pushes_) {
+    if (ack->full) fill(key.second, ack.get());
+  }
+}
+
 void Acknowledgements::Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out) {
   // UploadAcks go first. If a Staged answers a worker's question, the worker takes uploads as lost that it sent before
   // the question and that have no UploadAck by then.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -42,6 +43,9 @@ class Acknowledgements {
   // Forgets which peers pushed in the previous step. Call when the shard begins a new step.
   void BeginStep() { sent_credit_.clear(); }
 
+  // Calls `fill` for each answer that is `full`. Call it before Send(): so a peer that asks again and again costs one
+  // answer a batch.
+  void EachFull(const std::function<void(Step, Staged*)>& fill);
   // Sends all acknowledgements. With `steps_pass`, a Staged for an earlier step than the shard's has `passed` set.
   void Send(const ShardContext& shard, std::uint32_t credit, bool steps_pass, Outbox* out);
   // Forgets everything; the peers will ask again.

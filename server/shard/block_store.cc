@@ -91,8 +91,7 @@ void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rule
   if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // in flight to a worker
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()), trust);
-  entry.next.weights_hash.reset();
-  entry.next.narrow = {};
+  entry.next.ForgetHashes();
 }
 
 bool BlockStore::PutNext(std::size_t index, std::uint32_t array, std::span<const std::byte> values) {
@@ -136,8 +135,7 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   }
   ReduceAndUpdate(rules, scalars, std::span(&input, 1), ReductionTree(1), entry.segments, In(source),
                   Out(target, BufferRef()), squares);
-  target.weights_hash.reset();
-  target.narrow = {};
+  target.ForgetHashes();
   MakeSendable(entry, &target);
   entry.published = std::move(target);
 }
@@ -163,8 +161,7 @@ void BlockStore::Narrow(const Entry& entry, BlockVersion* version) {
 void BlockStore::SetInitialWeights(std::size_t index, std::uint32_t offset, std::span<const std::byte> values) {
   BlockVersion& version = blocks_[index].published;
   std::memcpy(version.weights.As<float>() + offset, values.data(), values.size());
-  version.weights_hash.reset();
-  version.narrow = {};
+  version.ForgetHashes();
 }
 
 BlockStore::Sendable BlockStore::ToSend(std::size_t index, Encoding encoding) {
@@ -183,6 +180,19 @@ BlockStore::Sendable BlockStore::ToSend(const Entry& entry, BlockVersion* versio
   CAPSTAN_CHECK(encoding == entry.encoding);
   if (!version->narrow) Narrow(entry, version);
   return {{version->narrow, version->narrow->data(), entry.count * BytesPerNumber(encoding)}, version->narrow_hash};
+}
+
+BlockStore::Sendable BlockStore::StateToSend(std::size_t index, std::uint32_t state) {
+  Slice values = Arrays(index)[1 + state];
+  std::optional<std::uint64_t>& hash = blocks_[index].published.state_hash[state];
+  if (!hash) hash = Hash64(values.bytes());
+  return {std::move(values), *hash};
+}
+
+void BlockStore::BlockVersion::ForgetHashes() {
+  weights_hash.reset();
+  for (std::optional<std::uint64_t>& hash : state_hash) hash.reset();
+  narrow = {};
 }
 
 std::array<Slice, kBlockArraysMax> BlockStore::Arrays(std::size_t index) const {

@@ -75,6 +75,8 @@ class BlockStore {
   };
   Sendable ToSend(std::size_t index, Encoding encoding);
   Sendable PreparedToSend(std::size_t index, Encoding encoding);
+  // The same for a published optimizer state; `state` counts from 0.
+  Sendable StateToSend(std::size_t index, std::uint32_t state);
   // The published weights and optimizer states of a block. Updates do not change an array while such a slice refers to
   // it.
   std::array<Slice, kBlockArraysMax> Arrays(std::size_t index) const;
@@ -95,8 +97,12 @@ class BlockStore {
     BufferRef weights;
     BufferRef state[kStatesMax];
     std::optional<std::uint64_t> weights_hash;  // set once it is computed
-    BufferRef narrow;                           // the weights in the block's 16-bit encoding, once computed
+    std::optional<std::uint64_t> state_hash[kStatesMax];
+    BufferRef narrow;  // the weights in the block's 16-bit encoding, once computed
     std::uint64_t narrow_hash = 0;
+
+    // Call when the arrays have changed.
+    void ForgetHashes();
   };
   struct Entry {
     std::uint32_t count = 0;

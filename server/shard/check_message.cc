@@ -1,6 +1,7 @@
 #include "server/shard/check_message.h"
 
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,13 @@ PullFault CheckPull(const ShardContext& shard, const Pull& pull) {
                     " go into one")};
   }
   for (const std::vector<BlockIndex>* blocks : {&pull.blocks, &pull.speculative}) {
+    std::set<BlockIndex> named;
     for (BlockIndex block : *blocks) {
-      if (shard.index_of.contains(block)) continue;
-      return {Invalid("block " + std::to_string(block) + " is not on this shard"), block};
+      if (!shard.index_of.contains(block)) {
+        return {Invalid("block " + std::to_string(block) + " is not on this shard"), block};
+      }
+      if (!named.insert(block).second)
+        return {Invalid("a pull names block " + std::to_string(block) + " twice"), block};
     }
   }
   const std::uint32_t arrays = shard.store->array_count();

@@ -134,11 +134,11 @@ bool ClockedStep::Handle(PeerId from, const CoverageQuery& query, Outbox*) {
   ack.full = true;
   ack.nodes.clear();
   ack.ended.clear();
-  ack.clocks = clocks_.values();
   return false;
 }
 
 void ClockedStep::Acknowledge(Outbox* out) {
+  acknowledgements_->EachFull([this](Step, Staged* ack) { ack->clocks = clocks_.values(); });
   acknowledgements_->Send(shard_, AsyncCredit(shard_.options, shard_.slot_count), false, out);
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "common/base/hash.h"
 #include "common/wire/messages/commit.h"
 #include "common/wire/messages/weights.h"
 #include "server/shard/shard_context.h"
@@ -74,20 +73,38 @@ void PullQueue::AnswerReady(Instant now, Outbox* out) {
   CountParked();
 }
 
+void PullQueue::SendUnsent(Outbox* out) {
+  if (unsent_.empty()) return;
+  for (auto& [peer, pull] : unsent_) {
+    if (engine_.Admit(pull) == PullAdmission::kAnswer) {
+      SendSome(peer, &pull, out);
+    } else {
+      shard_.Refuse(peer, Code::kStale, "that version is gone", out);
+      pull.blocks.clear();
+    }
+  }
+  std::erase_if(unsent_, [](const auto& entry) { return entry.second.blocks.empty(); });
+  CountParked();
+}
+
 void PullQueue::Forget(PeerId peer) {
   parked_.erase(peer);
+  unsent_.erase(peer);
   answered_.erase(peer);
   CountParked();
 }
 
 void PullQueue::Reset() {
   parked_.clear();
+  unsent_.clear();
   named_.clear();
   answered_.clear();
   CountParked();
 }
 
-void PullQueue::CountParked() const { shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size())); }
+void PullQueue::CountParked() const {
+  shard_.metrics->waiting_pulls.Set(static_cast<double>(parked_.size() + unsent_.size()));
+}
 
 // ---- speculative blocks --------------------------------------------------------------------------------------------
 
@@ -114,7 +131,7 @@ void PullQueue::SendSpeculative(PeerId peer, Parked* parked, Outbox* out) {
   auto in_flight = static_cast<std::size_t>(std::count_if(
       parked->sent.begin(), parked->sent.end(), [&](BlockIndex block) { return Has(pull.speculative, block); }));
   for (BlockIndex block : pull.speculative) {
-    if (in_flight >= kSpeculativeInFlightMax) return;
+    if (in_flight >= kSpeculativeInFlightMax || shard_.options.room(peer) == 0) return;
     const std::size_t index = shard_.index_of.at(block);
     if (!engine_.IsPrepared(index) || Has(parked->sent, block)) continue;
     SendPrepared(peer, pull, index, out);
@@ -162,7 +179,7 @@ void PullQueue::AnswerAtOnce(PeerId peer, const Pull& pull, Outbox* out) {
   Send(peer, rest, out);
 }
 
-void PullQueue::Send(PeerId peer, const Pull& pull, Outbox* out) const {
+void PullQueue::Send(PeerId peer, const Pull& pull, Outbox* out) {
   if (!pull.blocks.empty() && !engine_.HasBlocksOf(pull.version)) {
     return shard_.Refuse(peer, Code::kStale,
                          "version " + std::to_string(pull.version.value) +
@@ -171,7 +188,38 @@ void PullQueue::Send(PeerId peer, const Pull& pull, Outbox* out) const {
                          out);
   }
   if (pull.follows && engine_.publishes()) SendPublished(peer, out);
-  for (BlockIndex block : pull.blocks) SendBlock(peer, pull, block, out);
+  SendBlocks(peer, pull, out);
+}
+
+// Blocks that the peer has no room for stay behind those of its earlier pull of the same version and array. What is
+// left of another pull is dropped: its sender does not need it any more, or asks again.
+void PullQueue::SendBlocks(PeerId peer, const Pull& pull, Outbox* out) {
+  const auto earlier = unsent_.find(peer);
+  const bool continues = earlier != unsent_.end() && earlier->second.version == pull.version &&
+                         earlier->second.array == pull.array && earlier->second.encoding == pull.encoding;
+  if (continues) {
+    std::vector<BlockIndex>& blocks = earlier->second.blocks;
+    for (BlockIndex block : pull.blocks) {
+      if (blocks.size() < kBlocksMax && !Has(blocks, block)) blocks.push_back(block);
+    }
+    return;
+  }
+  if (earlier != unsent_.end()) unsent_.erase(earlier);
+  Pull rest = pull;
+  SendSome(peer, &rest, out);
+  if (!rest.blocks.empty() && unsent_.size() < kWaitingMax) unsent_.emplace(peer, std::move(rest));
+  CountParked();
+}
+
+void PullQueue::SendSome(PeerId peer, Pull* pull, Outbox* out) const {
+  std::uint64_t room = shard_.options.room(peer);
+  std::size_t sent = 0;
+  for (; sent < pull->blocks.size() && room > 0; ++sent) {
+    const BlockIndex block = pull->blocks[sent];
+    SendBlock(peer, *pull, block, out);
+    room -= std::min(room, out->envelopes.back().message.payload.size);
+  }
+  pull->blocks.erase(pull->blocks.begin(), pull->blocks.begin() + static_cast<std::ptrdiff_t>(sent));
 }
 
 void PullQueue::SendPublished(PeerId peer, Outbox* out) const {
@@ -214,8 +262,7 @@ void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbo
     weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(index);
     sendable = shard_.store->ToSend(index, weights.encoding);
   } else {
-    sendable.values = shard_.store->Arrays(index)[pull.array];
-    sendable.hash = Hash64(sendable.values.bytes());
+    sendable = shard_.store->StateToSend(index, pull.array - 1);
   }
   weights.payload_hash = sendable.hash;
   out->Send(peer, std::move(weights), std::move(sendable.values));

@@ -49,10 +49,12 @@ void Shard::Handle(PeerId from, const Message& message, Instant now, Outbox* out
   }
 }
 
-void Shard::Flush(Instant now, Outbox* out) {
+bool Shard::Flush(Instant now, Outbox* out) {
   if (journal_) journal_->Append(now);
   if (engine_->PullsMayBeReady() && gate_.is_open()) pulls_.AnswerReady(now, out);
+  pulls_.SendUnsent(out);
   engine_->Acknowledge(out);
+  return pulls_.answers_wait();
 }
 
 void Shard::Tick(Instant now, Outbox* out) {

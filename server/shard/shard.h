@@ -49,8 +49,9 @@ class Shard {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Call after a batch of messages. Sends the gathered acknowledgements, requests an append to the log, and answers
-  // parked pulls that the batch has made ready.
-  void Flush(Instant now, Outbox* out);
+  // parked pulls that the batch has made ready, and those whose senders have room again. Returns whether a pull still
+  // waits for its sender to take what it was sent before: then call it often, also without a batch.
+  bool Flush(Instant now, Outbox* out);
   // Repeats messages to the coordinator and other shards that were not answered. Call every engine().tick_every().
   void Tick(Instant now, Outbox* out);
   // TakeDiskWork returns new work for the disk thread, to be executed in order. Handle takes the result of one piece.

@@ -15,6 +15,8 @@
 namespace capstan::server {
 namespace {
 
+constexpr Instant kAnswerEvery = std::chrono::milliseconds(5);  // while a peer has not taken what it was sent
+
 Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
@@ -46,6 +48,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   shard.incarnation = shard.identity.incarnation;
   shard.parts = options_.store->List();
   shard.connect = [this](const std::string& endpoint) { return neighbours_->Connect(endpoint); };
+  shard.room = [this](PeerId peer) { return socket_->RoomFor(peer); };
   core_ = std::make_unique<Shard>(shard, metrics_);
   const auto lane = [trace = options_.trace, name = std::to_string(shard.shard)](const char* what) {
     return trace == nullptr ? nullptr : trace->AddLane(what + name);
@@ -102,20 +105,21 @@ void ShardLoop::Run() {
   watch.stall_seconds = options_.stall_seconds;
   watch.report_seconds = options_.report_seconds;
   watch_.emplace(std::move(watch), next_tick);
+  bool answers_wait = false;
   while (!Over()) {
     const Instant now = Now();
     if (now >= next_tick) {
       next_tick = now + tick_every;
       Tick(now);
     }
-    const int delivered =
-        socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    const Instant wait = answers_wait ? std::min(next_tick - now, kAnswerEvery) : next_tick - now;
+    const int delivered = socket_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
     TakeDiskResults(Now());
     const bool logged = TakeLogResults(Now());
     metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting
     metrics_->queue_bytes.Set(socket_->TakeBytesReceived());
-    if (delivered == 0 && !logged) continue;
-    core_->Flush(Now(), &out_);
+    if (delivered == 0 && !logged && !answers_wait) continue;
+    answers_wait = core_->Flush(Now(), &out_);
     SendOut();
     times_->Flushed(Now());
   }
@@ -143,6 +147,8 @@ void ShardLoop::Tick(Instant now) {
   SendOut();
   notices_.Look(now);
   if (!core_->loading()) neighbours_->DisconnectAll();
+  const std::uint64_t weights = core_->serving() ? core_->store().parameter_bytes() : 0;
+  socket_->LimitPayloads(weights + PayloadsInFlight::kSpareBytes);
   socket_->PublishCounts();
   const Result<std::string> waiting = watch_->Look(now);
   if (!waiting.ok()) {

@@ -2,7 +2,8 @@
 // weights), the kept gradient sums, a window of staged pushes, and pushes that wait for the log.
 //
 // Kind:   a value.
-// Limits: a snapshot that is being written, and messages that are being sent, need more; they are not counted.
+// Limits: a snapshot that is being written, and weights that peers have not taken (PayloadsInFlight), need more; they
+//         are not counted.
 // Why:    a shard refuses a catalog for which the machine has too little memory, and the launcher adds up the shards
 //         that share a machine. docs/design/design.md explains the sum.
 #pragma once

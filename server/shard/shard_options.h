@@ -36,6 +36,8 @@ struct ShardOptions {
   ShardIdentity identity;                       // as stored in the directory, but with the new incarnation
   std::vector<SnapshotPart> parts;              // parts in the directory
   std::function<PeerId(const std::string& endpoint)> connect;  // connects to another shard
+  // Returns how many bytes of payloads a peer may be sent now; 0: none, until it has taken what it was sent.
+  std::function<std::uint64_t(PeerId)> room = [](PeerId) { return UINT64_MAX; };
 };
 
 }  // namespace capstan::server

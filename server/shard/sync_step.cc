@@ -141,15 +141,19 @@ bool SyncStep::Handle(PeerId from, const CoverageQuery& query, Outbox* out) {
   ack.full = true;
   ack.nodes.clear();
   ack.ended.clear();
-  if (query.step < shard_.step()) return true;  // `passed` acknowledges all of that step
-  for (std::size_t index = 0; index < blocks_.size(); ++index) {
-    for (Node node : blocks_[index].staged.nodes()) ack.nodes.push_back({shard_.store->blocks()[index], node});
-  }
-  for (const auto& [slot, report] : reports_.slots) ack.ended.push_back(slot);
   return true;
 }
 
-void SyncStep::Acknowledge(Outbox* out) { acknowledgements_->Send(shard_, credit(), true, out); }
+void SyncStep::Acknowledge(Outbox* out) {
+  acknowledgements_->EachFull([this](Step step, Staged* ack) {
+    if (step < shard_.step()) return;  // `passed` acknowledges all of that step
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      for (Node node : blocks_[index].staged.nodes()) ack->nodes.push_back({shard_.store->blocks()[index], node});
+    }
+    for (const auto& [slot, report] : reports_.slots) ack->ended.push_back(slot);
+  });
+  acknowledgements_->Send(shard_, credit(), true, out);
+}
 
 // ---- credit, and preparing blocks ----------------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@
 #include <capstan/client.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <future>
 
 #include "common/base/random.h"
@@ -18,7 +20,9 @@
 #include "common/data/safetensors.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/membership.h"
+#include "common/wire/messages/pull.h"
 #include "common/wire/zmq_transport.h"
+#include "server/net/payloads_in_flight.h"
 #include "tests/catch.h"
 #include "tests/common/wire/random_messages.h"
 #include "tests/e2e/in_process_job.h"
@@ -28,6 +32,7 @@ namespace capstan {
 namespace {
 
 using e2e::InProcessJob;
+using server::PayloadsInFlight;
 
 constexpr std::uint64_t kSteps = 30;
 
@@ -115,11 +120,13 @@ WorkerDescription Describe() {
   return description;
 }
 
-Status Train(const std::string& coordinator, std::atomic<std::uint64_t>& rounds, const std::function<void()>& each) {
+Status Train(const std::string& coordinator, const WorkerDescription& description, std::atomic<std::uint64_t>& rounds,
+             const std::function<void()>& each) {
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client,
                            Client::Connect({.coordinator = coordinator, .worker = "honest", .on_notice = {}}));
-  CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe()));
+  CAPSTAN_RETURN_IF_ERROR(client->Declare(description));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto last = static_cast<std::uint32_t>(description.tensors.size() - 1);
   for (;;) {
     CAPSTAN_ASSIGN_OR_RETURN(const std::optional<Work> work, client->NextWork(deadline));
     if (!work) return {};
@@ -127,9 +134,9 @@ Status Train(const std::string& coordinator, std::atomic<std::uint64_t>& rounds,
     ++rounds;
     for (std::uint32_t slot : work->slots) {
       CAPSTAN_ASSIGN_OR_RETURN(float* const gradient, client->BeginSlot(slot, 1));
-      if (!client->WaitWeights(0, 1, deadline).ok()) break;
+      if (!client->WaitWeights(0, last, deadline).ok()) break;
       std::fill_n(gradient, client->element_count(), 1.0F);
-      CAPSTAN_RETURN_IF_ERROR(client->GradientReady(0, 1));
+      CAPSTAN_RETURN_IF_ERROR(client->GradientReady(0, last));
       if (!client->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
     }
   }
@@ -148,7 +155,7 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::future<void> attack;
   // The attack begins when the job runs, because the attacker can guess more then. Each round waits until ten messages
   // have been sent for each round so far.
-  const Status status = Train(job.address(), rounds, [&] {
+  const Status status = Train(job.address(), Describe(), rounds, [&] {
     if (!attack.valid()) attack = std::async(std::launch::async, Attack, endpoints, std::ref(sent), std::ref(stop));
     for (std::uint64_t now = sent; now < 10 * rounds; now = sent) sent.wait(now);
   });
@@ -166,6 +173,45 @@ TEST_CASE("random bytes and messages on every socket change nothing", "[e2e][hos
   std::memcpy(values.data(), file->data.data(), file->data.size());
   CHECK(values.front() == -0.25F * kSteps);
   CHECK(values[300000] == -0.25F * kSteps);
+}
+
+std::uint64_t ResidentBytes() {
+  std::uint64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("a peer that pulls every version and reads none keeps few of them in memory", "[e2e][hostile]") {
+  constexpr std::uint64_t kVersions = 300, kBlockBytes = std::uint64_t{1} << 20;
+  EditableJobConfig config = MakeConfig();
+  config.job.steps = kVersions;
+  config.cluster.servers = 1;
+  InProcessJob job(config);
+  job.StartShard(0);
+  TransportOptions one_message;  // beyond it the attacker's own socket reads nothing, either
+  one_message.queue_messages_max = 1;
+  std::unique_ptr<Transport> transport = CreateZmqTransport(one_message);
+  const PeerId shard = std::move(transport->Connect(job.shards[0]->endpoint())).value();
+  WorkerDescription description;
+  description.tensors = {{"block", {kBlockBytes / sizeof(float)}}};
+  std::atomic<std::uint64_t> rounds{0};
+  std::uint64_t before = 0, most = 0;
+  const Status status = Train(job.address(), description, rounds, [&] {
+    Pull pull;
+    pull.generation = Generation{1};
+    pull.incarnation = Incarnation{1};
+    pull.version = Version{rounds};
+    pull.blocks = {0};
+    (void)transport->Send(shard, {std::move(pull), {}}).ok();
+    if (rounds == 20) before = ResidentBytes();
+    most = std::max(most, ResidentBytes());
+  });
+  INFO(status.message());
+  CHECK(status.ok());
+  CHECK(rounds == kVersions);
+  CHECK(before > 0);
+  CAPTURE(before, most);
+  CHECK(most < before + 2 * PayloadsInFlight::kPeerBytesMax);
 }
 
 TEST_CASE("ten thousand refused Joins and Hellos leave few lines of log, without control bytes", "[e2e][hostile]") {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -72,6 +73,10 @@ class ShardHarness {
     core.connect = [](const std::string& endpoint) {
       return endpoint.empty() ? PeerId{}
                               : PeerOf(static_cast<ShardIndex>(endpoint.back()) % 16);  // '0' is a multiple of 16
+    };
+    core.room = [this](PeerId peer) {
+      const auto found = room.find(peer);
+      return found == room.end() ? UINT64_MAX : found->second;
     };
     if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
     core.parts = disk.List();
@@ -246,8 +251,9 @@ class ShardHarness {
   PushLog* log() { return options_.log != nullptr ? options_.log : &own_log_; }
 
   MemorySnapshotStore disk;
-  Generation generation{1};            // for the messages it makes
-  std::vector<HyperParameters> hyper;  // for the pushes it makes
+  Generation generation{1};              // for the messages it makes
+  std::vector<HyperParameters> hyper;    // for the pushes it makes
+  std::map<PeerId, std::uint64_t> room;  // bytes that a peer may be sent; not named: any number
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
   std::unique_ptr<Shard> shard;
   std::vector<Slice> payloads;  // payloads of all messages taken

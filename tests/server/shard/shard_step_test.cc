@@ -448,6 +448,76 @@ TEST_CASE("a pull of blocks that are not here, or of too many, is invalid", "[se
   CHECK(harness.Silent());
 }
 
+TEST_CASE("a pull that names a block twice is invalid", "[server][shard]") {
+  ShardHarness harness;
+  harness.Start().FromWorker(harness.MakePull(0, {0, 1, 0}));
+  CHECK(harness.Refused(Code::kInvalid));
+  Pull pull = harness.MakePull(0, {0});
+  pull.speculative = {1, 2, 1};
+  harness.FromWorker(pull);
+  CHECK(harness.Refused(Code::kInvalid));
+}
+
+std::vector<BlockIndex> BlocksOf(const std::vector<Weights>& weights) {
+  std::vector<BlockIndex> blocks;
+  for (const Weights& one : weights) blocks.push_back(one.block);
+  return blocks;
+}
+
+TEST_CASE("a peer without room gets the rest of its pull when it has room, and delays nobody", "[server][shard]") {
+  ShardHarness harness({.slots = 1, .tensors = {4, 4, 4, 4}});
+  harness.room[ShardHarness::kWorker] = 0;
+  harness.Start().FromWorker(harness.MakePull(0, {3, 1, 0}));
+  CHECK(harness.Silent());
+  CHECK(harness.metrics->waiting_pulls.value() == 1);
+  harness.FromWorker(harness.MakePull(0, {0, 2}), {}, ShardHarness::kOther);
+  CHECK(BlocksOf(harness.Take<Weights>(ShardHarness::kOther)) == std::vector<BlockIndex>{0, 2});
+  harness.FromWorker(harness.MakePull(0, {1, 2}));  // of the same version: block 1 is not sent twice
+  CHECK(harness.Silent());
+  harness.room[ShardHarness::kWorker] = 17;  // for a block of 16 bytes, and one more
+  harness.LetDiskGo();
+  CHECK(BlocksOf(harness.Take<Weights>()) == std::vector<BlockIndex>{3, 1});
+  harness.LetDiskGo();
+  CHECK(BlocksOf(harness.Take<Weights>()) == std::vector<BlockIndex>{0, 2});
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
+}
+
+TEST_CASE("what a peer had no room for is stale once its version is gone, and forgotten for another pull",
+          "[server][shard]") {
+  ShardHarness harness({.slots = 1, .tensors = {4, 4}});
+  harness.room[ShardHarness::kWorker] = harness.room[ShardHarness::kOther] = 0;
+  harness.Start().FromWorker(harness.MakePull(0, {0}));
+  harness.FromWorker(harness.MakePull(0, {1}), {}, ShardHarness::kOther);
+  harness.CompleteStep(0, 1.0F);
+  harness.Commits(0);
+  const std::vector<Error> errors = harness.Take<Error>();
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].code == Code::kStale);
+  CHECK(errors[0].step == Step{1});
+  harness.Forget();
+  harness.FromWorker(harness.MakePull(1, {0}));
+  harness.FromWorker(CoverageQuery{harness.generation, Incarnation{7}, SessionId{1}, Step{1}, 9, {}});
+  CHECK(harness.Take<Staged>().at(0).pull_waits);
+  harness.FromWorker(CoverageQuery{harness.generation, Incarnation{7}, SessionId{1}, Step{1}});
+  harness.Forget();
+  harness.room.clear();
+  harness.LetDiskGo();
+  CHECK(harness.Take<Weights>().empty());
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
+}
+
+TEST_CASE("a pull waits until it is read, also in async, and then gets the newest weights", "[server][shard][async]") {
+  ShardHarness harness({.mode = Mode::kAsync, .slots = 1, .tensors = {4}});
+  harness.room[ShardHarness::kOther] = 0;
+  harness.Start().FromWorker(harness.MakePull(0, {0}), {}, ShardHarness::kOther);
+  harness.Stage(1, 0, {0, 1}, 1, 4.0F);
+  CHECK(harness.Take<Weights>(ShardHarness::kOther).empty());
+  harness.room.clear();
+  harness.LetDiskGo();
+  REQUIRE(harness.Take<Weights>(ShardHarness::kOther).size() == 1);
+  CHECK(*reinterpret_cast<const float*>(harness.payloads.back().data) == -4.0F);
+}
+
 TEST_CASE("one pull per peer waits, and not more than the limit", "[server][shard]") {
   ShardHarness harness;
   harness.Start();
