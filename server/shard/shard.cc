@@ -19,6 +19,7 @@
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/upload_block.h"
 #include "server/shard/check_message.h"
+#include "server/shard/check_numbers.h"
 #include "server/shard/reset_plan.h"
 
 namespace capstan::server {
@@ -26,6 +27,12 @@ namespace capstan::server {
 namespace {
 
 constexpr Instant kHelloAfterSilence = std::chrono::seconds(2);
+
+template <class Order>
+CoordinatorNumbers NumbersOf(const Order& order) {
+  if constexpr (std::is_same_v<Order, Reset>) return {order.term, order.generation};
+  return {order.term, {}};
+}
 
 }  // namespace
 
@@ -101,6 +108,12 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
   message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>(
       [&](const auto& body) {
         if (body.term < context_.term) return;  // from a coordinator that has been replaced
+        if (const Status status = CheckNumbers(NumbersOf(body), {term(), generation()}); !status.ok()) {
+          if (!std::exchange(logged_impossible_, true)) {
+            out->Log(Severity::kWarning, context_.name() + " ignores a coordinator: " + status.message());
+          }
+          return;
+        }
         context_.term = body.term;
         context_.metrics->term.Set(static_cast<double>(body.term.value));
         On(body, now, out);
@@ -350,12 +363,18 @@ void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {
 
 void Shard::On(const RetainedSnapshots& message, Instant now, Outbox* out) {
   if (message.generation != generation()) return;
+  snapshots_.Settle(message);
+  if (const Status status = snapshots_.Check(message, identity_.value().newest_retained); !status.ok()) {
+    return out->Log(Severity::kWarning, context_.name() + " deletes no snapshots: " + status.message());
+  }
   if (!message.ids.empty() && !gate_.is_open()) {
     gate_.Open();
     if (gate_.is_open()) pulls_.AnswerReady(now, out);
   }
   if (journal_) journal_->TrimTo(message.ids);
-  if (!message.ids.empty()) identity_.RaiseNewestRetained(message.ids.back(), &disk_work_);
+  const auto newest =
+      std::find_if(message.ids.rbegin(), message.ids.rend(), [this](SnapshotId id) { return snapshots_.Has(id); });
+  if (newest != message.ids.rend()) identity_.RaiseNewestRetained(*newest, &disk_work_);
   snapshots_.Handle(message, identity_.value().newest_retained, &disk_work_);
 }
 

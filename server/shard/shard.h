@@ -128,6 +128,7 @@ class Shard {
   std::unique_ptr<SnapshotLoad> load_;  // set between Reset and serving
   bool blocks_loaded_ = false;          // the blocks of the Reset under way are here; the log's pushes may be missing
   bool going_on_ = false;               // the Reset under way keeps what is served
+  bool logged_impossible_ = false;      // numbers that no coordinator of this job has were logged
   bool shut_down_ = false;
   Status refusal_;
   Backoff hello_backoff_;

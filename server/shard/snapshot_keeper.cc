@@ -14,7 +14,7 @@ namespace {
 
 SnapshotId IdOf(const SnapshotDone& done) { return {done.generation, done.version}; }
 
-bool Has(const std::vector<SnapshotId>& ids, SnapshotId id) {
+bool IsIn(const std::vector<SnapshotId>& ids, SnapshotId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
@@ -113,8 +113,8 @@ void SnapshotKeeper::Tick(Instant now, Outbox* out) {
   if (done_ && !settled_ && backoff_.Due(now)) SendDone(now, out);
 }
 
-// Returns the newest snapshot that has a part here and is not newer than all that a coordinator has retained. That part
-// is kept even if a coordinator that lost the end of its log does not list the snapshot.
+// Returns the newest snapshot that has a part here and that a coordinator has retained, or an older one if somebody has
+// deleted that part. A coordinator that lost the end of its log may not list the snapshot.
 SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_retained) const {
   SnapshotId newest;
   for (const SnapshotPart& part : parts_) {
@@ -123,16 +123,37 @@ SnapshotId SnapshotKeeper::NewestHere(SnapshotId newest_retained) const {
   return newest;
 }
 
-void SnapshotKeeper::Handle(const RetainedSnapshots& message, SnapshotId newest_retained, std::vector<DiskWork>* work) {
-  if (done_ && IdOf(*done_) <= message.settled) {
-    settled_ = true;
-    if (!Has(message.ids, IdOf(*done_)) && done_->failure.empty()) done_->failure = "it was given up, and deleted";
+bool SnapshotKeeper::Has(SnapshotId id) const {
+  return std::any_of(parts_.begin(), parts_.end(), [&](const SnapshotPart& part) { return part.id == id; });
+}
+
+// Without global steps a shard may write a version that its own clock has not reached yet.
+Status SnapshotKeeper::Check(const RetainedSnapshots& list, SnapshotId newest_retained) const {
+  const auto name = [](SnapshotId id) {
+    return "version " + std::to_string(id.version.value) + " (generation " + std::to_string(id.generation.value) + ")";
+  };
+  if (list.ids.empty() && !newest_retained.IsNone()) {
+    return Invalid("there are said to be no snapshots, and there was one of " + name(newest_retained));
   }
+  for (const SnapshotId id : list.ids) {
+    const bool may_be = id.generation <= shard_.generation && id.version <= shard_.served.version;
+    if (!may_be && !Has(id)) return Invalid("there is said to be a snapshot of " + name(id) + ", which is yet to come");
+  }
+  return {};
+}
+
+void SnapshotKeeper::Settle(const RetainedSnapshots& list) {
+  if (!done_ || IdOf(*done_) > list.settled) return;
+  settled_ = true;
+  if (!IsIn(list.ids, IdOf(*done_)) && done_->failure.empty()) done_->failure = "it was given up, and deleted";
+}
+
+void SnapshotKeeper::Handle(const RetainedSnapshots& list, SnapshotId newest_retained, std::vector<DiskWork>* work) {
   const SnapshotId newest = NewestHere(newest_retained);
   std::vector<SnapshotPart> gone;
   std::erase_if(parts_, [&](const SnapshotPart& part) {
-    const bool retained = part.id == newest || Has(message.ids, part.id);
-    const bool newer = shard_.IsOfTimeline(part.id) && part.id > message.settled;  // its manifest may be in flight
+    const bool retained = part.id == newest || IsIn(list.ids, part.id);
+    const bool newer = shard_.IsOfTimeline(part.id) && part.id > list.settled;  // its manifest may be in flight
     if (!retained && !newer) gone.push_back(part);
     return !retained && !newer;
   });

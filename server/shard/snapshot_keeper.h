@@ -2,8 +2,10 @@
 //
 // Kind:   owned by the Shard.
 // Limits: one snapshot is written at a time. At most kPeerReadsMax reads for other shards are under way.
-// Fails:  a version that cannot be written is reported to the coordinator with the reason.
-// Why:    a snapshot pins its version by reference, so training goes on while it is written.
+// Fails:  a version that cannot be written is reported to the coordinator with the reason. A list of snapshots that
+//         cannot be right is refused; see Check.
+// Why:    a snapshot pins its version by reference, so training goes on while it is written. The newest part of a
+//         snapshot that this shard was ever told is complete stays on disk, whatever a later list says.
 #pragma once
 
 #include <atomic>
@@ -49,9 +51,16 @@ class SnapshotKeeper {
   // Gives up the snapshot that is being written, and forgets the result that was last reported.
   void Abandon();
 
+  // Fails if the list cannot be right: it has no snapshot although there was one, or one of a version that this shard
+  // has not had. `newest_retained`: the newest one here that an earlier list had.
+  Status Check(const RetainedSnapshots& list, SnapshotId newest_retained) const;
+  // Whether this shard has a part of the snapshot.
+  bool Has(SnapshotId id) const;
+  // Stops to report a result that the coordinator has decided about. Forgets a snapshot that was given up.
+  void Settle(const RetainedSnapshots& list);
   // Deletes old parts. Keeps those that the coordinator retains or has not decided about, and the newest one that this
-  // shard can go back to.
-  void Handle(const RetainedSnapshots& retained, SnapshotId newest_retained, std::vector<DiskWork>* work);
+  // shard can go back to. Requires that Check() returned ok.
+  void Handle(const RetainedSnapshots& list, SnapshotId newest_retained, std::vector<DiskWork>* work);
   void Handle(PeerId from, const Fetch& fetch, std::vector<DiskWork>* work, Outbox* out);
   // Reports the result to the coordinator and returns true; returns false if the snapshot was given up meanwhile.
   bool Handle(SnapshotWritten result, Instant now, Outbox* out);

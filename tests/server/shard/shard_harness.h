@@ -44,6 +44,7 @@ struct ShardHarnessOptions {
   Encoding encoding = Encoding::kFp32;
   std::vector<std::size_t> statistics = {};    // tensors that are statistics
   const MemorySnapshotStore* found = nullptr;  // contents of its directory
+  SnapshotId newest_retained = {};             // as the directory says
   Acknowledge acknowledge = Acknowledge::kReceived;
   MemoryPushLog* log = nullptr;  // outlives the shard; null: its own log
   std::size_t log_records_max = 100;
@@ -80,6 +81,7 @@ class ShardHarness {
     };
     if (options_.found != nullptr) disk.AddPartsOf(*options_.found);
     core.parts = disk.List();
+    core.identity.newest_retained = options_.newest_retained;
     shard = std::make_unique<Shard>(std::move(core), metrics);
   }
 

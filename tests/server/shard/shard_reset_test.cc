@@ -1,9 +1,11 @@
 // A Reset leaves nothing of the timeline before. In each mode, a shard that was in the middle of a job answers after
 // the Reset as a shard that has just started.
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/hello.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/upload_block.h"
 #include "common/wire/wire_codec.h"
@@ -12,6 +14,8 @@
 
 namespace capstan::server {
 namespace {
+
+using Catch::Matchers::Contains;
 
 constexpr BlockIndex kBlocks = 3;
 
@@ -111,6 +115,44 @@ TEST_CASE("a Reset that arrives right behind a push leaves nothing to acknowledg
   harness.shard->Handle(kCoordinator, {harness.MakeReset(5), {}}, harness.now, &out);
   harness.shard->Flush(harness.now, &out);
   for (const Envelope& envelope : out.envelopes) CHECK_FALSE(envelope.message.header.Is<Staged>());
+}
+
+// ---- numbers that no job reaches -----------------------------------------------------------------------------------
+
+TEST_CASE("a shard does not take a term that no job reaches, and goes on with its coordinator", "[server][reset]") {
+  for (std::uint64_t far : {std::uint64_t{1} << 63, UINT64_MAX, (std::uint64_t{1} << 20) + 2}) {
+    ShardHarness harness;
+    harness.Start().FromCoordinator(Ping{Term{far}, Generation{1}});
+    CHECK(harness.Take<Hello>(kCoordinator).empty());
+    CHECK(harness.shard->term() == Term{1});
+    REQUIRE(harness.notices().size() == 1);
+    CHECK_THAT(harness.notices()[0].text, Contains("term " + std::to_string(far)));
+    harness.FromCoordinator(Ping{Term{far}, Generation{1}});
+    CHECK(harness.notices().size() == 1);
+    harness.FromCoordinator(Ping{Term{2}, Generation{1}});
+    CHECK(harness.Take<Hello>(kCoordinator).at(0).term == Term{2});
+  }
+}
+
+TEST_CASE("a shard with a new directory takes the term and the generation of an old job", "[server][reset]") {
+  ShardHarness harness;
+  harness.FromCoordinator(Ping{Term{100'000}, Generation{5}});
+  CHECK(harness.Take<Hello>(kCoordinator).at(0).term == Term{100'000});
+  Reset reset = harness.MakeReset(1'000'000'000);
+  reset.term = Term{100'000};
+  harness.FromCoordinator(reset);
+  CHECK(harness.shard->generation() == Generation{1'000'000'000});
+}
+
+TEST_CASE("a Reset to a generation that no job reaches is ignored", "[server][reset]") {
+  for (std::uint64_t far : {std::uint64_t{1} << 63, UINT64_MAX, (std::uint64_t{1} << 32) + 2}) {
+    ShardHarness harness;
+    harness.Start().FromCoordinator(harness.MakeReset(far));
+    CHECK(harness.shard->generation() == Generation{1});
+    CHECK(harness.Take<ResetDone>(kCoordinator).empty());
+    harness.FromCoordinator(harness.MakeReset(2));
+    CHECK(harness.shard->generation() == Generation{2});
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 namespace capstan::server {
 namespace {
 
+using Catch::Matchers::Contains;
 using std::chrono::seconds;
 
 SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {Generation{generation}, Version{version}}; }
@@ -228,24 +229,71 @@ TEST_CASE("the newest version that was ever kept stays, whatever a coordinator s
   const std::vector<SnapshotPart> parts = harness.disk.List();
   harness.FromCoordinator(harness.MakeRetained({Id(1, 1), Id(1, 2)}, Id(1, 2)));
   REQUIRE(harness.disk.List().size() == 3);
-  harness.FromCoordinator(harness.MakeRetained({}, Id(1, 2)));
-  CHECK(harness.disk.List().at(0) == parts[1]);
   harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(9, 9)));  // an old list
-  harness.FromCoordinator(harness.MakeRetained({}, Id(9, 9)));
-  CHECK(harness.disk.List() == std::vector<SnapshotPart>{parts[1]});
+  CHECK(harness.disk.List() == std::vector<SnapshotPart>{parts[0], parts[1]});
 
   // If the newest snapshot is missing, for example because it was found damaged, the newest one before it stays.
   MemorySnapshotStore older;
   older.AddPartsOf(harness.disk);
-  ShardHarness again(With({}, older));
-  again.FromCoordinator(again.MakeReset(2));
+  ShardHarnessOptions options = With({}, older);
+  options.newest_retained = Id(1, 5);
+  ShardHarness again(options);
+  again.FromCoordinator(again.MakeResetTo(2, {parts[1]}));
   again.generation = Generation{2};
-  again.FromCoordinator(again.MakeRetained({Id(1, 5)}, Id(1, 5)));
-  CHECK(again.disk.List() == std::vector<SnapshotPart>{parts[1]});
-  KeepStep(&again, 0, 1.0F);
-  again.FromCoordinator(again.MakeRetained({Id(2, 1)}, Id(2, 1)));
+  again.FromCoordinator(again.MakeRetained({Id(1, 1)}, Id(9, 9)));
+  CHECK(again.disk.List() == std::vector<SnapshotPart>{parts[0], parts[1]});
+  KeepStep(&again, 2, 1.0F);
+  again.FromCoordinator(again.MakeRetained({Id(2, 3)}, Id(2, 3)));
   REQUIRE(again.disk.List().size() == 1);
-  CHECK(again.disk.List()[0].id == Id(2, 1));
+  CHECK(again.disk.List()[0].id == Id(2, 3));
+}
+
+TEST_CASE("a list without snapshots deletes nothing once there was one, and is logged", "[server][snapshot]") {
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 3; ++step) KeepStep(&harness, step, 1.0F);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1), Id(1, 2)}, Id(1, 2)));
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  REQUIRE(parts.size() == 3);
+  harness.Forget();
+  harness.FromCoordinator(harness.MakeRetained({}, {Generation{1}, Version{UINT64_MAX}}));
+  CHECK(harness.disk.List() == parts);
+  REQUIRE(harness.notices().size() == 1);
+  CHECK_THAT(harness.notices()[0].text,
+             Contains("shard 0 deletes no snapshots") && Contains("there was one of version 2 (generation 1)"));
+  CHECK(harness.disk.identity().newest_retained == Id(1, 2));
+  harness.Forget();
+  harness.Tick(seconds(10));
+  CHECK(harness.Take<SnapshotDone>(kCoordinator).empty());  // what it says of reports counts
+}
+
+TEST_CASE("a list with a snapshot that is yet to come deletes nothing, and does not count as the newest",
+          "[server][snapshot]") {
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 3; ++step) KeepStep(&harness, step, 1.0F);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 2)}, Id(1, 2)));
+  const std::vector<SnapshotPart> parts = harness.disk.List();
+  for (SnapshotId id : {Id(1, 4), Id(2, 1), SnapshotId{Generation{1}, Version{UINT64_MAX}}}) {
+    harness.Forget();
+    harness.FromCoordinator(harness.MakeRetained({Id(1, 1), id}, Id(9, 9)));
+    CHECK(harness.disk.List() == parts);
+    CHECK_THAT(harness.notices().at(0).text, Contains("which is yet to come"));
+    CHECK(harness.disk.identity().newest_retained == Id(1, 2));
+  }
+}
+
+TEST_CASE("a snapshot of which a shard has no part does not make it let go of the newest that it has",
+          "[server][snapshot]") {
+  ShardHarness harness;
+  harness.Start();
+  for (std::uint64_t step = 0; step < 2; ++step) KeepStep(&harness, step, 1.0F);
+  DoStep(&harness, 2, 1.0F);
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 1)}, Id(1, 1)));
+  harness.FromCoordinator(harness.MakeRetained({Id(1, 3)}, Id(9, 9)));  // a version that was not saved here
+  CHECK(harness.disk.identity().newest_retained == Id(1, 1));
+  REQUIRE(harness.disk.List().size() == 1);
+  CHECK(harness.disk.List()[0].id == Id(1, 1));
 }
 
 TEST_CASE("parts of an older generation that are not kept go when the new one keeps something", "[server][snapshot]") {
