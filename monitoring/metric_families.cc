@@ -9,7 +9,7 @@ constexpr std::array kOpValues = {"join", "push", "pull", "end_slot", "heartbeat
 constexpr std::array kCodeValues = {"ok",          "invalid", "busy",        "stale",  "timeout",
                                     "unreachable", "corrupt", "unsupported", "refused"};
 constexpr std::array kPlaneValues = {"data", "control"};
-constexpr std::array kNetworkErrorValues = {"decode", "disconnect"};
+constexpr std::array kNetworkErrorValues = {"decode", "disconnect", "refused"};
 constexpr std::array kMemberStateValues = {"alive", "lost"};
 constexpr std::array kWorkerPhaseValues = {"data", "forward", "backward", "wait"};
 constexpr std::array kWaitPhaseValues = {"weights", "commit"};

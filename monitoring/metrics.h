@@ -22,7 +22,8 @@ inline constexpr std::array kStalenessSteps = {0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0
 enum class RequestOp { kJoin, kPush, kPull, kEndSlot, kHeartbeat, kOther };
 // The kind of traffic: payloads of tensors (kData), or all other bytes and messages (kControl).
 enum class Plane { kData, kControl };
-enum class NetworkError { kDecode, kDisconnect };
+// kRefused: a message that its sender may not send to this process.
+enum class NetworkError { kDecode, kDisconnect, kRefused };
 enum class MemberState { kAlive, kLost };
 // The phases of a worker's step, whose times are measured.
 enum class WorkerPhase { kData, kForward, kBackward, kWait };
@@ -36,7 +37,7 @@ using ByCode = Labelled<T, Code, Code::kRefused>;
 template <class T>
 using ByPlane = Labelled<T, Plane, Plane::kControl>;
 template <class T>
-using ByNetworkError = Labelled<T, NetworkError, NetworkError::kDisconnect>;
+using ByNetworkError = Labelled<T, NetworkError, NetworkError::kRefused>;
 template <class T>
 using ByMemberState = Labelled<T, MemberState, MemberState::kLost>;
 template <class T>

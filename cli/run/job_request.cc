@@ -10,6 +10,7 @@
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/view.h"
+#include "common/wire/permissions.h"
 #include "common/wire/zmq_transport.h"
 #include "server/net/coordinator_watch.h"
 
@@ -47,7 +48,8 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
       next_question = now + kAskEvery;
       (void)transport->Send(coordinator, {question, {}}).ok();  // a lost message is sent again
     }
-    transport->Poll(kLookEvery, [&](PeerId, const Message& message) {
+    transport->Poll(kLookEvery, [&](PeerId, const Principal& sender, const Message& message) {
+      if (!MaySend(sender.role, message.header, Receiver::kReader)) return;
       if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {
         answer = view->job_file;
       } else if (const auto* error = message.header.As<Error>()) {

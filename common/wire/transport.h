@@ -16,13 +16,15 @@
 #include "common/base/types.h"
 #include "common/wire/message.h"
 #include "common/wire/messages/limits.h"
+#include "common/keys/principal.h"
 
 namespace capstan {
 
 class Transport {
  public:
-  // Takes a message from `from`. It is not called for messages that cannot be decoded; the transport counts those.
-  using OnMessage = std::function<void(PeerId from, Message message)>;
+  // Takes a message of `sender` from the connection `from`. It is not called for messages that cannot be decoded; the
+  // transport counts those.
+  using OnMessage = std::function<void(PeerId from, const Principal& sender, Message message)>;
 
   virtual ~Transport() = default;
 

@@ -20,6 +20,7 @@
 #include "common/wire/header_seal.h"
 #include "common/wire/local_endpoint.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/reply_limit.h"
 #include "common/wire/routing_id.h"
 #include "common/wire/watched_socket.h"
 #include "common/wire/wire_codec.h"
@@ -90,6 +91,11 @@ std::string WhyNot(int error, bool is_tcp) {
 
 Status EndpointFailure(const char* what, const std::string& endpoint, int error) {
   return Invalid(std::string("cannot ") + what + " " + endpoint + ": " + WhyNot(error, endpoint.starts_with("tcp://")));
+}
+
+// Returns what is known of the peers at the other end of connections to this endpoint.
+Principal SenderAt(const std::string& endpoint) {
+  return {IsLocalAddress(endpoint) ? Role::kThisUser : Role::kAnyone, ""};
 }
 
 // ---- frames --------------------------------------------------------------------------------------------------------
@@ -188,6 +194,7 @@ class ZmqTransport final : public Transport {
   struct Dealer {
     WatchedSocket socket;
     std::string endpoint;
+    Principal peer;
     std::optional<Clock::time_point> unanswered_since;
     bool due = false;  // whether it is in due_
   };
@@ -211,6 +218,8 @@ class ZmqTransport final : public Transport {
   int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message);
   // Receives the next message of `socket`, and gives it to `on_message` if it is valid. Returns false if there is none.
   bool ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
+  // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists.
+  const Principal& SenderOf(PeerId dealer) const;
   void Reject(PeerId from, const Status& why);
   void TendConnections();
   bool TakeWake();
@@ -227,6 +236,7 @@ class ZmqTransport final : public Transport {
   // Used only by the owner's thread.
   std::optional<zmq::context_t> context_;    // none if it could not be made
   WatchedSocket router_;                     // made by the first Bind
+  Principal callers_{Role::kThisUser, ""};   // those who connect to router_; kAnyone if it has a TCP address
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
   std::vector<WatchedSocket> closing_;       // sockets that were disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
@@ -234,8 +244,7 @@ class ZmqTransport final : public Transport {
   Clock::time_point next_tend_{};
   std::vector<std::byte> header_;  // reused by Send
   bool draining_ = false;
-  Clock::time_point error_second_{};
-  int error_replies_ = 0;  // since error_second_
+  ReplyLimit replies_;
 };
 
 Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type) {
@@ -291,17 +300,19 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
     return true;
   });
   if (failure != 0) return EndpointFailure("listen on", endpoint, failure);
+  if (const Principal callers = SenderAt(bound); callers.role == Role::kAnyone) callers_ = callers;
   return bound;
 }
 
 Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::string address, CheckEndpoint(endpoint));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string address, CheckEndpoint(endpoint));
   CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer));
   const int failure = CallZmq([&] { return socket.get().connect(address), true; });
   if (failure != 0) return EndpointFailure("connect to", endpoint, failure);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  Dealer& dealer = dealers_.emplace(peer.value, Dealer{std::move(socket), std::move(address), {}, false}).first->second;
+  Dealer made{std::move(socket), address, SenderAt(address), {}, false};
+  Dealer& dealer = dealers_.emplace(peer.value, std::move(made)).first->second;
   Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
   return peer;
@@ -462,19 +473,19 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   counters_->payload_messages_in += has_payload ? 1 : 0;
   counters_->payload_bytes_in += message.payload.size;
   ++*delivered;
-  on_message(from, std::move(message));
+  const Principal sender = SenderOf(dealer);  // a copy: on_message may disconnect the dealer
+  on_message(from, sender, std::move(message));
   return true;
+}
+
+const Principal& ZmqTransport::SenderOf(PeerId dealer) const {
+  return dealer.value == 0 ? callers_ : dealers_.find(dealer.value)->second.peer;
 }
 
 void ZmqTransport::Reject(PeerId from, const Status& why) {
   ++counters_->decode_errors;
   if (!CallsUs(from)) return;  // answering answers could go on for ever
-  const Clock::time_point now = Clock::now();
-  if (now - error_second_ >= std::chrono::seconds(1)) {
-    error_second_ = now;
-    error_replies_ = 0;
-  }
-  if (error_replies_++ >= kErrorRepliesPerSecond) return;
+  if (!replies_.Take(Clock::now())) return;
   Error error;
   error.code = why.code();
   error.message = why.message();

@@ -6,7 +6,7 @@
 //         twice frame_bytes_max bytes, and a connection with as many bytes of unread messages is not read. When few
 //         file descriptors are left, a new connection ends the one that has been silent for the longest time.
 // Fails:  as Transport. Messages that cannot be decoded are counted. If a peer that connected to us sent one, it gets
-//         an Error; all peers together get at most kErrorRepliesPerSecond.
+//         an Error, within a ReplyLimit for all peers together.
 // Why:    payloads of some KiB and more are copied on neither side: a received frame is passed on, and a sent payload
 //         is read where it lies.
 //
@@ -23,8 +23,6 @@
 #include "common/wire/transport.h"
 
 namespace capstan {
-
-inline constexpr int kErrorRepliesPerSecond = 20;
 
 // Written only by the transport's thread.
 struct TransportCounters {

@@ -31,8 +31,8 @@ CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
     : options_(std::move(options)), members_(options_.on_members), notices_(options_.on_notice) {}
 
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
-  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator", options_.advertise,
-                             options_.on_notice};
+  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
+                             options_.advertise, options_.on_notice,          Receiver::kCoordinator};
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
   const LimitsSection& limits = options_.coordinator.config.limits;

@@ -1,8 +1,10 @@
 #include "server/net/loop_socket.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/base/process_address.h"
+#include "common/wire/messages/error.h"
 #include "monitoring/mirror_transport.h"
 #include "monitoring/registry.h"
 #include "server/net/advertised_endpoint.h"
@@ -16,6 +18,7 @@ constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 
 Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring::Registry* registry) {
   std::unique_ptr<LoopSocket> socket(new LoopSocket);
+  socket->receiver_ = options.receiver;
   socket->transport_ = CreateZmqTransport(options.transport, &socket->counters_);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, socket->transport_->Bind(options.listen));
   CAPSTAN_ASSIGN_OR_RETURN(socket->endpoint_, AdvertisedEndpoint(bound, options.advertise, options.listen_key));
@@ -26,11 +29,22 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
   return socket;
 }
 
-int LoopSocket::Poll(Instant timeout, const Transport::OnMessage& on_message) {
+void LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
-  const int delivered = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, on_message);
+  transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout,
+                   [&](PeerId from, const Principal& sender, const Message& message) {
+                     MaySend(sender.role, message.header, receiver_) ? on_message(from, message) : Refuse(from);
+                   });
   if (outgoing_->waiting()) outgoing_->Retry();
-  return delivered;
+}
+
+void LoopSocket::Refuse(PeerId from) {
+  metrics_->errors[monitoring::NetworkError::kRefused].Add();
+  if (!replies_.Take(std::chrono::steady_clock::now())) return;
+  Error error;
+  error.code = Code::kInvalid;
+  error.message = "this process does not take such a message from its sender; check which address it was meant for";
+  (void)transport_->Send(from, {std::move(error), {}});  // a peer that does not read gets no answer
 }
 
 std::uint64_t LoopSocket::TakeBytesReceived() {

@@ -6,10 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/wire/permissions.h"
+#include "common/wire/reply_limit.h"
 #include "common/wire/transport.h"
 #include "common/wire/zmq_transport.h"
 #include "monitoring/metrics.h"
@@ -29,7 +32,9 @@ class LoopSocket {
     std::string listen_key;        // the key of `listen` in the job file, for error messages
     std::string advertise;         // host under which others reach the socket; empty: the host of `listen`
     Outgoing::OnNotice on_notice;  // may be empty
+    Receiver receiver = Receiver::kCoordinator;
   };
+  using OnMessage = std::function<void(PeerId from, const Message& message)>;
 
   static Result<std::unique_ptr<LoopSocket>> Open(Options options, monitoring::Registry* registry);
   LoopSocket(const LoopSocket&) = delete;
@@ -44,9 +49,9 @@ class LoopSocket {
   // How many bytes of payloads a peer may be sent now, as PayloadsInFlight says, and the bound for all peers together.
   std::uint64_t RoomFor(PeerId peer) const { return outgoing_->payloads().RoomFor(peer); }
   void LimitPayloads(std::uint64_t bytes) { outgoing_->payloads().LimitTo(bytes); }
-  // Delivers what has arrived, waiting up to `timeout` for the first message, or 1 ms while outgoing messages wait for
-  // room. Then tries to send the outgoing ones again. Returns the number delivered.
-  int Poll(Instant timeout, const Transport::OnMessage& on_message);
+  // Delivers what has arrived and its sender may send (MaySend), waiting up to `timeout` for the first message, or 1 ms
+  // while outgoing messages wait for room. Then tries to send the outgoing ones again.
+  void Poll(Instant timeout, const OnMessage& on_message);
   // Returns the number of bytes received since the last call.
   std::uint64_t TakeBytesReceived();
   // Copies the counts of the traffic to the metrics.
@@ -54,7 +59,11 @@ class LoopSocket {
 
  private:
   LoopSocket() = default;
+  // Counts a message that its sender may not send, and tells the sender.
+  void Refuse(PeerId from);
 
+  Receiver receiver_ = Receiver::kCoordinator;
+  ReplyLimit replies_;
   TransportCounters counters_;
   std::unique_ptr<Transport> transport_;
   std::shared_ptr<monitoring::TransportMetrics> metrics_;

@@ -35,8 +35,8 @@ ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)), n
 }
 
 Status ShardLoop::Open(monitoring::Registry* registry) {
-  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen", options_.advertise,
-                             options_.on_notice};
+  LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen",
+                             options_.advertise, options_.on_notice,          Receiver::kShard};
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   CAPSTAN_ASSIGN_OR_RETURN(coordinator_, socket_->transport()->Connect(EndpointOf(options_.coordinator)));
   neighbours_.emplace(socket_->transport());

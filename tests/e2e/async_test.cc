@@ -143,7 +143,7 @@ class LatePeer {
     std::vector<Message> read;
     std::string refused;
     testing::Until([&] {
-      transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, Message message) {
+      transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Principal&, Message message) {
         if (const auto* error = message.header.As<Error>()) refused = error->message;
         if (message.header.Is<Weights>()) read.push_back(std::move(message));
       });
@@ -156,7 +156,7 @@ class LatePeer {
   bool HasApplied(std::uint32_t slots) {
     bool all = false;
     (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kIncarnation, SessionId{1}, Step{1}}, {}}).ok();
-    transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Message& message) {
+    transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Principal&, const Message& message) {
       const auto* staged = message.header.As<Staged>();
       all = staged != nullptr && staged->clocks.size() >= slots &&
             std::all_of(staged->clocks.begin(), staged->clocks.begin() + slots,

@@ -109,7 +109,7 @@ void Attack(const std::vector<std::string>& endpoints, std::atomic<std::uint64_t
       if (transport->Send(peers[i], message).ok()) ++sent;
       if (random.Below(20) == 0) SendRawBytes(endpoints[i], random);
     }
-    transport->Poll(std::chrono::milliseconds(1), [](PeerId, Message) {});
+    transport->Poll(std::chrono::milliseconds(1), [](PeerId, const Principal&, Message) {});
     sent.notify_all();
   }
 }
@@ -231,7 +231,8 @@ TEST_CASE("ten thousand refused Joins and Hellos leave few lines of log, without
     };
     // The answers are awaited, so no message is refused because a queue is full.
     const auto read = [&] {
-      while (answers < 0) transport->Poll(std::chrono::seconds(60), [&](PeerId, const Message&) { ++answers; });
+      while (answers < 0)
+        transport->Poll(std::chrono::seconds(60), [&](PeerId, const Principal&, const Message&) { ++answers; });
     };
     send(join);
     read();

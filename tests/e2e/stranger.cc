@@ -49,7 +49,7 @@ int SendBadJoins(const std::string& address, int count) {
     for (; sent < count && in_flight < kInFlightMax; ++sent, ++in_flight) {
       if (!transport->Send(*coordinator, {BadMessage(sent), {}}).ok()) return EXIT_FAILURE;
     }
-    if (transport->Poll(kPatience, [&](PeerId, const Message&) { --in_flight; }) == 0) {
+    if (transport->Poll(kPatience, [&](PeerId, const Principal&, const Message&) { --in_flight; }) == 0) {
       return std::fprintf(stderr, "%d messages were not answered\n", in_flight), EXIT_FAILURE;
     }
   }

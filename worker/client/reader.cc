@@ -5,6 +5,7 @@
 
 #include "common/base/name.h"
 #include "common/base/process_address.h"
+#include "common/wire/permissions.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
 #include "worker/client/reader_core.h"
@@ -90,7 +91,9 @@ Status NetworkReader::Run(const Done& done, Deadline deadline) {
     core().Tick(now, &machinery_->out);
     SendOut();
     const Instant left = std::max(deadline.time_since_epoch() - now, Instant{});
-    machinery_->transport->Poll(in_time ? std::min(left, kTick) : Instant{}, [&](PeerId from, const Message& message) {
+    const Instant timeout = in_time ? std::min(left, kTick) : Instant{};
+    machinery_->transport->Poll(timeout, [&](PeerId from, const Principal& sender, const Message& message) {
+      if (!MaySend(sender.role, message.header, Receiver::kReader)) return;
       core().Handle(from, message, Now(), &machinery_->out);
       SendOut();
     });

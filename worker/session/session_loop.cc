@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/process_address.h"
+#include "common/wire/permissions.h"
 
 namespace capstan::session {
 
@@ -85,12 +86,14 @@ void SessionLoop::Run() {
       PublishCounters();
       SendOut();
     }
-    transport_->Poll(backlog ? Instant{} : next_tick - before, [&](PeerId from, Message message) {
-      session_->Handle(from, message, Now(), &out_);
-      SendOut();
-      NoteStaged();
-      HandOverEvents();
-    });
+    transport_->Poll(backlog ? Instant{} : next_tick - before,
+                     [&](PeerId from, const Principal& sender, Message message) {
+                       if (!MaySend(sender.role, message.header, Receiver::kWorker)) return;
+                       session_->Handle(from, message, Now(), &out_);
+                       SendOut();
+                       NoteStaged();
+                       HandOverEvents();
+                     });
     backlog = DispatchSome();
     NoteStaged();
     HandOverEvents();

@@ -24,6 +24,7 @@ using testing::RunUntil;
 
 struct Carrier {
   std::string name;
+  Role role;  // of the peers, as far as the transport knows
   std::function<std::unique_ptr<Transport>(const TransportOptions&)> create;
   std::function<std::string()> endpoint;  // an endpoint without a listener
 };
@@ -42,7 +43,8 @@ std::string FreeIpcEndpoint() {
 
 std::vector<Carrier> Carriers() {
   const auto zmq = [](const TransportOptions& options) { return CreateZmqTransport(options); };
-  return {{"zmq over tcp", zmq, FreeTcpEndpoint}, {"zmq over ipc", zmq, FreeIpcEndpoint}};
+  return {{"zmq over tcp", Role::kAnyone, zmq, FreeTcpEndpoint},
+          {"zmq over ipc", Role::kThisUser, zmq, FreeIpcEndpoint}};
 }
 
 // A server that is bound and a client that connects to it.
@@ -85,12 +87,14 @@ TEST_CASE("a request reaches the peer that was called, and its answer comes back
   pair.Run([&] { return pair.at_server.messages.size() == 1; });
   const Received& request = pair.at_server.messages[0];
   CHECK(StepOf(request) == 7);
+  CHECK(request.sender == Principal{carrier.role, ""});
   CHECK(Bytes(request.message.payload) == Bytes(MakePayload(100, 1)));
 
   REQUIRE(pair.server->Send(request.from, {Committed{3, {4}, {5}, {6}}, MakePayload(9, 2)}).ok());
   pair.Run([&] { return pair.at_client.messages.size() == 1; });
   const Received& answer = pair.at_client.messages[0];
   CHECK(answer.from == pair.to_server);
+  CHECK(answer.sender == Principal{carrier.role, ""});
   CHECK(answer.message.header.Get<Committed>().shard == 3);
   CHECK(Bytes(answer.message.payload) == Bytes(MakePayload(9, 2)));
 }
@@ -311,8 +315,10 @@ TEST_CASE("who handles a message may send, connect and disconnect", "[common][tr
   REQUIRE(pair.client->Send(pair.to_server, {PushOf(0), {}}).ok());
   REQUIRE(pair.client->Send(pair.to_server, {PushOf(1), {}}).ok());
   PeerId second;
-  const auto echo = [&](PeerId from, Message message) { CHECK(pair.server->Send(from, message).ok()); };
-  const auto hang_up = [&](PeerId from, Message) {
+  const auto echo = [&](PeerId from, const Principal&, Message message) {
+    CHECK(pair.server->Send(from, message).ok());
+  };
+  const auto hang_up = [&](PeerId from, const Principal&, Message) {
     pair.client->Disconnect(from);
     second = *pair.client->Connect(pair.endpoint);
     CHECK(pair.client->Send(second, {PushOf(2), {}}).ok());

@@ -17,12 +17,15 @@ namespace capstan::testing {
 struct Received {
   PeerId from;
   Message message;
+  Principal sender;
 };
 
 struct Recorder {
   std::vector<Received> messages;
   Transport::OnMessage Callback() {
-    return [this](PeerId from, Message message) { messages.push_back({from, std::move(message)}); };
+    return [this](PeerId from, const Principal& sender, Message message) {
+      messages.push_back({from, std::move(message), sender});
+    };
   }
 };
 

@@ -17,6 +17,7 @@
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
+#include "common/wire/reply_limit.h"
 #include "common/wire/wire_codec.h"
 #include "tests/catch.h"
 #include "tests/common/wire/local_connections.h"
@@ -216,8 +217,8 @@ TEST_CASE("a flood of noise is not answered with a flood", "[common][transport][
   for (std::uint64_t i = 0; i < kFlood; ++i) stranger.Send({Noise(random.Below(40), random)});
   server.PollUntil([&] { return server.counters.decode_errors == kFlood; });
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
-  CHECK(server.counters.messages_out <= static_cast<std::uint64_t>(kErrorRepliesPerSecond * (seconds + 1)));
-  CHECK(server.counters.messages_out >= kErrorRepliesPerSecond);
+  CHECK(server.counters.messages_out <= static_cast<std::uint64_t>(ReplyLimit::kPerSecond * (seconds + 1)));
+  CHECK(server.counters.messages_out >= ReplyLimit::kPerSecond);
   server.CheckServes();
 }
 

@@ -32,7 +32,7 @@ class LoopHarness {
     std::optional<Hello> hello;
     const auto deadline = std::chrono::steady_clock::now() + seconds(60);
     while (!hello && !loop->ended() && std::chrono::steady_clock::now() < deadline) {
-      transport_->Poll(seconds(1), [&](PeerId from, const Message& message) {
+      transport_->Poll(seconds(1), [&](PeerId from, const Principal&, const Message& message) {
         shard_ = from;
         if (const auto* said = message.header.As<Hello>()) hello = *said;
       });
@@ -85,7 +85,7 @@ TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
   const auto deadline = std::chrono::steady_clock::now() + seconds(60);
   std::optional<PeerId> reader;
   while (!reader && std::chrono::steady_clock::now() < deadline) {
-    holder->Poll(seconds(1), [&](PeerId from, const Message&) { reader = from; });
+    holder->Poll(seconds(1), [&](PeerId from, const Principal&, const Message&) { reader = from; });
   }
   REQUIRE(reader.has_value());
   reset.generation = Generation{3};
@@ -94,7 +94,7 @@ TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
   Status status;
   while (status.code() != Code::kUnreachable && std::chrono::steady_clock::now() < deadline) {
     status = holder->Send(*reader, {capstan::Ping{}, {}});
-    holder->Poll(std::chrono::milliseconds(10), [](PeerId, const Message&) {});
+    holder->Poll(std::chrono::milliseconds(10), [](PeerId, const Principal&, const Message&) {});
   }
   CHECK(status.code() == Code::kUnreachable);
 }

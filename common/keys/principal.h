@@ -1,0 +1,24 @@
+// Principal: who sent a message, as far as the transport knows.
+//
+// Kind:   a value.
+// Why:    a PeerId names a connection, and any process can have one. What a process may do follows from who it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace capstan {
+
+// kAnyone and kThisUser are senders without a key: nothing tells a worker from a server there. A sender of another role has
+// shown a key that this role was given.
+enum class Role : std::uint8_t { kAnyone, kThisUser, kCoordinator, kServer, kWorker, kReader, kAdmin };
+inline constexpr int kRoles = 7;
+
+struct Principal {
+  Role role = Role::kAnyone;
+  std::string name;  // a server's index, a worker's or a reader's name; empty: the key is not of one process alone
+
+  bool operator==(const Principal&) const = default;
+};
+
+}  // namespace capstan

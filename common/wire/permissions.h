@@ -1,0 +1,21 @@
+// MaySend: which role may send which message to which process.
+//
+// Kind:   a pure function of one table.
+// Why:    what the protocol allows a role is one table, which can be read and tested as such. Each actor asks it in one
+//         place, before its core sees the message.
+#pragma once
+
+#include <cstdint>
+
+#include "common/keys/principal.h"
+#include "common/wire/message.h"
+
+namespace capstan {
+
+// A process that only asks for the job file counts as a reader.
+enum class Receiver : std::uint8_t { kCoordinator, kShard, kWorker, kReader };
+
+// A sender without a key may send what any role may send to this receiver: nobody can tell which role it has.
+bool MaySend(Role sender, const Header& header, Receiver receiver);
+
+}  // namespace capstan

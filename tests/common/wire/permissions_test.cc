@@ -1,0 +1,113 @@
+// Tests of which role may send which message: every cell, against a table that is written in another way than the code's.
+#include "common/wire/permissions.h"
+
+#include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/wire/messages.h"
+#include "tests/catch.h"
+
+namespace capstan {
+namespace {
+
+constexpr std::array kReceivers = {Receiver::kCoordinator, Receiver::kShard, Receiver::kWorker, Receiver::kReader};
+constexpr std::array kReceiverNames = {"coordinator", "shard", "worker", "reader"};
+constexpr std::array<Role, kRoles> kEveryRole = {Role::kAnyone, Role::kThisUser, Role::kCoordinator, Role::kServer,
+                                                 Role::kWorker, Role::kReader,   Role::kAdmin};
+
+// Who may send one kind of message, for each receiver in the order of kReceivers: C a coordinator, S a server, W a worker,
+// R a reader, A an administrator; "-" nobody.
+struct Cells {
+  std::string name;
+  Header header;
+  std::array<std::string, 4> senders;
+};
+
+template <class T>
+Cells Row(const char* name, std::array<std::string, 4> senders, T message = {}) {
+  return {name, Header(std::move(message)), std::move(senders)};
+}
+
+Join JoinWithCatalog() {
+  Join join;
+  join.catalog.resize(1);
+  return join;
+}
+
+template <class T>
+T OfSession() {
+  T message;
+  message.session = SessionId{7};
+  return message;
+}
+
+std::vector<Cells> Table() {
+  return {
+      // message, to: coordinator, shard, worker, reader
+      Row<Ping>("Ping", {"-", "C", "-", "-"}),
+      Row<Reset>("Reset", {"-", "C", "-", "-"}),
+      Row<Commit>("Commit", {"-", "C", "-", "-"}),
+      Row<Redo>("Redo", {"-", "C", "-", "-"}),
+      Row<ClockUpdate>("ClockUpdate", {"-", "C", "-", "-"}),
+      Row<Pin>("Pin", {"-", "C", "-", "-"}),
+      Row<RetainedSnapshots>("RetainedSnapshots", {"-", "C", "-", "-"}),
+      Row<Shutdown>("Shutdown", {"-", "C", "-", "-"}),
+      Row<Prepared>("Prepared", {"S", "-", "-", "-"}),
+      Row<Committed>("Committed", {"S", "-", "-", "-"}),
+      Row<Hello>("Hello", {"S", "-", "-", "-"}),
+      Row<ResetDone>("ResetDone", {"S", "-", "-", "-"}),
+      Row<ResetBad>("ResetBad", {"S", "-", "-", "-"}),
+      Row<Progress>("Progress", {"S", "-", "-", "-"}),
+      Row<SnapshotDone>("SnapshotDone", {"S", "-", "-", "-"}),
+      Row<Join>("Join for the job file", {"SWRA", "-", "-", "-"}),
+      Row<Join>("Join with a catalog", {"W", "-", "-", "-"}, JoinWithCatalog()),
+      Row<Heartbeat>("Heartbeat of no session", {"WRA", "-", "-", "-"}),
+      Row<Heartbeat>("Heartbeat of a session", {"W", "-", "-", "-"}, OfSession<Heartbeat>()),
+      Row<Leave>("Leave of no session", {"WRA", "-", "-", "-"}),
+      Row<Leave>("Leave of a session", {"W", "-", "-", "-"}, OfSession<Leave>()),
+      Row<View>("View", {"-", "-", "C", "C"}),
+      Row<Push>("Push", {"-", "W", "-", "-"}),
+      Row<EndSlot>("EndSlot", {"-", "W", "-", "-"}),
+      Row<UploadBlock>("UploadBlock", {"-", "W", "-", "-"}),
+      Row<UploadAck>("UploadAck", {"-", "-", "S", "-"}),
+      Row<CoverageQuery>("CoverageQuery", {"-", "CWRA", "-", "-"}),
+      Row<Pull>("Pull", {"-", "CWRA", "-", "-"}),
+      Row<Staged>("Staged", {"S", "-", "S", "S"}),
+      Row<Weights>("Weights", {"S", "-", "S", "S"}),
+      Row<Published>("Published", {"S", "-", "S", "S"}),
+      Row<Fetch>("Fetch", {"-", "S", "-", "-"}),
+      Row<Fetched>("Fetched", {"-", "S", "-", "-"}),
+      Row<Error>("Error", {"SWRA", "CSWRA", "CS", "CS"}),
+  };
+}
+
+// Whether the cell allows the role. A sender without a key has any of them.
+bool Allows(const std::string& cell, Role role) {
+  static const std::map<Role, char> kLetters = {
+      {Role::kCoordinator, 'C'}, {Role::kServer, 'S'}, {Role::kWorker, 'W'}, {Role::kReader, 'R'}, {Role::kAdmin, 'A'}};
+  const auto letter = kLetters.find(role);
+  return letter == kLetters.end() ? cell != "-" : cell.find(letter->second) != cell.npos;
+}
+
+TEST_CASE("each role may send what the table says to each receiver, and nothing else", "[wire][permissions]") {
+  for (const Cells& row : Table()) {
+    for (std::size_t i = 0; i < kReceivers.size(); ++i) {
+      for (const Role role : kEveryRole) {
+        INFO(row.name << " to a " << kReceiverNames[i] << " from role " << static_cast<int>(role));
+        CHECK(MaySend(role, row.header, kReceivers[i]) == Allows(row.senders[i], role));
+      }
+    }
+  }
+}
+
+TEST_CASE("the table has every message", "[wire][permissions]") {
+  std::set<std::size_t> kinds;
+  for (const Cells& row : Table()) kinds.insert(row.header.any().index());
+  CHECK(kinds.size() == std::variant_size_v<MessageVariant>);
+}
+
+}  // namespace
+}  // namespace capstan
