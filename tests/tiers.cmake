@@ -3,7 +3,7 @@
 # Unit tests of the pure cores, the codec and the layers below, and of kernels on an emulated device. They run once,
 # under ASan and UBSan.
 set(CAPSTAN_ONCE
-  common_config_test common_hash_test common_header_seal_test common_mailbox_test common_safetensors_test
+  common_config_test common_hash_test common_header_seal_test common_keys_test common_mailbox_test common_safetensors_test
   common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
   fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
   server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test

@@ -9,6 +9,9 @@ namespace capstan {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://", kLocal = "ipc://";
+constexpr std::size_t kKeyTextBytes = 64;
+
+bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
 std::string Quote(std::string_view text) { return "\"" + Excerpt(text) + "\""; }
 
@@ -36,8 +39,26 @@ std::string LocalAddress(const std::string& folder, const std::string& name) {
   return std::string(kLocal) + folder + "/" + name;
 }
 
+std::string_view KeyInAddress(std::string_view address) {
+  const std::size_t hash = IsLocalAddress(address) ? address.npos : address.rfind('#');
+  return hash == address.npos ? std::string_view() : address.substr(hash + 1);
+}
+
+std::string WithoutKey(const std::string& address) {
+  const std::size_t hash = IsLocalAddress(address) ? address.npos : address.rfind('#');
+  return address.substr(0, hash);
+}
+
+std::string WithKey(const std::string& address, const std::string& key) {
+  return IsLocalAddress(address) ? address : address + "#" + key;
+}
+
 bool IsProcessAddress(std::string_view text) {
-  return IsLocalAddress(text) ? FaultOfPath(text.substr(kLocal.size())).empty() : IsHostPort(text);
+  if (IsLocalAddress(text)) return FaultOfPath(text.substr(kLocal.size())).empty();
+  if (text.find('#') == text.npos) return IsHostPort(text);
+  const std::string_view key = KeyInAddress(text);
+  return key.size() == kKeyTextBytes && std::all_of(key.begin(), key.end(), IsHexDigit) &&
+         IsHostPort(text.substr(0, text.size() - key.size() - 1));
 }
 
 Status CheckProcessAddress(const std::string& what, const std::string& address) {

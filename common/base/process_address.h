@@ -1,4 +1,5 @@
-// ProcessAddress: the address of a process of a job, as users, job files and commands write it: HOST:PORT for TCP, or
+// ProcessAddress: the address of a process of a job, as users, job files and commands write it: HOST:PORT for TCP,
+// HOST:PORT#KEY for TCP with keys (KEY: 64 hexadecimal digits, the public key that the process there has to prove), or
 // ipc:///PATH for a Unix socket of this machine.
 //
 // Kind:   pure functions.
@@ -23,7 +24,13 @@ std::string SocketPathOf(const std::string& local_address);
 // Returns the local address of a socket in `folder`, an absolute path.
 std::string LocalAddress(const std::string& folder, const std::string& name);
 
-// Whether the text is HOST:PORT with a port from 1, or ipc:// and an absolute path that is short enough.
+// Returns the key of an address or endpoint for TCP; empty if it has none.
+std::string_view KeyInAddress(std::string_view address);
+// Returns the address or endpoint without its key.
+std::string WithoutKey(const std::string& address);
+std::string WithKey(const std::string& address, const std::string& key);
+
+// Whether the text is HOST:PORT with a port from 1, and perhaps a key, or ipc:// and an absolute path that is short enough.
 bool IsProcessAddress(std::string_view text);
 // Returns ok if IsProcessAddress(address), else kInvalid. `what` names the flag or argument that has the address.
 Status CheckProcessAddress(const std::string& what, const std::string& address);

@@ -14,11 +14,14 @@
 
 #include "common/base/status.h"
 #include "common/base/types.h"
+#include "common/keys/principal.h"
 #include "common/wire/message.h"
 #include "common/wire/messages/limits.h"
-#include "common/keys/principal.h"
 
 namespace capstan {
+
+class Admission;
+struct KeyPair;
 
 class Transport {
  public:
@@ -28,11 +31,13 @@ class Transport {
 
   virtual ~Transport() = default;
 
-  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc:///path"; returns the endpoint bound.
+  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc:///path"; returns the endpoint bound, with "#KEY"
+  // behind it if connections are encrypted.
   virtual Result<std::string> Bind(const std::string& endpoint) = 0;
   // Connects to a peer. Succeeds also if the peer is absent: the connection is made in the background, and made again
-  // after a loss.
-  virtual Result<PeerId> Connect(const std::string& endpoint) = 0;
+  // after a loss. If the endpoint ends with "#KEY", the peer has to prove that it has this key, and counts as one of `role`.
+  // A peer that refuses this process's key, or proves another one, is reported as an Error (kRefused) from that peer.
+  virtual Result<PeerId> Connect(const std::string& endpoint, Role role = Role::kAnyone) = 0;
   virtual void Disconnect(PeerId peer) = 0;
 
   // Puts the message into the peer's queue. A large payload is not copied: it must not change until it has been sent.
@@ -51,6 +56,10 @@ struct TransportOptions {
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
+  // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
+  // connect to this process; Bind needs it.
+  std::shared_ptr<const KeyPair> keys = nullptr;
+  std::shared_ptr<Admission> admission = nullptr;
 };
 
 }  // namespace capstan

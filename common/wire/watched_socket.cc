@@ -13,7 +13,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // of a loss, if libzmq connects again at all
-constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED;
+constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED |
+                         ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                         ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+constexpr int kClosedMax = 5;  // handshakes that a peer may close before that is a failure: it may just be ending
 
 }  // namespace
 
@@ -39,6 +42,9 @@ WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
   socket_.swap(other.socket_);
   events_.swap(other.events_);
   lost_.swap(other.lost_);
+  std::swap(failure_, other.failure_);
+  std::swap(was_connected_, other.was_connected_);
+  std::swap(closed_, other.closed_);
   return *this;
 }
 
@@ -58,8 +64,26 @@ void WatchedSocket::TakeEvents() {
     std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
     lost_.reset();
     if (kind == ZMQ_EVENT_DISCONNECTED) lost_ = Clock::now();
-    if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) TuneLocalConnection(descriptor);
+    if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) {
+      TuneLocalConnection(descriptor);
+    } else {
+      TakeHandshake(kind, descriptor);
+    }
   }
+}
+
+void WatchedSocket::TakeHandshake(std::uint16_t kind, std::int32_t detail) {
+  if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+    was_connected_ = true;
+    failure_.reset();
+  }
+  // Once the right process has answered, another one at its address is a stranger who will go.
+  if (was_connected_) return;
+  if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) failure_ = HandshakeFailure::kRefused;
+  if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && detail == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
+    failure_ = HandshakeFailure::kMechanism;
+  }
+  if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && ++closed_ == kClosedMax) failure_ = HandshakeFailure::kClosed;
 }
 
 bool WatchedSocket::IsGivenUp() const { return lost_ && Clock::now() - *lost_ >= kRetryStartsWithin; }

@@ -6,12 +6,21 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "common/wire/zmq_call.h"
 
 namespace capstan {
+
+// Why the two ends of a connection did not come to an agreement.
+enum class HandshakeFailure : std::uint8_t {
+  kRefused,    // the other end does not admit this process's key
+  kMechanism,  // one end has keys and the other one has none
+  kClosed,     // the other end closed the connection, several times in a row: it has another key, or is no capstan
+};
 
 class WatchedSocket {
  public:
@@ -27,15 +36,22 @@ class WatchedSocket {
   zmq::socket_ref events() { return events_; }  // null if the socket is not watched
   // Takes the events that have arrived and tunes new connections within this machine.
   void TakeEvents();
+  // Returns why no connection is made, once for each reason, until one has been made.
+  std::optional<HandshakeFailure> TakeFailure() { return std::exchange(failure_, std::nullopt); }
   // Whether the connection was lost and libzmq has not begun to connect again within a short time.
   bool IsGivenUp() const;
   // Connects again to `endpoint`, to which the socket was connected before.
   void ConnectAgain(const std::string& endpoint);
 
  private:
+  void TakeHandshake(std::uint16_t kind, std::int32_t detail);
+
   zmq::socket_t socket_;
   zmq::socket_t events_;  // not a monitor_t, which hides its descriptor and bounds its queue
   std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again
+  std::optional<HandshakeFailure> failure_;                    // not taken yet
+  bool was_connected_ = false;                                 // whether a handshake has succeeded
+  int closed_ = 0;  // handshakes in a row during which the peer closed the connection
 };
 
 }  // namespace capstan

@@ -7,17 +7,19 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "common/base/process_address.h"
+#include "common/keys/admission.h"
+#include "common/keys/key_pair.h"
+#include "common/wire/gatekeeper.h"
 #include "common/wire/header_seal.h"
+#include "common/wire/key_owners.h"
 #include "common/wire/local_endpoint.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/reply_limit.h"
@@ -25,6 +27,7 @@
 #include "common/wire/watched_socket.h"
 #include "common/wire/wire_codec.h"
 #include "common/wire/zmq_call.h"
+#include "common/wire/zmq_endpoint.h"
 
 namespace capstan {
 namespace {
@@ -37,6 +40,8 @@ constexpr std::size_t kPayloadCopiedBelow = 8192;
 constexpr std::size_t kSendCopiedBelow = 1024;  // below this, copying is cheaper than sharing a frame
 constexpr int kMessagesPerSocketMax = 32;       // in one pass over all sockets
 constexpr int kLingerMs = 250;
+// An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is genuine.
+constexpr std::size_t kSealBytes = 33;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
@@ -59,43 +64,8 @@ constexpr int kSocketsMax = 3 * (4096 + 64);
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
 
-// ---- endpoints -----------------------------------------------------------------------------------------------------
-
-// Whether the text is a port, or "*" for any. libzmq itself would take port 99999 for 34463.
-bool IsPort(std::string_view text) {
-  if (text == "*") return true;
-  unsigned port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc() && end == text.data() + text.size() && port <= 65535;
-}
-
-// Returns the endpoint as libzmq takes it.
-Result<std::string> CheckEndpoint(const std::string& endpoint) {
-  if (IsLocalAddress(endpoint)) return CheckLocalEndpoint(endpoint);
-  const std::string_view port = std::string_view(endpoint).substr(endpoint.rfind(':') + 1);
-  if (endpoint.starts_with("tcp://") && IsPort(port)) return endpoint;
-  return Invalid("\"" + endpoint + "\" is not an address; write tcp://HOST:PORT or ipc:///PATH");
-}
-
-std::string WhyNot(int error, bool is_tcp) {
-  switch (error) {
-    case EADDRINUSE: return "address already in use; stop the process that holds it or choose another port";
-    case EADDRNOTAVAIL:
-    case ENODEV: return "this machine has no such address; use one of its own in numbers, or 0.0.0.0 for all of them";
-    case EACCES: return is_tcp ? "not permitted; choose a port of 1024 or above" : "no permission to create that file";
-    case EINVAL: return "not an address; write tcp://HOST:PORT or ipc:///PATH";
-    case EMFILE: return "too many sockets or open files; raise the limit (ulimit -n)";
-    default: return zmq_strerror(error);
-  }
-}
-
-Status EndpointFailure(const char* what, const std::string& endpoint, int error) {
-  return Invalid(std::string("cannot ") + what + " " + endpoint + ": " + WhyNot(error, endpoint.starts_with("tcp://")));
-}
-
-// Returns what is known of the peers at the other end of connections to this endpoint.
-Principal SenderAt(const std::string& endpoint) {
-  return {IsLocalAddress(endpoint) ? Role::kThisUser : Role::kAnyone, ""};
+void SetKey(zmq::socket_t* socket, int option, const std::array<std::uint8_t, kKeyBytes>& key) {
+  CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), option, key.data(), key.size()) == 0);
 }
 
 // ---- frames --------------------------------------------------------------------------------------------------------
@@ -168,7 +138,8 @@ class ZmqTransport final : public Transport {
       : options_(options),
         counters_(counters != nullptr ? counters : &own_counters_),
         wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-        ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {
+        ready_fd_(epoll_create1(EPOLL_CLOEXEC)),
+        owners_(options.admission) {
     CallZmq([&] { return context_.emplace(options_.io_threads, kSocketsMax), true; });
     Watch(wake_fd_, kWakeReady);
   }
@@ -176,6 +147,7 @@ class ZmqTransport final : public Transport {
     dealers_.clear();
     closing_.clear();
     router_ = {};
+    gatekeeper_.reset();
     context_.reset();
     if (ready_fd_ >= 0) close(ready_fd_);
     if (wake_fd_ >= 0) close(wake_fd_);
@@ -184,7 +156,7 @@ class ZmqTransport final : public Transport {
   ZmqTransport& operator=(const ZmqTransport&) = delete;
 
   Result<std::string> Bind(const std::string& endpoint) override;
-  Result<PeerId> Connect(const std::string& endpoint) override;
+  Result<PeerId> Connect(const std::string& endpoint, Role role) override;
   void Disconnect(PeerId peer) override;
   Status Send(PeerId to, const Message& message) override;
   int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) override;
@@ -194,13 +166,16 @@ class ZmqTransport final : public Transport {
   struct Dealer {
     WatchedSocket socket;
     std::string endpoint;
+    std::optional<PublicKey> key;
     Principal peer;
     std::optional<Clock::time_point> unanswered_since;
     bool due = false;  // whether it is in due_
   };
 
-  Result<WatchedSocket> Open(zmq::socket_type type);
+  // `server_key`: the key that the peers of a dealer have to prove.
+  Result<WatchedSocket> Open(zmq::socket_type type, const std::optional<PublicKey>& server_key = {});
   void SetOptions(zmq::socket_type type, zmq::socket_t* socket) const;  // throws zmq::error_t
+  void SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const;
   Status SendFailure(PeerId to, int error);
   std::string Describe(PeerId peer) const;
 
@@ -218,8 +193,11 @@ class ZmqTransport final : public Transport {
   int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message);
   // Receives the next message of `socket`, and gives it to `on_message` if it is valid. Returns false if there is none.
   bool ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
-  // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists.
-  const Principal& SenderOf(PeerId dealer) const;
+  // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists; nothing if it may no
+  // longer take part.
+  std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
+  // Tells `on_message` that a dealer cannot be connected, if that is new.
+  void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
   bool TakeWake();
@@ -234,9 +212,12 @@ class ZmqTransport final : public Transport {
   std::atomic<bool> wake_pending_{false};
 
   // Used only by the owner's thread.
-  std::optional<zmq::context_t> context_;    // none if it could not be made
-  WatchedSocket router_;                     // made by the first Bind
-  Principal callers_{Role::kThisUser, ""};   // those who connect to router_; kAnyone if it has a TCP address
+  std::optional<zmq::context_t> context_;   // none if it could not be made
+  WatchedSocket router_;                    // made by the first Bind
+  std::unique_ptr<Gatekeeper> gatekeeper_;  // made by the first Bind, with keys
+  Principal callers_{Role::kThisUser,
+                     ""};  // those who connect to router_ without keys; kAnyone if it has a TCP address
+  KeyOwners owners_;       // of the keys whose messages router_ receives
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
   std::vector<WatchedSocket> closing_;       // sockets that were disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
@@ -247,20 +228,22 @@ class ZmqTransport final : public Transport {
   ReplyLimit replies_;
 };
 
-Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type) {
+Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type, const std::optional<PublicKey>& server_key) {
   if (wake_fd_ < 0 || ready_fd_ < 0 || !context_)
     return Unreachable("no socket can be made: too many open files; raise ulimit -n");
   zmq::socket_t socket;
   const int failure = CallZmq([&] { return socket = zmq::socket_t(*context_, type), true; });
   if (failure != 0) return Unreachable("no socket can be made: " + WhyNot(failure, true));
   CAPSTAN_CHECK(CallZmq([&] { return SetOptions(type, &socket), true; }) == 0);
+  if (options_.keys != nullptr && (type == zmq::socket_type::router || server_key)) SetKeys(server_key, &socket);
   return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_));
 }
 
 void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) const {
   namespace option = zmq::sockopt;
   const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, kHeartbeatMaxMs));
-  socket->set(option::maxmsgsize, static_cast<std::int64_t>(options_.frame_bytes_max));
+  const std::size_t seal = options_.keys == nullptr ? 0 : kSealBytes;
+  socket->set(option::maxmsgsize, static_cast<std::int64_t>(options_.frame_bytes_max + seal));
   socket->set(option::linger, kLingerMs);
   socket->set(option::sndhwm, options_.queue_messages_max);
   socket->set(option::rcvhwm, options_.queue_messages_max);
@@ -284,8 +267,28 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
   }
 }
 
+void ZmqTransport::SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const {
+  SetKey(socket, ZMQ_CURVE_SECRETKEY, options_.keys->secret_key.bytes());
+  if (server_key) {
+    SetKey(socket, ZMQ_CURVE_PUBLICKEY, options_.keys->public_key.bytes);
+    SetKey(socket, ZMQ_CURVE_SERVERKEY, server_key->bytes);
+    return;
+  }
+  socket->set(zmq::sockopt::curve_server, true);
+  socket->set(zmq::sockopt::zap_domain, "capstan");
+  // Without this, libzmq admits everybody if nobody answers its questions. cppzmq has no name for this option.
+  constexpr int kEnforceDomain = 93, kOn = 1;
+  CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), kEnforceDomain, &kOn, sizeof kOn) == 0);
+}
+
 Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
-  CAPSTAN_ASSIGN_OR_RETURN(std::string address, CheckEndpoint(endpoint));
+  CAPSTAN_ASSIGN_OR_RETURN(std::string address, CheckEndpoint(WithoutKey(endpoint)));
+  CAPSTAN_RETURN_IF_ERROR(CheckOwnKey(endpoint, options_.keys.get()));
+  if (options_.keys != nullptr && gatekeeper_ == nullptr) {
+    if (!context_) return Unreachable("no socket can be made: too many open files; raise ulimit -n");
+    CAPSTAN_CHECK(options_.admission != nullptr);
+    CAPSTAN_ASSIGN_OR_RETURN(gatekeeper_, Gatekeeper::Start(&*context_, options_.admission));
+  }
   // libzmq takes the path of a Unix socket from the process that listens there.
   if (IsLocalAddress(address) && IsServed(address)) return EndpointFailure("listen on", endpoint, EADDRINUSE);
   if (!router_) {
@@ -301,17 +304,18 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
   });
   if (failure != 0) return EndpointFailure("listen on", endpoint, failure);
   if (const Principal callers = SenderAt(bound); callers.role == Role::kAnyone) callers_ = callers;
-  return bound;
+  return options_.keys == nullptr ? bound : WithKey(bound, TextOf(options_.keys->public_key));
 }
 
-Result<PeerId> ZmqTransport::Connect(const std::string& endpoint) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string address, CheckEndpoint(endpoint));
-  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer));
-  const int failure = CallZmq([&] { return socket.get().connect(address), true; });
+Result<PeerId> ZmqTransport::Connect(const std::string& endpoint, Role role) {
+  CAPSTAN_ASSIGN_OR_RETURN(const Target target, TargetOf(endpoint, options_.keys != nullptr));
+  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer, target.key));
+  const int failure = CallZmq([&] { return socket.get().connect(target.address), true; });
   if (failure != 0) return EndpointFailure("connect to", endpoint, failure);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  Dealer made{std::move(socket), address, SenderAt(address), {}, false};
+  const Principal sender = target.key ? Principal{role, ""} : SenderAt(target.address);
+  Dealer made{std::move(socket), target.address, target.key, sender, {}, false};
   Dealer& dealer = dealers_.emplace(peer.value, std::move(made)).first->second;
   Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
@@ -416,6 +420,7 @@ int ZmqTransport::Drain(const OnMessage& on_message) {
     dealer->second.due = false;
     const int received = DrainSocket(dealer->second.socket.get(), {peer}, on_message);
     delivered += received;
+    ReportFailure(peer, on_message);
     dealer = dealers_.find(peer);
     if (received == 0 || dealer == dealers_.end()) continue;
     dealer->second.unanswered_since.reset();
@@ -467,19 +472,38 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     Reject(from, decoded.status());
     return true;
   }
+  const std::optional<Principal> sender = SenderOf(dealer, header);
+  if (!sender) {
+    ++counters_->revoked_peers;
+    return true;
+  }
   Message message{std::move(*decoded), has_payload ? TakePayload(&payload) : Slice{}};
   ++counters_->messages_in;
   counters_->header_bytes_in += header->size();
   counters_->payload_messages_in += has_payload ? 1 : 0;
   counters_->payload_bytes_in += message.payload.size;
   ++*delivered;
-  const Principal sender = SenderOf(dealer);  // a copy: on_message may disconnect the dealer
-  on_message(from, sender, std::move(message));
+  on_message(from, *sender, std::move(message));
   return true;
 }
 
-const Principal& ZmqTransport::SenderOf(PeerId dealer) const {
-  return dealer.value == 0 ? callers_ : dealers_.find(dealer.value)->second.peer;
+std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* header) {
+  if (dealer.value != 0) return dealers_.find(dealer.value)->second.peer;
+  if (options_.keys == nullptr) return callers_;
+  const char* const key = zmq_msg_gets(header->handle(), "User-Id");  // as the gatekeeper has named the sender
+  return key == nullptr ? std::nullopt : owners_.Find(key);
+}
+
+void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message) {
+  const auto dealer = dealers_.find(peer);
+  if (dealer == dealers_.end()) return;
+  const std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
+  if (!failure) return;
+  Error error;
+  error.code = Code::kRefused;
+  error.message = Explain(*failure, dealer->second.endpoint, dealer->second.key);
+  const Principal sender = dealer->second.peer;  // a copy: on_message may disconnect the dealer
+  on_message({peer}, sender, {std::move(error), {}});
 }
 
 void ZmqTransport::Reject(PeerId from, const Status& why) {
@@ -525,11 +549,8 @@ void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
     } else if (what == (kRouterReady | kEventsReady)) {
       router_.TakeEvents();
     } else if (const auto dealer = dealers_.find(what & ~kEventsReady); dealer != dealers_.end()) {
-      if ((what & kEventsReady) != 0) {
-        dealer->second.socket.TakeEvents();
-      } else {
-        MakeDue(what, &dealer->second);
-      }
+      if ((what & kEventsReady) != 0) dealer->second.socket.TakeEvents();
+      MakeDue(what & ~kEventsReady, &dealer->second);
     }
   }
 }

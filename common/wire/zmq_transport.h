@@ -35,6 +35,7 @@ struct TransportCounters {
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames
   std::uint64_t extra_frames = 0;       // frames after the second one, dropped
   std::uint64_t foreign_peers = 0;      // messages dropped for a routing id that no capstan peer would choose
+  std::uint64_t revoked_peers = 0;      // messages dropped because their sender's key is no longer in the allow list
 };
 
 // `counters`, if given, must outlive the transport. Destruction waits at most a quarter of a second for queued messages

@@ -29,13 +29,14 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
   return socket;
 }
 
-void LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
+int LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
-  transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout,
-                   [&](PeerId from, const Principal& sender, const Message& message) {
-                     MaySend(sender.role, message.header, receiver_) ? on_message(from, message) : Refuse(from);
-                   });
+  const auto take = [&](PeerId from, const Principal& sender, const Message& message) {
+    MaySend(sender.role, message.header, receiver_) ? on_message(from, message) : Refuse(from);
+  };
+  const int received = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, take);
   if (outgoing_->waiting()) outgoing_->Retry();
+  return received;
 }
 
 void LoopSocket::Refuse(PeerId from) {

@@ -50,8 +50,8 @@ class LoopSocket {
   std::uint64_t RoomFor(PeerId peer) const { return outgoing_->payloads().RoomFor(peer); }
   void LimitPayloads(std::uint64_t bytes) { outgoing_->payloads().LimitTo(bytes); }
   // Delivers what has arrived and its sender may send (MaySend), waiting up to `timeout` for the first message, or 1 ms
-  // while outgoing messages wait for room. Then tries to send the outgoing ones again.
-  void Poll(Instant timeout, const OnMessage& on_message);
+  // while outgoing messages wait for room. Then tries to send the outgoing ones again. Returns the number received.
+  int Poll(Instant timeout, const OnMessage& on_message);
   // Returns the number of bytes received since the last call.
   std::uint64_t TakeBytesReceived();
   // Copies the counts of the traffic to the metrics.

@@ -61,6 +61,7 @@ LIBRARIES = [
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server/storage/rocks_*"]),
     ("openssl", r"openssl/.*", ["cli/report/sha256_file.cc", "cli/run/http_get.cc", "monitoring/tls_files.cc", "monitoring/token_file.cc"]),
     ("xxhash", r"xxhash\.h", ["common/base/hash.cc"]),
+    ("sodium", r"sodium\.h", ["common/keys/*.cc"]),
     ("catch2", r"catch2/.*\.hpp", ["tests/catch.h"]),
     ("cuda", r"cuda_(runtime|bf16|fp16)\.h|mma\.h", ["kernels/cuda/*", "kernels/*_cuda.cu", "kernels/*_cuda_parts.h", "tests/emulation/*", "worker/device/*", "tests/kernels/cuda/*", "tests/worker/device/*", "bench/device_*"]),
     ("cublaslt", r"cublasLt\.h", ["kernels/cuda/cublaslt.h"]),

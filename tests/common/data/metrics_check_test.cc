@@ -10,8 +10,8 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 std::string Refusal(const std::vector<Metric>& metrics) {
   const Status status = CheckMetrics(metrics);
@@ -30,10 +30,10 @@ TEST_CASE("a metric that cannot be is named", "[common][metrics]") {
     CHECK_THAT(Refusal({{"good", 1, 1}, {name, 1, 1}}), Contains("metric \"" + Excerpt(name) + "\": a name has"));
   }
   CHECK_THAT(Refusal({{std::string(65, 'x'), 1, 1}}), Contains("this one has 65"));
-  CHECK_THAT(Refusal({{"a", kNaN, 1}}), Contains("metric \"a\": its sum is nan"));
-  CHECK_THAT(Refusal({{"a", -kInfinity, 1}}), Contains("its sum is -inf"));
-  CHECK_THAT(Refusal({{"a", 1, kInfinity}}), Contains("its weight is inf"));
-  CHECK_THAT(Refusal({{"a", 1, kNaN}}), Contains("its weight is nan"));
+  CHECK_THAT(Refusal({{"a", kNotANumber, 1}}), Contains("metric \"a\": its sum is nan"));
+  CHECK_THAT(Refusal({{"a", -kUnlimited, 1}}), Contains("its sum is -inf"));
+  CHECK_THAT(Refusal({{"a", 1, kUnlimited}}), Contains("its weight is inf"));
+  CHECK_THAT(Refusal({{"a", 1, kNotANumber}}), Contains("its weight is nan"));
   CHECK_THAT(Refusal({{"a", 1, -0.5}}), Contains("its weight is -0.5"));
   std::vector<Metric> many(33, {"a", 1, 1});
   many[32].name = "last";

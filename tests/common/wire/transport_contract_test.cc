@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "common/base/process_address.h"
+#include "common/keys/admission.h"
+#include "common/keys/key_pair.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
@@ -24,7 +26,7 @@ using testing::RunUntil;
 
 struct Carrier {
   std::string name;
-  Role role;  // of the peers, as far as the transport knows
+  Role caller, called;  // the roles of the two ends, as far as the transport knows
   std::function<std::unique_ptr<Transport>(const TransportOptions&)> create;
   std::function<std::string()> endpoint;  // an endpoint without a listener
 };
@@ -41,17 +43,36 @@ std::string FreeIpcEndpoint() {
   return LocalAddress(folder.path(), std::to_string(++count));
 }
 
+// The key that all processes of these tests share, and the list that allows it.
+struct TestKeys {
+  TestKeys() {
+    const std::string list = "[all]\nkey = \"" + TextOf(pair->public_key) + "\"\nrole = \"worker\"\n";
+    admission = Admission::Open(folder.Write("allow.toml", list), {}).value();
+  }
+  testing::TempFolder folder;
+  std::shared_ptr<const KeyPair> pair = std::make_shared<const KeyPair>(NewKeyPair());
+  std::shared_ptr<Admission> admission;
+};
+
 std::vector<Carrier> Carriers() {
+  static const TestKeys keys;
   const auto zmq = [](const TransportOptions& options) { return CreateZmqTransport(options); };
-  return {{"zmq over tcp", Role::kAnyone, zmq, FreeTcpEndpoint},
-          {"zmq over ipc", Role::kThisUser, zmq, FreeIpcEndpoint}};
+  const auto zmq_with_keys = [](TransportOptions options) {
+    options.keys = keys.pair;
+    options.admission = keys.admission;
+    return CreateZmqTransport(options);
+  };
+  const auto endpoint_with_key = [] { return WithKey(FreeTcpEndpoint(), TextOf(keys.pair->public_key)); };
+  return {{"zmq over tcp", Role::kAnyone, Role::kAnyone, zmq, FreeTcpEndpoint},
+          {"zmq over ipc", Role::kThisUser, Role::kThisUser, zmq, FreeIpcEndpoint},
+          {"zmq over tcp with keys", Role::kWorker, Role::kServer, zmq_with_keys, endpoint_with_key}};
 }
 
 // A server that is bound and a client that connects to it.
 struct Pair {
   explicit Pair(const Carrier& carrier, const TransportOptions& options = {})
       : server(carrier.create(options)), client(carrier.create(options)), endpoint(*server->Bind(carrier.endpoint())) {
-    to_server = *client->Connect(endpoint);
+    to_server = *client->Connect(endpoint, Role::kServer);
   }
   // Polls both transports until done() is true.
   void Run(const std::function<bool()>& done) {
@@ -87,14 +108,14 @@ TEST_CASE("a request reaches the peer that was called, and its answer comes back
   pair.Run([&] { return pair.at_server.messages.size() == 1; });
   const Received& request = pair.at_server.messages[0];
   CHECK(StepOf(request) == 7);
-  CHECK(request.sender == Principal{carrier.role, ""});
+  CHECK(request.sender == Principal{carrier.caller, ""});
   CHECK(Bytes(request.message.payload) == Bytes(MakePayload(100, 1)));
 
   REQUIRE(pair.server->Send(request.from, {Committed{3, {4}, {5}, {6}}, MakePayload(9, 2)}).ok());
   pair.Run([&] { return pair.at_client.messages.size() == 1; });
   const Received& answer = pair.at_client.messages[0];
   CHECK(answer.from == pair.to_server);
-  CHECK(answer.sender == Principal{carrier.role, ""});
+  CHECK(answer.sender == Principal{carrier.called, ""});
   CHECK(answer.message.header.Get<Committed>().shard == 3);
   CHECK(Bytes(answer.message.payload) == Bytes(MakePayload(9, 2)));
 }

@@ -17,7 +17,7 @@ namespace {
 class OneAnswer : public Transport {
  public:
   Result<std::string> Bind(const std::string& endpoint) override { return endpoint; }
-  Result<PeerId> Connect(const std::string&) override { return PeerId{1}; }
+  Result<PeerId> Connect(const std::string&, Role) override { return PeerId{1}; }
   void Disconnect(PeerId) override {}
   Status Send(PeerId to, const Message& message) override {
     ++sends;

@@ -1,0 +1,57 @@
+// Admission: who may connect, by an allow list in a file, which is read again when it changes.
+//
+// Kind:   any thread may use it.
+// Fails:  Open: kInvalid. Later: a list that cannot be read leaves the former one in force, and the notice says so.
+// Why:    a key is added or revoked while a job runs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/base/mailbox.h"
+#include "common/base/status.h"
+#include "common/keys/allow_list.h"
+
+namespace capstan {
+
+class Admission {
+ public:
+  using OnNotice = std::function<void(const std::string& text)>;
+
+  // `on_notice` is called by the thread that calls Refresh.
+  static Result<std::shared_ptr<Admission>> Open(const std::string& path, OnNotice on_notice);
+
+  std::optional<Principal> Find(const PublicKey& key, AllowList::Time now) const;
+  std::string WhyNot(const PublicKey& key, AllowList::Time now) const;
+  // Reads the file again if it has changed.
+  void Refresh();
+  // Rises with each list that was read.
+  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+
+ private:
+  // What changes when somebody writes a file or puts another one in its place.
+  struct Stamp {
+    std::uint64_t inode = 0, bytes = 0;
+    std::int64_t seconds = 0, nanoseconds = 0;
+    bool operator==(const Stamp&) const = default;
+  };
+  struct State {
+    std::shared_ptr<const AllowList> list;
+    Stamp stamp;
+  };
+
+  Admission(std::string path, OnNotice on_notice) : path_(std::move(path)), on_notice_(std::move(on_notice)) {}
+  static std::optional<Stamp> StampOf(const std::string& path);
+  static Result<AllowList> Read(const std::string& path);
+
+  const std::string path_;
+  const OnNotice on_notice_;
+  mutable Guarded<State> state_;
+  std::atomic<std::uint64_t> version_{0};
+};
+
+}  // namespace capstan

@@ -1,0 +1,110 @@
+#include "common/keys/allow_list.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <set>
+#include <utility>
+
+#include "common/config/toml_document.h"
+#include "common/keys/role_name.h"
+
+namespace capstan {
+namespace {
+
+// Reads "2027-01-31" or "2027-01-31T12:00:00Z".
+std::optional<AllowList::Time> ParseTime(const std::string& text) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
+  const bool is_day = std::sscanf(text.c_str(), "%4d-%2d-%2d%n", &year, &month, &day, &end) == 3;
+  if (!is_day) return std::nullopt;
+  if (static_cast<std::size_t>(end) != text.size()) {
+    end = 0;
+    const int read =
+        std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2dZ%n", &year, &month, &day, &hour, &minute, &second, &end);
+    if (read != 6 || static_cast<std::size_t>(end) != text.size()) return std::nullopt;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+                                         std::chrono::day(static_cast<unsigned>(day))};
+  if (!date.ok() || hour > 23 || minute > 59 || second > 59) return std::nullopt;
+  return std::chrono::sys_days(date) + std::chrono::hours(hour) + std::chrono::minutes(minute) +
+         std::chrono::seconds(second);
+}
+
+// The texts of a section, by key.
+using Texts = std::map<std::string, const TomlEntry*>;
+
+const std::string& TextOf(const TomlEntry& entry) { return std::get<std::string>(entry.value.data); }
+
+// Fails for keys of other names and values that are no texts.
+Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) {
+  static constexpr std::array<std::string_view, 4> kKnown = {"key", "role", "name", "expires"};
+  Texts texts;
+  for (const TomlEntry& entry : section.entries) {
+    if (std::find(kKnown.begin(), kKnown.end(), entry.key) == kKnown.end()) {
+      return Invalid(document.Message(entry.place,
+                                      "unknown key \"" + entry.key + "\"; a section has key, role, name and expires"));
+    }
+    if (!std::holds_alternative<std::string>(entry.value.data)) {
+      return Invalid(document.Message(entry.value.place, entry.key + " takes a text in quotes"));
+    }
+    texts[entry.key] = &entry;
+  }
+  for (const char* needed : {"key", "role"}) {
+    if (!texts.contains(needed)) return Invalid(document.Message(section.place, std::string(needed) + " is missing"));
+  }
+  return texts;
+}
+
+}  // namespace
+
+Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_name) {
+  CAPSTAN_ASSIGN_OR_RETURN(const TomlDocument document, TomlDocument::Parse(text, file_name, {}));
+  if (!document.loose().empty()) {
+    return Invalid(document.Message(document.loose()[0].place, "each key has a section of its own, as [worker-1]"));
+  }
+  if (document.sections().size() > kAllowedKeysMax) {
+    return Invalid(std::string(file_name) + " has " + std::to_string(document.sections().size()) + " keys; at most " +
+                   std::to_string(kAllowedKeysMax) + " are possible");
+  }
+  AllowList list;
+  for (const TomlSection& section : document.sections()) {
+    CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, TextsOf(document, section));
+    const TomlEntry &key_entry = *texts.at("key"), &role_entry = *texts.at("role");
+    const Result<PublicKey> key = ParsePublicKey("key", TextOf(key_entry));
+    if (!key.ok()) return Invalid(document.Message(key_entry.value.place, key.status().message()));
+    const std::optional<Role> role = RoleOf(TextOf(role_entry));
+    if (!role) {
+      return Invalid(
+          document.Message(role_entry.value.place, "role takes coordinator, server, worker, reader or admin"));
+    }
+    Entry entry{section.name, {*role, ""}, {}};
+    if (const auto name = texts.find("name"); name != texts.end()) entry.principal.name = TextOf(*name->second);
+    if (const auto expires = texts.find("expires"); expires != texts.end()) {
+      entry.expires = ParseTime(TextOf(*expires->second));
+      if (!entry.expires) {
+        return Invalid(document.Message(expires->second->value.place,
+                                        "expires takes a time as 2027-01-31T12:00:00Z, or a day as 2027-01-31"));
+      }
+    }
+    const auto [place, added] = list.keys_.emplace(*key, std::move(entry));
+    if (!added) {
+      return Invalid(document.Message(key_entry.value.place, "[" + place->second.label + "] has this key already"));
+    }
+  }
+  return list;
+}
+
+std::optional<Principal> AllowList::Find(const PublicKey& key, Time now) const {
+  const auto found = keys_.find(key);
+  if (found == keys_.end() || (found->second.expires && now >= *found->second.expires)) return std::nullopt;
+  return found->second.principal;
+}
+
+std::string AllowList::WhyNot(const PublicKey& key, Time now) const {
+  const auto found = keys_.find(key);
+  if (found == keys_.end()) return "is not in the allow list";
+  if (found->second.expires && now >= *found->second.expires) return "of [" + found->second.label + "] has expired";
+  return "is allowed";
+}
+
+}  // namespace capstan

@@ -1,0 +1,23 @@
+#include "common/keys/role_name.h"
+
+#include <algorithm>
+#include <array>
+
+namespace capstan {
+namespace {
+
+constexpr std::array<std::string_view, kRoles> kNames = {"anyone", "this user", "coordinator", "server",
+                                                         "worker", "reader",    "admin"};
+constexpr std::size_t kFirstWithKey = static_cast<std::size_t>(Role::kCoordinator);
+
+}  // namespace
+
+std::string_view NameOf(Role role) { return kNames[static_cast<std::size_t>(role)]; }
+
+std::optional<Role> RoleOf(std::string_view name) {
+  const auto* const found = std::find(kNames.begin() + kFirstWithKey, kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Role>(found - kNames.begin());
+}
+
+}  // namespace capstan

@@ -1,0 +1,18 @@
+// The names of roles, as key files and allow lists write them.
+//
+// Kind:   pure functions.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "common/keys/principal.h"
+
+namespace capstan {
+
+// Returns "coordinator", "server", "worker", "reader" or "admin"; "anyone" or "this user" for senders without a key.
+std::string_view NameOf(Role role);
+// Returns the role of that name; nothing for other texts and for roles that have no key.
+std::optional<Role> RoleOf(std::string_view name);
+
+}  // namespace capstan

@@ -1,0 +1,116 @@
+// Tests of allow lists, and of the file that they come from.
+#include "common/keys/admission.h"
+
+#include <string>
+#include <vector>
+
+#include "common/keys/allow_list.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+using std::chrono::sys_days;
+using testing::TempFolder;
+
+constexpr AllowList::Time kNow = sys_days(std::chrono::year(2026) / 12 / 31) + std::chrono::hours(12);
+
+PublicKey KeyOf(std::uint8_t first) {
+  PublicKey key;
+  key.bytes[0] = first;
+  return key;
+}
+
+std::string Section(const std::string& label, std::uint8_t key, const std::string& role, const std::string& more = "") {
+  return "[" + label + "]\nkey = \"" + TextOf(KeyOf(key)) + "\"\nrole = \"" + role + "\"\n" + more + "\n";
+}
+
+AllowList Parse(const std::string& text) { return AllowList::Parse(text, "allow.toml").value(); }
+std::string Fault(const std::string& text) { return AllowList::Parse(text, "allow.toml").status().message(); }
+
+TEST_CASE("an allow list gives each key its role and name", "[keys]") {
+  const AllowList list = Parse(Section("c", 1, "coordinator") + Section("w", 2, "worker", "name = \"worker-1\""));
+  CHECK(list.size() == 2);
+  CHECK(list.Find(KeyOf(1), kNow) == Principal{Role::kCoordinator, ""});
+  CHECK(list.Find(KeyOf(2), kNow) == Principal{Role::kWorker, "worker-1"});
+  CHECK_FALSE(list.Find(KeyOf(3), kNow));
+  CHECK(list.WhyNot(KeyOf(3), kNow) == "is not in the allow list");
+}
+
+TEST_CASE("a key is allowed until it expires", "[keys]") {
+  const AllowList list = Parse(Section("a", 1, "worker", "expires = \"2026-12-31T12:00:01Z\"") +
+                               Section("b", 2, "worker", "expires = \"2026-12-31\""));
+  CHECK(list.Find(KeyOf(1), kNow));
+  CHECK_FALSE(list.Find(KeyOf(1), kNow + std::chrono::seconds(1)));
+  CHECK_FALSE(list.Find(KeyOf(2), kNow));
+  CHECK(list.Find(KeyOf(2), kNow - std::chrono::hours(13)));
+  CHECK(list.WhyNot(KeyOf(2), kNow) == "of [b] has expired");
+}
+
+TEST_CASE("what is wrong in an allow list is told with its place", "[keys]") {
+  CHECK_THAT(Fault("key = \"x\""), Contains("allow.toml:1:1: each key has a section of its own"));
+  CHECK_THAT(Fault("[a]\nrole = \"worker\""), Contains("allow.toml:1:") && Contains("key is missing"));
+  CHECK_THAT(Fault("[a]\nkey = \"12\"\nrole = \"worker\""), Contains("allow.toml:2:7: key is no public key: it has 2"));
+  CHECK_THAT(Fault(Section("a", 1, "boss")), Contains("allow.toml:3:8: role takes coordinator"));
+  CHECK_THAT(Fault(Section("a", 1, "worker", "quota = \"3\"")), Contains("unknown key \"quota\""));
+  CHECK_THAT(Fault(Section("a", 1, "worker", "name = 3")), Contains("name takes a text in quotes"));
+  CHECK_THAT(Fault(Section("a", 1, "worker") + Section("b", 1, "reader")), Contains("[a] has this key already"));
+  for (const char* time :
+       {"soon", "2026-13-01", "2026-02-30", "2026-12-31T25:00:00Z", "2026-12-31T12:00:00", "2026-12-31 "}) {
+    CHECK_THAT(Fault(Section("a", 1, "worker", "expires = \"" + std::string(time) + "\"")),
+               Contains("expires takes a time"));
+  }
+}
+
+TEST_CASE("an allow list has a bound", "[keys]") {
+  std::string text;
+  for (std::size_t i = 0; i <= kAllowedKeysMax; ++i) {
+    PublicKey key;
+    key.bytes[0] = static_cast<std::uint8_t>(i >> 8);
+    key.bytes[1] = static_cast<std::uint8_t>(i);
+    text += "[k" + std::to_string(i) + "]\nkey = \"" + TextOf(key) + "\"\nrole = \"worker\"\n";
+  }
+  REQUIRE(text.size() > 0);
+  CHECK_FALSE(AllowList::Parse(text, "allow.toml").ok());
+}
+
+TEST_CASE("a list that has changed is read again, and one that is damaged changes nothing", "[keys]") {
+  const TempFolder folder;
+  std::vector<std::string> notices;
+  const std::string path = folder.Write("allow.toml", Section("a", 1, "worker"));
+  const auto admission = Admission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
+  const std::uint64_t first = admission->version();
+  admission->Refresh();
+  CHECK(admission->version() == first);
+
+  folder.Write("allow.toml", Section("a", 1, "reader") + Section("b", 2, "worker"));
+  admission->Refresh();
+  CHECK(admission->version() != first);
+  CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, ""});
+  CHECK(admission->Find(KeyOf(2), kNow));
+  CHECK_THAT(notices.back(), Contains("was read again: 2 keys"));
+
+  folder.Write("allow.toml", "[a]\nrole = \"worker\"");
+  admission->Refresh();
+  admission->Refresh();
+  CHECK(admission->Find(KeyOf(2), kNow));
+  REQUIRE(notices.size() == 2);
+  CHECK_THAT(notices.back(),
+             Contains("the former allow list stays in force: allow.toml:1:") || Contains("key is missing"));
+
+  folder.Write("allow.toml", Section("b", 2, "worker"));
+  admission->Refresh();
+  CHECK_FALSE(admission->Find(KeyOf(1), kNow));
+  CHECK(admission->WhyNot(KeyOf(1), kNow) == "is not in the allow list");
+}
+
+TEST_CASE("an allow list that is not there is an error at the start", "[keys]") {
+  const TempFolder folder;
+  const std::string path = folder.path("allow.toml");
+  CHECK_THAT(Admission::Open(path, {}).status().message(), Contains("cannot read the allow list " + path));
+}
+
+}  // namespace
+}  // namespace capstan
