@@ -40,7 +40,7 @@ std::string StepLine(const StepRecord& record) {
 namespace {
 
 Result<int> OpenFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0) return DiskFailure("write", path, errno);
   return fd;
 }
