@@ -1,9 +1,11 @@
-// Outbox: the messages and log lines that a core returns. A core takes a message and the time. It owns no thread,
+// Outbox: the messages, log lines and audit entries that a core returns. A core takes a message and the time. It owns no thread,
 // socket, clock or disk, so that production and the simulated cluster run the same code.
 //
 // Kind:   value.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,9 +24,19 @@ struct Notice {
   int line = 0;
 };
 
+enum class AuditKind : std::uint8_t { kJoined, kRefused, kTookOver, kLeft, kRecovery, kSnapshotDeleted };
+inline constexpr std::size_t kAuditKinds = 6;
+
+// What somebody may ask about later: who did what to the job.
+struct AuditEntry {
+  AuditKind kind = AuditKind::kJoined;
+  std::string text;
+};
+
 struct Outbox {
   std::vector<Envelope> envelopes;
   std::vector<Notice> notices;
+  std::vector<AuditEntry> audit;
 
   void Send(PeerId to, Header header, Slice payload = {}) {
     envelopes.push_back({to, {std::move(header), std::move(payload)}});
@@ -33,9 +45,16 @@ struct Outbox {
   void Log(Severity severity, std::string text, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     notices.push_back({severity, std::move(text), file, line});
   }
+  void Audit(AuditKind kind, std::string text) { audit.push_back({kind, std::move(text)}); }
+  void LogAndAudit(Severity severity, AuditKind kind, std::string text, const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+    Audit(kind, text);
+    Log(severity, std::move(text), file, line);
+  }
   void Clear() {
     envelopes.clear();
     notices.clear();
+    audit.clear();
   }
 };
 

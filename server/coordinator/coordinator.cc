@@ -33,6 +33,15 @@ std::string HowMany(std::size_t members, std::uint32_t wanted) {
          " more than cluster.workers = " + std::to_string(wanted);
 }
 
+// Describes a worker that joins.
+std::string DescribeJoin(const Worker& worker) {
+  std::string text = "\"" + worker.name + "\" as session " + std::to_string(worker.session.value);
+  if (worker.rank != 0) text += ", rank " + std::to_string(worker.rank - 1);
+  if (!worker.machine.empty()) text += ", machine \"" + worker.machine + "\"";
+  if (!worker.metrics.empty()) text += ", metrics at " + worker.metrics;
+  return text;
+}
+
 // Whether the report is from the shard's incarnation with which the newest generation runs.
 template <class Report>
 bool IsFromRunning(PeerId from, const Report& report, const Job& job) {
@@ -75,20 +84,28 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
   if (Status status = CheckHello(hello, job_.facts); !status.ok()) {
     RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
-    out->Log(Severity::kWarning, status.message());
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, status.message());
     return;
   }
   if (std::string beyond = BeyondLog(hello, job_.facts); !beyond.empty() && !course_.Overrules(hello, out)) {
-    if (job_.shards.NoteBeyondLog(hello.shard, beyond)) out->Log(Severity::kWarning, beyond);
+    if (job_.shards.NoteBeyondLog(hello.shard, beyond))
+      out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, beyond);
     RefuseTo(from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
     return;
   }
   const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
   if (const auto& refusal = admission.refusal) {
     if (refusal->for_log) out->Log(Severity::kWarning, refusal->why);
+    out->Audit(AuditKind::kRefused, refusal->why);
     RefuseTo(refusal->to, Code::kRefused, refusal->why, out, refusal->incarnation);
   }
   if (!admission.accepted) return;
+  if (admission.is_new) {
+    out->Audit(admission.replaces ? AuditKind::kTookOver : AuditKind::kJoined,
+               job_.shards.NameOf(hello.shard) + " at " + hello.endpoint + ", life " +
+                   std::to_string(hello.incarnation.value) +
+                   (admission.replaces ? ", in place of the one before" : ""));
+  }
   if (admission.replaces) job_.steps->ForgetShard(hello.shard);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
@@ -192,6 +209,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   }
   if (!status.ok()) {
     out->Log(Severity::kWarning, "refused: " + status.message());
+    out->Audit(AuditKind::kRefused, status.message());
     job_.metrics->joins_refused.Add(1);
     RefuseTo(from, Code::kRefused, status.message(), out);
     return;
@@ -214,15 +232,18 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" is the older of two processes of that name");
     return;
   }
   if (same != nullptr) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
-    out->Log(Severity::kWarning, "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+    out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
+                     "\"" + join.worker + "\" joined again from another process; the newer one takes over");
     job_.members.Remove(same->session);
   } else if (job_.members.full()) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold");
     return;
   }
   if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) course_.Append(*more);
@@ -236,6 +257,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.machine = join.machine;
   if (IsPagesAddress(join.metrics)) worker.metrics = join.metrics;
   job_.ranks.NoteMessage(worker, now);
+  out->Audit(AuditKind::kJoined, DescribeJoin(worker));
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
   out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
@@ -294,6 +316,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
     out->Log(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : Excerpt(leave.reason)));
   }
+  out->Audit(AuditKind::kLeft, "\"" + worker->name + "\": " + (leave.reason.empty() ? "asked to" : leave.reason));
   job_.members.Remove(leave.session);
   course_.Reassign(out);
 }
@@ -301,7 +324,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
-  out->Log(Severity::kWarning, "\"" + name + "\" died; its slots move");
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLeft, "\"" + name + "\" died; its slots move");
   job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
   course_.Reassign(out);
@@ -331,8 +354,9 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   if (job_.state.now() != State::kFinished) job_.followers.ForgetBefore(now - job_.lease());
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
-    out->Log(Severity::kWarning,
-             "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move");
+    out->LogAndAudit(
+        Severity::kWarning, AuditKind::kLeft,
+        "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move");
     course_.Reassign(out);
   }
   RenewMachineGroups(&job_, now, out);

@@ -76,6 +76,7 @@ void CoordinatorLoop::Run() {
     SeeState(files_->JobTime());
   }
   notices_.Flush();
+  files_->EndAudit();
   socket_->PublishCounts();
   status_.Publish(*core_, files_->JobTime());
   ended_.store(true, std::memory_order_release);
@@ -112,6 +113,7 @@ void CoordinatorLoop::Tick(Instant now) {
 // Returns how many messages were sent or wait for room in the socket.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
+  if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
   members_.SeeGeneration(*core_);
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());

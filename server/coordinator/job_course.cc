@@ -159,7 +159,8 @@ bool JobCourse::Overrules(const Hello& hello, Outbox* out) {
   if (!job_->options.accept_rollback || job_->state.now() != CoordinatorState::kCollecting) return false;
   const Generation seen = std::max(hello.generation, hello.newest_retained.generation);
   if (!newer_on_shards_)
-    out->Log(Severity::kWarning, "rolling back: the log counts, and what shards know beyond it does not");
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery,
+                     "rolling back: the log counts, and what shards know beyond it does not");
   newer_on_shards_ = std::max(newer_on_shards_.value_or(job_->journal.generation()), seen);
   if (hello.term <= job_->journal.term()) return true;
   Append(TermRecord{hello.term.Next()});
@@ -172,9 +173,9 @@ void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
   const std::string cause = job_->shards.NameOf(shard) + " was lost and came back";
   const char* const start = job_->journal.manifests().empty() ? "step 0" : "the newest snapshot";
   job_->clock.SetCause(cause);
-  out->Log(Severity::kWarning,
-           cause + (job_->steps->AcknowledgesDurably() ? " with its log"
-                                                       : std::string("; every shard goes back to ") + start));
+  out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery,
+                   cause + (job_->steps->AcknowledgesDurably() ? " with its log"
+                                                               : std::string("; every shard goes back to ") + start));
   StartRecovery(Recovery::kGoOn, now, out);
 }
 
@@ -197,9 +198,9 @@ void JobCourse::EndTimeline(const std::string& reason, Instant now, Outbox* out)
 }
 
 void JobCourse::LogLost(const std::string& reason, Outbox* out) const {
-  out->Log(Severity::kWarning, "acknowledged pushes after version " +
-                                   std::to_string(job_->journal.newest_snapshot().version.value) +
-                                   " are lost: " + reason);
+  out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery,
+                   "acknowledged pushes after version " +
+                       std::to_string(job_->journal.newest_snapshot().version.value) + " are lost: " + reason);
 }
 
 void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
@@ -248,10 +249,12 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   const SnapshotId& from = job_->journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroup logs this itself
-  out->Log(Severity::kInfo,
-           goes_on
-               ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
-               : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start);
+  std::string text =
+      goes_on ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
+              : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start;
+  if (job_->journal.generation().value > 1)
+    out->Audit(AuditKind::kRecovery, "generation " + std::to_string(job_->journal.generation().value) + ": " + text);
+  out->Log(Severity::kInfo, std::move(text));
 }
 
 // Goes back to the snapshot before the unusable one, in a new generation. If instead a timeline with acknowledged
@@ -260,19 +263,21 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
 void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
   job_->clock.SetCause(reason);
   if (job_->journal.ContinuesTimeline() && job_->group) {  // a shard has lost its state since
-    out->Log(Severity::kWarning, reason + "; all go back to the newest snapshot");
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery, reason + "; all go back to the newest snapshot");
     return StartRecovery(Recovery::kGoBack, now, out);
   }
   if (job_->journal.ContinuesTimeline()) return EndTimeline(reason, now, out);
   const std::string bad = "the snapshot of version " + std::to_string(job_->journal.recover().snapshot.version.value);
   job_->journal.DropManifestsFrom(job_->journal.recover().snapshot);
+  out->Audit(AuditKind::kSnapshotDeleted, bad + ": it cannot be used: " + reason);
   if (job_->journal.manifests().empty()) {
     return Fail(Corrupt(bad + " cannot be used: " + reason +
                         "; there is no older one: bring the missing directory back, or begin a new run"),
                 out);
   }
-  out->Log(Severity::kWarning, bad + " cannot be used: " + reason + "; going back to the one of version " +
-                                   std::to_string(job_->journal.manifests().back().id.version.value));
+  out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery,
+                   bad + " cannot be used: " + reason + "; going back to the one of version " +
+                       std::to_string(job_->journal.manifests().back().id.version.value));
   job_->metrics->snapshots_bad.Add(1);
   StartRecovery(Recovery::kGoBack, now, out);
 }
@@ -483,8 +488,18 @@ void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
   manifest.parameters = job_->steps->ParametersOfSnapshot(manifest);
   manifest.parameters.snapshot = manifest.parameters.upload_next = false;
   const bool begins = job_->journal.AwaitsInitialWeights();
+  const std::vector<ManifestRecord> before = job_->journal.manifests();
   Append(manifest);
   if (job_->state.failed()) return;
+  for (const ManifestRecord& old : before) {
+    const bool is_kept = std::any_of(job_->journal.manifests().begin(), job_->journal.manifests().end(),
+                                     [&](const ManifestRecord& kept) { return kept.id == old.id; });
+    if (is_kept) continue;
+    out->Audit(AuditKind::kSnapshotDeleted,
+               "the snapshot of version " + std::to_string(old.id.version.value) +
+                   ": [snapshot] keep = " + std::to_string(job_->options.config.snapshot.keep) +
+                   ", and there is one of version " + std::to_string(manifest.id.version.value));
+  }
   if (begins) {  // the job begins now
     job_->clock.Progress(now);
     job_->records.Begin(now);

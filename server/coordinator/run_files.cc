@@ -26,20 +26,29 @@ class PatientLog : public CoordinatorLog {
 Result<std::unique_ptr<RunFiles>> RunFiles::Open(std::string run_dir, std::unique_ptr<CoordinatorLog> log,
                                                  RoomWait::Options room) {
   CAPSTAN_ASSIGN_OR_RETURN(StepLog step_log, StepLog::Open(run_dir + "/metrics.jsonl"));
+  CAPSTAN_ASSIGN_OR_RETURN(AuditLog audit_log, AuditLog::Open(run_dir + "/audit.jsonl"));
   if (!log) log = std::make_unique<MemoryCoordinatorLog>();
   return std::unique_ptr<RunFiles>(
-      new RunFiles(std::move(run_dir), std::move(log), std::move(room), std::move(step_log)));
+      new RunFiles(std::move(run_dir), std::move(log), std::move(room), std::move(step_log), std::move(audit_log)));
 }
 
-RunFiles::RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log)
+RunFiles::RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log,
+                   AuditLog audit_log)
     : run_dir_(std::move(run_dir)),
       room_(std::move(room)),
       log_(std::make_unique<PatientLog>(std::move(log), run_dir_ + "/snapshots", &room_)),
-      step_log_(std::move(step_log)) {}
+      step_log_(std::move(step_log)),
+      audit_log_(std::move(audit_log)) {}
 
 Status RunFiles::Append(const std::vector<StepRecord>& records) {
   Status status = step_log_.Append(records);
   if (status.code() == Code::kBusy) status = room_.Write(step_log_.path(), [this] { return step_log_.Flush(); });
+  return status;
+}
+
+Status RunFiles::Audit(const std::vector<AuditEntry>& entries) {
+  Status status = audit_log_.Append(entries, std::chrono::system_clock::now());
+  if (std::exchange(audit_fails_, !status.ok())) return {};
   return status;
 }
 

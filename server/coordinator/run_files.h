@@ -1,4 +1,5 @@
-// RunFiles: the files that a coordinator writes in its run directory: its log, metrics.jsonl and final.safetensors.
+// RunFiles: the files that a coordinator writes in its run directory: its log, metrics.jsonl, audit.jsonl and
+// final.safetensors.
 //
 // Kind:   owned by the coordinator loop's thread.
 // Fails:  Open: a run directory that cannot be written. The others: a file that cannot be written, or a wait for room
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "server/coordinator/audit_log.h"
 #include "server/coordinator/step_log.h"
 #include "server/storage/coordinator_log.h"
 #include "server/storage/room_wait.h"
@@ -30,18 +32,25 @@ class RunFiles {
   CoordinatorLog* log() { return log_.get(); }
   // Appends the steps to metrics.jsonl.
   Status Append(const std::vector<StepRecord>& records);
+  // Appends what happened now to audit.jsonl. Returns the first failure of several in a row; none fails the job.
+  Status Audit(const std::vector<AuditEntry>& entries);
+  // Ends audit.jsonl.
+  void EndAudit() { (void)audit_log_.End(); }
   // Calls `create` with the path of final.safetensors, again and again while the disk has no room for the file.
   Status CreateFinalWeights(const std::function<Status(const std::string& path)>& create);
   // Returns the job's time: it excludes the time spent waiting for room.
   Instant JobTime() const;
 
  private:
-  RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log);
+  RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log,
+           AuditLog audit_log);
 
   const std::string run_dir_;
   RoomWait room_;
   const std::unique_ptr<CoordinatorLog> log_;
   StepLog step_log_;
+  AuditLog audit_log_;
+  bool audit_fails_ = false;
 };
 
 }  // namespace capstan::server

@@ -72,6 +72,7 @@ ShardTable::Admission ShardTable::Admit(PeerId from, const Hello& hello, const J
   if (!admission.accepted) return admission;
   ShardEntry& shard = shards_[hello.shard];
   admission.replaces = shard.hello && hello.incarnation != shard.hello->incarnation;
+  admission.is_new = !shard.hello || admission.replaces;
   if (admission.replaces) shard = {};
   shard.peer = from;
   shard.last_message = now;

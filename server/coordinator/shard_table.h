@@ -61,6 +61,7 @@ class ShardTable {
   };
   struct Admission {
     bool accepted = false;
+    bool is_new = false;             // it is the first Hello of this incarnation
     bool replaces = false;           // another incarnation had this index
     std::optional<Refusal> refusal;  // for a process that claims an index in vain
   };

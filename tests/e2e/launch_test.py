@@ -94,6 +94,28 @@ class LaunchTest(harness.JobTest):
         self.assertEqual({name: mode for name, mode in modes.items()
                           if mode != ("0o700" if os.path.isdir(self.path(name)) else "0o600")}, {})
 
+    def test_who_did_what_is_kept_for_later(self):
+        with self.launch(self.job_file(steps=1000000), "--set", "snapshot.every_steps=50", "--set", "snapshot.keep=2") as launch:
+            for _ in range(3):
+                launch.wait_for_line("snapshot of version ", since=len(launch.lines))
+            harness.kill(self.pids()["server-1"])
+            launch.wait_for_line("recovered in ")
+            harness.kill(launch.pid, signal.SIGINT)
+            self.assertEqual(launch.wait(), 130, launch.output)
+        path = self.path("run", "audit.jsonl")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        with open(path, encoding="utf-8") as file:
+            entries = [json.loads(line) for line in file]
+        texts = {}
+        for entry in entries:
+            self.assertRegex(entry["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+            texts.setdefault(entry["what"], []).append(entry.get("text", ""))
+        for name in ("server 0 at ", "server 1 at ", '"worker-0" as session ', '"worker-1" as session '):
+            self.assertTrue(any(text.startswith(name) for text in texts["joined"]), entries)
+        self.assertTrue(texts["took over"][0].startswith("server 1 at "), entries)
+        self.assertTrue(texts["recovery"][0].startswith("server 1 was lost and came back"), entries)
+        self.assertIn(": [snapshot] keep = 2, and there is one of version ", texts["snapshot deleted"][0])
+
     def test_the_effective_job_file_gives_the_same_run_again(self):
         self.run_job(self.job_file(), "--set", "job.seed=7")
         self.run_job(self.path("run", "job.toml"), run="again")

@@ -57,7 +57,7 @@ LIBRARIES = [
     ("toml++", r"toml\+\+/.*|toml\.hpp", ["common/config/toml_document.cc"]),
     ("zlib", r"zlib\.h", ["worker/data/*.cc", "tests/*"]),
     ("CLI11", r"CLI/.*", ["cli/command_line.cc"]),
-    ("nlohmann", r"nlohmann/.*", ["common/data/safetensors_header.cc", "cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "server/coordinator/job_status.cc", "server/coordinator/step_log.cc", "server/shard/shard_loop.cc", "bench/device_*", "tests/*"]),
+    ("nlohmann", r"nlohmann/.*", ["common/data/safetensors_header.cc", "cli/*", "monitoring/*.cc", "server/storage/*_codec.cc", "server/storage/storage_json.*", "server/coordinator/audit_log.cc", "server/coordinator/job_status.cc", "server/coordinator/step_log.cc", "server/shard/shard_loop.cc", "bench/device_*", "tests/*"]),
     ("rocksdb", r"rocksdb/.*", ["server/storage/rocks_*", "tests/server/storage/rocks_*"]),
     ("openssl", r"openssl/.*", ["cli/report/sha256_file.cc", "cli/run/http_get.cc", "monitoring/tls_files.cc", "monitoring/token_file.cc"]),
     ("xxhash", r"xxhash\.h", ["common/base/hash.cc"]),
@@ -88,6 +88,7 @@ CORES = ["server/shard/*", "server/coordinator/*", "update/*", "common/wire/weig
          "worker/allreduce/step_sums.*", "worker/allreduce/version_offers.*"]
 # The files of these folders that give a core its thread, its disk or its sockets.
 NOT_CORES = ["server/*/*_loop.*", "server/coordinator/final_weights.*", "server/coordinator/step_log.*",
+             "server/coordinator/audit_log.*", "server/coordinator/line_file.*",
              "server/coordinator/run_files.*", "server/coordinator/status_feed.*",
              "worker/session/session_loop.*", "worker/session/shard_connections.*", "worker/machine/machine_reducer.*"]
 CORE_HEADERS_BANNED = (r"thread|mutex|shared_mutex|condition_variable|future|fstream|filesystem|iostream|random|ctime|"

@@ -227,7 +227,7 @@ std::string AllLines(const std::string& path) {
   return text + ReadText(path);
 }
 
-constexpr StepLogLimits kSmallFiles{.file_bytes = 500, .former_files = 100};
+constexpr LineFileLimits kSmallFiles{.file_bytes = 500, .former_files = 100};
 
 TEST_CASE("a process that ends while it puts metrics.jsonl aside loses no line", "[server][power_cut]") {
   std::string all;

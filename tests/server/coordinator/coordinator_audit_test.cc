@@ -1,0 +1,82 @@
+// What a coordinator has to say about a job later: who joined, was refused, took over or left, what was recovered and
+// why, and which snapshots were deleted.
+#include "tests/server/coordinator/coordinator_snapshot_steps.h"
+
+namespace capstan::server {
+namespace {
+
+using std::chrono::seconds;
+
+// Returns the texts of that kind since the last Forget, each with a newline.
+std::string Texts(const CoordinatorHarness& harness, AuditKind kind) {
+  std::string all;
+  for (const AuditEntry& entry : harness.out().audit) {
+    if (entry.kind == kind) all += entry.text + "\n";
+  }
+  return all;
+}
+
+TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[server][audit]") {
+  CoordinatorHarness harness = Harness();
+  harness.Live();
+  harness.ShardsEchoTerm();
+  harness.ShardsEchoTerm();  // repeated
+  Join join = harness.MakeJoin("w0");
+  join.machine = "node-5";
+  join.metrics = "10.0.0.5:90";
+  harness.Send(CoordinatorHarness::PeerOf(join), join);
+  harness.Send(CoordinatorHarness::PeerOf(join), join);  // repeated
+  const std::string joined = Texts(harness, AuditKind::kJoined);
+  CAPTURE(joined);
+  CHECK(std::count(joined.begin(), joined.end(), '\n') == 3);
+  CHECK(Mentions(joined, "server 0 at " + harness.shards[0].hello.endpoint + ", life "));
+  CHECK(Mentions(joined, "\"w0\" as session 1, machine \"node-5\", metrics at 10.0.0.5:90\n"));
+  CHECK(Texts(harness, AuditKind::kTookOver).empty());
+
+  harness.Joins("w0", 2);
+  CHECK(Mentions(Texts(harness, AuditKind::kTookOver), "\"w0\" joined again from another process"));
+  harness.Send(CoordinatorHarness::PeerOf(join), join);
+  CHECK(Mentions(Texts(harness, AuditKind::kRefused), "\"w0\" is the older of two processes of that name"));
+  Join other = harness.MakeJoin("w1");
+  other.data_fingerprint = 99;
+  harness.Send(CoordinatorHarness::PeerOf(other), other);
+  CHECK(Mentions(Texts(harness, AuditKind::kRefused), "worker \"w1\": reads other data"));
+  Hello hello = harness.shards[0].hello;
+  hello.config_hash += 1;
+  harness.Send(CoordinatorHarness::kStranger, hello);
+  CHECK(Mentions(Texts(harness, AuditKind::kRefused), "server 0"));
+
+  Leave leave = harness.MakeLeave(harness.MakeJoin("w0", 2));
+  leave.reason = "done";
+  harness.Send(CoordinatorHarness::PeerOf(harness.MakeJoin("w0", 2)), leave);
+  CHECK(Texts(harness, AuditKind::kLeft) == "\"w0\": done\n");
+  harness.Joins("w2", 3);
+  harness.Pass(seconds(60));
+  CHECK(Mentions(Texts(harness, AuditKind::kLeft), "\"w2\" has been silent for "));
+}
+
+TEST_CASE("a recovery is told with its cause, and a snapshot that is deleted with the reason", "[server][audit]") {
+  CoordinatorHarness harness = Harness();
+  harness.Run();
+  CHECK(Texts(harness, AuditKind::kRecovery).empty());
+  RunTo(&harness, 4);
+  CHECK(Texts(harness, AuditKind::kSnapshotDeleted).empty());
+  RunTo(&harness, 6);  // two are kept
+  CHECK(Texts(harness, AuditKind::kSnapshotDeleted) ==
+        "the snapshot of version 2: [snapshot] keep = 2, and there is one of version 6\n");
+  harness.Forget();
+  harness.RestartShard(1, {Part(Id(1, 4), 1)});  // has lost the newest
+  const std::string took_over = Texts(harness, AuditKind::kTookOver);
+  CHECK(Mentions(took_over, "server 1 at "));
+  CHECK(Mentions(took_over, "in place of the one before"));
+  (void)Resets(&harness);
+  const std::string recovery = Texts(harness, AuditKind::kRecovery);
+  CAPTURE(recovery);
+  CHECK(Mentions(recovery, "server 1 was lost and came back; every shard goes back to the newest snapshot\n"));
+  CHECK(Mentions(recovery, "the snapshot of version 6 cannot be used: "));
+  CHECK(Mentions(recovery, "generation 3: every shard starts from the snapshot of version 4\n"));
+  CHECK(Mentions(Texts(harness, AuditKind::kSnapshotDeleted), "the snapshot of version 6: it cannot be used: "));
+}
+
+}  // namespace
+}  // namespace capstan::server
