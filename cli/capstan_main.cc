@@ -8,6 +8,7 @@
 
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
+#include "cli/keygen_command.h"
 #include "cli/launch_command.h"
 #include "cli/run/build_info.h"
 #include "cli/run/process.h"
@@ -29,6 +30,9 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
            "how often each process that is killed is started again within an hour; one more death ends the job")
       .ShowDefault();
   DescribeResume(launch, "", &arguments->begin);
+  launch.Add("--keys", &arguments->keys,
+             "FOLDER with the job's key files, as capstan keygen makes it (default, where [security] transport is "
+             "\"curve\": keys of this run, in its directory, until it ends)");
   DescribeAllowPlaintext(launch, &arguments->allow_plaintext);
   launch.Add("--trace", &arguments->trace,
              "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
@@ -98,9 +102,13 @@ int Main(int argc, char** argv) {
   status.Add("RUN", &run, "its directory (default: the one where a job runs, or the newest under runs/)");
   Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
   stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
+  Command keygen = app.AddCommand("keygen", "Make keys for the processes of a job on several machines.");
+  std::string keys;
+  keygen.Add("FOLDER", &keys, "where to put them; it is made, for this user only").Required();
   SnapshotCommand snapshot(app);
   const Command bench = DescribeBench(app, &bench_arguments);
-  constexpr std::array<std::string_view, 6> kCommands = {"launch", "status", "stop", "snapshot", "bench", "help"};
+  constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",
+                                                         "snapshot", "bench",  "help"};
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
@@ -113,6 +121,7 @@ int Main(int argc, char** argv) {
   if (launch.parsed()) return RunLaunch(launch_arguments);
   if (status.parsed()) return RunStatus(run);
   if (stop.parsed()) return RunStop(run);
+  if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);

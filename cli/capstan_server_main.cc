@@ -14,7 +14,7 @@ namespace capstan::cli {
 namespace {
 
 struct Arguments {
-  std::string job_file, join, run_dir, metrics_listen, trace;
+  std::string job_file, join, run_dir, metrics_listen, trace, key_file;
   std::vector<std::string> overrides;
   int index = -1, events_fd = -1;
   double join_seconds = 60;
@@ -42,6 +42,7 @@ void Describe(Command app, Arguments* arguments) {
   DescribeResume(app, "coordinator: ", &arguments->begin);
   app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
   app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
+  DescribeKeyFile(app, &arguments->key_file);
   DescribeAllowPlaintext(app, &arguments->allow_plaintext);
   app.Add("--trace", &arguments->trace,
           "server: file for what its shards did and when, for Perfetto; written at the end");
@@ -60,14 +61,15 @@ Plaintext PlaintextOf(const Arguments& arguments) {
 
 // Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
 // --join, even if the file has another address.
-Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
+Result<JobConfig> LoadConfig(const Arguments& arguments, const ProcessKeys& keys, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join ADDRESS");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("--join", arguments.join));
   CAPSTAN_RETURN_IF_ERROR(CheckExposure("--join", arguments.join, PlaintextOf(arguments)));
-  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds};
+  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds,
+                           keys.pair};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
   std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -105,7 +107,10 @@ int Main(int argc, char** argv) {
   }
   std::optional<StopSignals> signals;
   if (!arguments.join.empty()) signals.emplace();
-  Result<JobConfig> config = LoadConfig(arguments, signals ? &*signals : nullptr);
+  const auto say = [](const std::string& text) { Print(Severity::kWarning, text); };
+  Result<ProcessKeys> keys = LoadKeysToListen(KeyFileOf(arguments.key_file), say);
+  if (!keys.ok()) return Fail(keys.status().message());
+  Result<JobConfig> config = LoadConfig(arguments, *keys, signals ? &*signals : nullptr);
   if (!config.ok()) {
     if (signals && signals->stop_signal() != 0) return kExitSignal + signals->stop_signal();
     return Fail(config.status().message(), arguments.join.empty() ? kExitUsage : ExitCode(config.status()));
@@ -118,6 +123,7 @@ int Main(int argc, char** argv) {
   ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen, arguments.trace};
   options.begin = arguments.begin;
   options.plaintext = PlaintextOf(arguments);
+  options.keys = std::move(*keys);
   if (arguments.coordinator && !arguments.trace.empty()) {
     return Fail("--trace " + arguments.trace + ": a coordinator keeps no trace; give it to servers and workers");
   }

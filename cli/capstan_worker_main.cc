@@ -17,6 +17,7 @@
 #include "cli/run/events.h"
 #include "cli/run/exposure.h"
 #include "cli/run/process.h"
+#include "cli/run/process_keys.h"
 #include "cli/run/process_log.h"
 #include "cli/run/served_metrics.h"
 #include "cli/run/trace_file.h"
@@ -44,7 +45,7 @@ std::string DefaultName() {
 void Describe(Command app, Arguments* arguments) {
   app.AddVersion(VersionLine("capstan-worker"));
   app.Add("--coordinator", &arguments->worker.coordinator,
-          "address of the job's coordinator, HOST:PORT or ipc:///PATH (default: CAPSTAN_COORDINATOR)");
+          "address of the job's coordinator, HOST:PORT, HOST:PORT#KEY or ipc:///PATH (default: CAPSTAN_COORDINATOR)");
   app.Add("--name", &arguments->worker.name, "this worker's name; a newer process of that name takes over");
   app.Add("--address", &arguments->worker.address,
           "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
@@ -65,6 +66,7 @@ void Describe(Command app, Arguments* arguments) {
           "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator if there is a token or a "
           "certificate, else 127.0.0.1")
       .ShowDefault();
+  DescribeKeyFile(app, &arguments->worker.key_file);
   DescribeAllowPlaintext(app, &arguments->allow_plaintext);
   app.Add("--metrics-token-file", &metrics.token_file, "file with the secret that readers of the metrics send");
   app.Add("--metrics-certificate", &metrics.certificate, "file in PEM: serve the metrics over https");
@@ -146,6 +148,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const char* const address = std::getenv("CAPSTAN_COORDINATOR");
   if (arguments.worker.coordinator.empty() && address != nullptr) arguments.worker.coordinator = address;
+  arguments.worker.key_file = KeyFileOf(arguments.worker.key_file);
   if (arguments.worker.coordinator.empty()) {
     Complain("capstan-worker",
              "say which job: --coordinator ADDRESS, or CAPSTAN_COORDINATOR, as the job's launch says it");

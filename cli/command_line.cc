@@ -117,4 +117,9 @@ void DescribeAllowPlaintext(Command command, bool* value) {
                   "other machines may reach this process, without keys: whoever can connect is believed");
 }
 
+void DescribeKeyFile(Command command, std::string* path) {
+  command.Add("--key-file", path,
+              "FILE with this process's key, of a job whose coordinator has a key (default: CAPSTAN_KEY_FILE)");
+}
+
 }  // namespace capstan::cli

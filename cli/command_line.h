@@ -1,4 +1,4 @@
-// CommandLine: the options and commands of a program. DescribeResume, DescribeAllowPlaintext: options that several have.
+// CommandLine: the options and commands of a program. DescribeResume and others: options that several have.
 //
 // Kind:   CommandLine is owned by main; Command and Option are handles to parts of it.
 // Why:    only command_line.cc uses the library CLI11; the exceptions of CLI11 stop there.
@@ -89,5 +89,6 @@ void DescribeResume(Command command, const std::string& who, RunBegin* begin);
 
 // Adds the flag that allows addresses that other machines reach without keys. Parsing writes to `value`.
 void DescribeAllowPlaintext(Command command, bool* value);
+void DescribeKeyFile(Command command, std::string* path);
 
 }  // namespace capstan::cli

@@ -68,7 +68,7 @@ class CoordinatorProcess {
         signals_(&events),
         begin_(options.begin),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
-        transport_(CreateJobTransport(options.config, options.plaintext)),
+        transport_(CreateJobTransport(options.config, options.plaintext, options.keys)),
         addresses_(options.config.name(), options.config.cluster.shards_per_server) {}
 
   Status Run() {
@@ -77,7 +77,7 @@ class CoordinatorProcess {
     CAPSTAN_RETURN_IF_ERROR(StartLoop());
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(Announce());
-    ExposureReminder reminder(ExposureWarning(listen_));
+    ExposureReminder reminder(ExposureWarning(address_));
     while (!loop_->ended()) {
       signals_.Wait(kBeatMs);
       events_.Heartbeat();
@@ -139,6 +139,7 @@ class CoordinatorProcess {
                      "/snapshots/coordinator.log holds no job: bring it back from a copy, or begin a new run");
     }
     CAPSTAN_ASSIGN_OR_RETURN(listen_, FindListen());
+    loop.transport = transport_->Options();
     loop.listen = listen_;
     loop.advertise = options_.config.cluster.advertise;
     loop.run_dir = run_dir_;
@@ -164,7 +165,7 @@ class CoordinatorProcess {
   // Adds to the job's status what this process knows.
   std::string StatusJson() const {
     nlohmann::ordered_json status = nlohmann::ordered_json::parse(loop_->StatusJson(), nullptr, false);
-    if (status.is_object()) status["transport"] = ProtectionOf(listen_);
+    if (status.is_object()) status["transport"] = ProtectionOf(address_);
     return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
@@ -208,11 +209,14 @@ class CoordinatorProcess {
     if (former_ == FormerRun::kUnfinished) Print(Severity::kInfo, "going on with the run in " + run_dir_);
     if (const std::string idle = IdleWorkersText(options_.config); !idle.empty()) Print(Severity::kWarning, idle);
     const std::uint32_t servers = options_.config.cluster.servers;
-    const std::string allow = IsExposed(listen_) ? " --allow-plaintext" : "";
+    const bool has_key = !KeyInAddress(address_).empty();
+    const std::string allow = !has_key && IsExposed(listen_) ? " --allow-plaintext" : "";
+    const std::string server_key = has_key ? " --key-file server.key" : "",
+                      key = has_key ? " --key-file worker.key" : "";
     Print(Severity::kInfo,
-          "servers: capstan-server --join " + address_ + allow + " --index 0" +
+          "servers: capstan-server --join " + address_ + allow + server_key + " --index 0" +
               (servers > 1 ? " (to " + std::to_string(servers - 1) + ")" : "") +
-              (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_ + allow
+              (options_.config.model.built_in() ? "; workers: capstan-worker --coordinator " + address_ + allow + key
                                                 : "; workers: your own, connected to " + address_));
   }
 
@@ -243,7 +247,7 @@ class CoordinatorProcess {
       for (const server::Roster::Shard& shard : members->shards) {
         const std::string number = std::to_string(shard.index / per_server);
         const std::string which = per_server == 1 ? "" : "'s shard " + std::to_string(shard.index % per_server);
-        reach_.Try("server " + number + which, AddressOf(shard.endpoint), now);
+        reach_.Try("server " + number + which, WithoutKey(AddressOf(shard.endpoint)), now);
       }
     }
     for (const std::string& line : reach_.Look(now)) Print(Severity::kWarning, line);

@@ -12,16 +12,19 @@
 #include "cli/report/job_lines.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
+#include "cli/run/job_keys.h"
 #include "cli/run/job_transport.h"
 #include "cli/run/new_job.h"
 #include "cli/trainer/built_in_model.h"
 #include "common/base/durable_file.h"
+#include "common/base/process_address.h"
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/data_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job_config.h"
+#include "common/keys/key_file.h"
 #include "common/wire/messages/shard_reports.h"
 
 namespace capstan::cli {
@@ -43,6 +46,29 @@ Status FillRunDirectory(const LaunchArguments& arguments, const std::string& run
   CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(run_dir + "/job.toml", PrintJobConfig(plan->config)));
   CAPSTAN_RETURN_IF_ERROR(WriteGoOnCall(run_dir, GoOnCall(arguments, run_dir)));
   return plan->program ? AddPythonPackage(OwnFolder(), run_dir, &*plan->program) : Status();
+}
+
+// Whether the keys that the arguments name, or that a run would make for itself, fit the job.
+Status CheckKeys(const LaunchArguments& arguments, const JobConfig& config, const JobTransport& transport) {
+  if (!transport.needs_keys()) {
+    if (arguments.keys.empty()) return {};
+    return Invalid("--keys is for a job with keys; write [security] transport = \"curve\", or leave --keys out");
+  }
+  if (!arguments.keys.empty()) return ReadKeyFile(KeyFileIn(arguments.keys, Role::kCoordinator)).status();
+  if (KeyInAddress(config.cluster.coordinator).empty()) return {};
+  return Invalid(
+      "cluster.coordinator has a key (after #): say where its key file is with --keys FOLDER, or leave the key "
+      "out, and the run makes keys of its own");
+}
+
+// Returns the folder of the job's key files, after making keys for this run if it has none; empty: the job needs none.
+Result<std::string> MakeRunKeys(const LaunchArguments& arguments, const JobTransport& transport,
+                                const std::string& run_dir) {
+  if (!transport.needs_keys() || !arguments.keys.empty()) return arguments.keys;
+  const std::string folder = run_dir + "/keys";
+  RemoveJobKeys(folder);  // those of an earlier launcher that was killed
+  CAPSTAN_RETURN_IF_ERROR(MakeJobKeys(folder).status());
+  return folder;
 }
 
 void ShowResult(const JobConfig& config, const RunDirectory& directory, const Progress& progress, double seconds,
@@ -78,8 +104,9 @@ int RunLaunch(const LaunchArguments& arguments) {
     }
   }
   const Plaintext plaintext = arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
-  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config, plaintext);
-  if (Status status = transport->Check(); !status.ok()) return Fail(status.message(), kExitUsage);
+  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config, plaintext, {});
+  if (Status status = transport->CheckLaunch(); !status.ok()) return Fail(status.message(), kExitUsage);
+  if (Status status = CheckKeys(arguments, config, *transport); !status.ok()) return Fail(status.message(), kExitUsage);
   if (Status status = CheckMachine(config); !status.ok()) return Fail(status.message(), kExitUsage);
   PrepareProcess();
   StopSignals signals;
@@ -96,14 +123,18 @@ int RunLaunch(const LaunchArguments& arguments) {
   const auto start = std::chrono::steady_clock::now();
   const Result<std::string> wanted = transport->FindCoordinator(directory->path());
   if (!wanted.ok()) return Fail(wanted.status().message(), kExitFailed);
-  const ChosenAddress coordinator = ChooseCoordinator(*wanted, ReadEndpoints(directory->path()).coordinator);
+  const ChosenAddress coordinator =
+      ChooseCoordinator(*wanted, WithoutKey(ReadEndpoints(directory->path()).coordinator));
   if (!coordinator.line.empty()) screen.Line(coordinator.line);
+  const Result<std::string> keys = MakeRunKeys(arguments, *transport, directory->path());
+  if (!keys.ok()) return Fail(keys.status().message(), kExitFailed);
   Launcher launcher(config, *directory, OwnFolder(),
                     {arguments.max_restarts, arguments.begin, arguments.trace, coordinator.address, plan->program,
-                     arguments.end_seconds, plaintext},
+                     arguments.end_seconds, plaintext, *keys},
                     &signals, &screen);
   const Status status = launcher.Run();
   transport->Remove();
+  if (arguments.keys.empty()) RemoveJobKeys(directory->path() + "/keys");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();
   const int signal = signals.stop_signal();

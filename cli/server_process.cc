@@ -63,7 +63,7 @@ class ServerProcess {
       : options_(options),
         events_(events),
         signals_(&events),
-        transport_(CreateJobTransport(options.config, options.plaintext)),
+        transport_(CreateJobTransport(options.config, options.plaintext, options.keys)),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {
@@ -151,6 +151,7 @@ class ServerProcess {
   Result<std::unique_ptr<server::ShardLoop>> StartShard(std::uint32_t number, Incarnation incarnation) {
     const ShardIndex shard = options_.index * options_.config.cluster.shards_per_server + number;
     server::ShardLoopOptions loop = LoopOptions(options_.config, shard, incarnation);
+    loop.transport = transport_->Options();
     loop.listen = listens_[number];
     loop.shard.metrics = metrics_.address;
     CAPSTAN_ASSIGN_OR_RETURN(loop.store, OpenStore(shard));
@@ -183,7 +184,7 @@ class ServerProcess {
 
   // Waits until all shards have ended. If one fails, stops the others.
   Status WaitForEnd() {
-    ExposureReminder reminder(ExposureWarning(listens_.front()));
+    ExposureReminder reminder(ExposureWarning(AddressOf(shards_.front()->endpoint())));
     Status failure;
     while (true) {
       bool all_ended = true;

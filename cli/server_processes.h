@@ -23,6 +23,7 @@ struct ServerProcessOptions {
   std::uint32_t index = 0;          // index of the server
   RunBegin begin = RunBegin::kNew;  // coordinator: how the run begins
   Plaintext plaintext = Plaintext::kRefused;
+  ProcessKeys keys = {};
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

@@ -13,7 +13,7 @@ namespace capstan::cli {
 
 struct LaunchArguments {
   std::string capstan;  // the name under which capstan was called
-  std::string job_file, run_dir, trace;
+  std::string job_file, run_dir, trace, keys;
   std::vector<std::string> overrides;
   std::vector<std::string> program;  // the user's own program and its arguments
   std::uint32_t max_restarts = 30;

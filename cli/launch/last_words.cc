@@ -22,6 +22,7 @@ bool Exists(const std::string& path) {
 std::string GoOnCall(const LaunchArguments& arguments, const std::string& run_dir, const std::string& settings) {
   std::vector<std::string> words = {arguments.capstan, "launch", "--resume", "--run-dir", run_dir};
   if (arguments.allow_plaintext) words.emplace_back("--allow-plaintext");
+  if (!arguments.keys.empty()) words.insert(words.end(), {"--keys", arguments.keys});
   if (!arguments.trace.empty()) words.insert(words.end(), {"--trace", arguments.trace});
   std::string call = ShellWords(words) + (settings.empty() ? "" : " ") + settings;
   if (!arguments.program.empty()) call += " -- " + ShellWords(arguments.program);

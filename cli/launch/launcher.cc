@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/run/address.h"
+#include "cli/run/job_keys.h"
 #include "cli/run/shell_words.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
@@ -38,7 +39,7 @@ Launcher::Launcher(const JobConfig& config, const RunDirectory& directory, std::
       options_(std::move(options)),
       signals_(signals),
       screen_(screen),
-      calls_(config, directory, std::move(binaries), options_.trace, options_.plaintext),
+      calls_(config, directory, std::move(binaries), options_.trace, options_.plaintext, options_.keys),
       progress_(directory.path() + "/metrics.jsonl", config.steps()),
       silence_(config.limits, screen),
       ends_(&members_, &progress_, &silence_, screen),
@@ -93,7 +94,9 @@ Status Launcher::StartMembers() {
   if (config_.model.built_in()) return AddAll(calls_.Workers(coordinator));
   const std::string count = std::to_string(config_.cluster.workers);
   if (!options_.program) {
-    screen_->Line("the workers are your own: start " + count + " of them with CAPSTAN_COORDINATOR=" + coordinator);
+    const std::string key = options_.keys.empty() ? "" : " CAPSTAN_KEY_FILE=" + KeyFileIn(options_.keys, Role::kWorker);
+    screen_->Line("the workers are your own: start " + count + " of them with CAPSTAN_COORDINATOR=" + coordinator +
+                  key);
     return {};
   }
   screen_->Line("starting " + count + " of: " + ShellWords(options_.program->words));

@@ -40,6 +40,7 @@ class Launcher {
     std::optional<OwnProgram> program;  // started as the workers
     double end_seconds = 300;           // the program may take so long to end by itself after the job
     Plaintext plaintext = Plaintext::kRefused;
+    std::string keys;  // folder with the job's key files; empty: it has no keys
   };
 
   // `binaries`: the folder of capstan-server and capstan-worker. All references and pointers outlive the launcher.

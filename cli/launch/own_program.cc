@@ -107,13 +107,13 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
   return {};
 }
 
-std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::string& coordinator,
-                                       const std::string& worker, std::uint32_t index, std::uint32_t count) {
+std::vector<std::string> EnvironmentOf(const OwnProgram& program, const WorkerPlace& place) {
   std::vector<std::string> variables = program.variables;
-  SetVariable("CAPSTAN_COORDINATOR", coordinator, &variables);
-  SetVariable("CAPSTAN_WORKER", worker, &variables);
-  SetVariable("CAPSTAN_INDEX", std::to_string(index), &variables);
-  SetVariable("CAPSTAN_INDEXES", std::to_string(count), &variables);
+  SetVariable("CAPSTAN_COORDINATOR", place.coordinator, &variables);
+  if (!place.key_file.empty()) SetVariable("CAPSTAN_KEY_FILE", place.key_file, &variables);
+  SetVariable("CAPSTAN_WORKER", place.worker, &variables);
+  SetVariable("CAPSTAN_INDEX", std::to_string(place.index), &variables);
+  SetVariable("CAPSTAN_INDEXES", std::to_string(place.count), &variables);
   // A Python program's output must appear at once, although it goes through a pipe.
   if (!ValueOf(variables, "PYTHONUNBUFFERED")) SetVariable("PYTHONUNBUFFERED", "1", &variables);
   return variables;

@@ -31,8 +31,13 @@ Result<OwnProgram> FindOwnProgram(const std::vector<std::string>& words, const J
 // link to the package to PYTHONPATH. Does nothing if PYTHONPATH leads to a capstan package already, or there is none.
 Status AddPythonPackage(const std::string& binaries, const std::string& run_dir, OwnProgram* program);
 
-// Returns the environment of program `index` of `count`, with its place in the job and the coordinator's address.
-std::vector<std::string> EnvironmentOf(const OwnProgram& program, const std::string& coordinator,
-                                       const std::string& worker, std::uint32_t index, std::uint32_t count);
+// What a program has to know to take part in a job.
+struct WorkerPlace {
+  std::string coordinator, key_file;  // the coordinator's address; key_file: empty if the job has no keys
+  std::string worker;                 // its name
+  std::uint32_t index = 0, count = 1;
+};
+// Returns the environment of a program with its place in the job.
+std::vector<std::string> EnvironmentOf(const OwnProgram& program, const WorkerPlace& place);
 
 }  // namespace capstan::cli

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/run/address.h"
+#include "cli/run/job_keys.h"
 #include "cli/run/trace_file.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
@@ -18,16 +19,18 @@ std::string WorkerName(std::uint32_t index) { return "worker-" + std::to_string(
 }  // namespace
 
 ProgramCalls::ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries,
-                           std::string trace, Plaintext plaintext)
+                           std::string trace, Plaintext plaintext, std::string keys)
     : config_(config),
       directory_(directory),
       binaries_(std::move(binaries)),
       trace_(std::move(trace)),
-      plaintext_(plaintext) {}
+      plaintext_(plaintext),
+      keys_(std::move(keys)) {}
 
-ProgramCall ProgramCalls::Ours(const std::string& name, const std::string& program,
-                               std::vector<std::string> arguments) const {
+ProgramCall ProgramCalls::Ours(const std::string& name, Role role, std::vector<std::string> arguments) const {
+  const std::string program = role == Role::kWorker ? "capstan-worker" : "capstan-server";
   if (plaintext_ == Plaintext::kAllowed) arguments.emplace_back("--allow-plaintext");
+  if (!keys_.empty()) arguments.insert(arguments.end(), {"--key-file", KeyFileIn(keys_, role)});
   return {name, binaries_ + "/" + program, std::move(arguments), directory_.LogOf(name), ProgramKind::kOurs, {}};
 }
 
@@ -48,7 +51,7 @@ ProgramCall ProgramCalls::Coordinator(const std::string& listen, RunBegin begin)
                                         ChoosePort(config_.metrics.listen)};
   if (begin != RunBegin::kNew) arguments.push_back("--resume");
   if (begin == RunBegin::kRollBack) arguments.push_back("--accept-rollback");
-  return Ours(kCoordinator, "capstan-server", std::move(arguments));
+  return Ours(kCoordinator, Role::kCoordinator, std::move(arguments));
 }
 
 // If the job file has a fixed port, each server gets ports of its own, counted up from that port.
@@ -61,7 +64,7 @@ std::vector<ProgramCall> ProgramCalls::Servers(const std::string& coordinator) c
                      {directory_.path() + "/job.toml", "--index", std::to_string(i), "--run-dir", directory_.path(),
                       "--set", "cluster.coordinator=" + coordinator, "--set", "cluster.listen=" + listen,
                       "--metrics-listen", ShiftPort(config_.metrics.listen, 1 + i)});
-    calls.push_back(Ours(ServerName(i), "capstan-server", std::move(arguments)));
+    calls.push_back(Ours(ServerName(i), Role::kServer, std::move(arguments)));
   }
   return calls;
 }
@@ -81,13 +84,14 @@ std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) c
       if (!value->empty()) arguments.insert(arguments.end(), {option, *value});
     }
     for (const std::string& host : metrics.hosts) arguments.insert(arguments.end(), {"--metrics-host", host});
-    calls.push_back(Ours(WorkerName(i), "capstan-worker", std::move(arguments)));
+    calls.push_back(Ours(WorkerName(i), Role::kWorker, std::move(arguments)));
   }
   return calls;
 }
 
 std::vector<ProgramCall> ProgramCalls::OwnPrograms(const OwnProgram& program, const std::string& coordinator) const {
   const std::uint32_t count = config_.cluster.workers;
+  const std::string key_file = keys_.empty() ? "" : KeyFileIn(keys_, Role::kWorker);
   std::vector<ProgramCall> calls;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string name = WorkerName(i);
@@ -96,7 +100,7 @@ std::vector<ProgramCall> ProgramCalls::OwnPrograms(const OwnProgram& program, co
                      {program.words.begin() + 1, program.words.end()},
                      directory_.LogOf(name),
                      ProgramKind::kOwn,
-                     EnvironmentOf(program, coordinator, name, i, count)});
+                     EnvironmentOf(program, {coordinator, key_file, name, i, count})});
   }
   return calls;
 }

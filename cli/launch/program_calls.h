@@ -12,6 +12,7 @@
 #include "cli/run/exposure.h"
 #include "cli/run/run_directory.h"
 #include "common/config/job/forward.h"
+#include "common/keys/principal.h"
 
 namespace capstan::cli {
 
@@ -20,9 +21,10 @@ class ProgramCalls {
   static constexpr char kCoordinator[] = "coordinator";  // the name of the coordinator's process
 
   // `binaries`: the folder of capstan-server and capstan-worker. `trace`: servers and workers write traces to this file
-  // name with their own name added; empty: they write none. `config` and `directory` outlive this object.
+  // name with their own name added; empty: they write none. `keys`: the folder with the job's key files; empty: it has no
+  // keys. `config` and `directory` outlive this object.
   ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace,
-               Plaintext plaintext);
+               Plaintext plaintext, std::string keys);
 
   // `listen`: address on which the coordinator listens.
   ProgramCall Coordinator(const std::string& listen, RunBegin begin) const;
@@ -33,13 +35,14 @@ class ProgramCalls {
   std::vector<ProgramCall> OwnPrograms(const OwnProgram& program, const std::string& coordinator) const;
 
  private:
-  ProgramCall Ours(const std::string& name, const std::string& program, std::vector<std::string> arguments) const;
+  ProgramCall Ours(const std::string& name, Role role, std::vector<std::string> arguments) const;
   std::vector<std::string> TraceArguments(const std::string& name) const;
 
   const JobConfig& config_;
   const RunDirectory& directory_;
   const std::string binaries_, trace_;
   const Plaintext plaintext_;
+  const std::string keys_;
 };
 
 }  // namespace capstan::cli

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <fstream>
@@ -25,7 +26,7 @@ std::uint16_t PortOf(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == address.npos) return 0;
   std::uint16_t port = 0;
-  const char* const end = address.data() + address.size();
+  const char* const end = address.data() + std::min(address.size(), address.find('#', colon));
   const auto read = std::from_chars(address.data() + colon + 1, end, port);
   return read.ec == std::errc() && read.ptr == end ? port : 0;
 }

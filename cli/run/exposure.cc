@@ -22,6 +22,7 @@ Status CheckExposure(const std::string& what, const std::string& address, Plaint
 
 std::string ProtectionOf(const std::string& address) {
   if (IsLocalAddress(address)) return "local: this user's processes only";
+  if (!KeyInAddress(address).empty()) return "encrypted: processes in the allow list only";
   return IsExposed(address) ? kNotProtected : "plaintext: all users of this machine";
 }
 

@@ -120,7 +120,7 @@ Endpoints ReadEndpoints(const std::string& run_dir) {
 }
 
 std::optional<std::string> LastCoordinator(const std::string& run_dir) {
-  std::string last = ReadEndpoints(run_dir).coordinator;
+  std::string last = WithoutKey(ReadEndpoints(run_dir).coordinator);
   if (!IsHostPort(last)) return std::nullopt;
   return last;
 }

@@ -30,8 +30,11 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
   if (getrandom(&question.nonce, sizeof question.nonce, 0) != sizeof question.nonce) {
     return Unsupported("the system gives no random numbers (getrandom)");
   }
-  const std::unique_ptr<Transport> transport = CreateZmqTransport({});
-  CAPSTAN_ASSIGN_OR_RETURN(const PeerId coordinator, transport->Connect(EndpointOf(request.coordinator)));
+  TransportOptions options;
+  options.keys = request.keys;
+  const std::unique_ptr<Transport> transport = CreateZmqTransport(options);
+  CAPSTAN_ASSIGN_OR_RETURN(const PeerId coordinator,
+                           transport->Connect(EndpointOf(request.coordinator), Role::kCoordinator));
   server::CoordinatorWatch::Options watching;
   watching.address = request.coordinator;
   watching.said_in = "--join";
@@ -49,7 +52,7 @@ Result<std::string> RequestJobFile(const JobRequest& request, StopSignals* signa
       (void)transport->Send(coordinator, {question, {}}).ok();  // a lost message is sent again
     }
     transport->Poll(kLookEvery, [&](PeerId, const Principal& sender, const Message& message) {
-      if (!MaySend(sender.role, message.header, Receiver::kReader)) return;
+      if (!MaySend(sender, message.header, Receiver::kReader)) return;
       if (const auto* view = message.header.As<View>(); view != nullptr && !view->job_file.empty()) {
         answer = view->job_file;
       } else if (const auto* error = message.header.As<Error>()) {

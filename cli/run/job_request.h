@@ -8,13 +8,15 @@
 #include <string>
 
 #include "cli/run/process.h"
+#include "cli/run/process_keys.h"
 
 namespace capstan::cli {
 
 struct JobRequest {
-  std::string coordinator;  // its address
-  std::string name;         // name of this process in messages
-  double seconds = 60;      // limit for the answer
+  std::string coordinator;                   // its address
+  std::string name;                          // name of this process in messages
+  double seconds = 60;                       // limit for the answer
+  std::shared_ptr<const KeyPair> keys = {};  // of this process; null: it has none
 };
 
 // Returns the job file's text. Prints every 5 s that it waits. Stops waiting when a stop signal arrives.

@@ -20,6 +20,8 @@ class LocalTransport : public JobTransport {
   explicit LocalTransport(const JobConfig& config) : cluster_(config.cluster) {}
 
   Status Check() const override { return {}; }
+  Status CheckLaunch() const override { return {}; }
+  bool needs_keys() const override { return false; }
 
   Result<std::string> FindCoordinator(const std::string& run_dir) override {
     if (cluster_.coordinator != kAutoAddress) return cluster_.coordinator;
@@ -37,6 +39,8 @@ class LocalTransport : public JobTransport {
     return addresses;
   }
 
+  TransportOptions Options() const override { return {}; }
+
   void Remove() override {
     if (made_) made_->Remove();
   }
@@ -46,22 +50,16 @@ class LocalTransport : public JobTransport {
   std::optional<JobSockets> made_;
 };
 
-// TCP, as it is.
-class PlaintextTransport : public JobTransport {
+// TCP.
+class TcpTransport : public JobTransport {
  public:
-  PlaintextTransport(const JobConfig& config, Plaintext plaintext) : cluster_(config.cluster), plaintext_(plaintext) {}
-
-  Status Check() const override {
-    CAPSTAN_RETURN_IF_ERROR(CheckExposure("cluster.coordinator", Coordinator(), plaintext_));
-    if (HostOf(cluster_.listen) == "auto") return {};
-    return CheckExposure("cluster.listen", cluster_.listen, plaintext_);
-  }
+  explicit TcpTransport(const JobConfig& config) : cluster_(config.cluster) {}
 
   Result<std::string> FindCoordinator(const std::string& /*run_dir*/) override { return Coordinator(); }
 
   Result<std::vector<std::string>> FindShards(std::uint32_t /*server*/) const override {
     CAPSTAN_ASSIGN_OR_RETURN(const std::string listen, FindListen());
-    CAPSTAN_RETURN_IF_ERROR(CheckExposure("the address of the server's shards", listen, plaintext_));
+    CAPSTAN_RETURN_IF_ERROR(CheckListen("the address of the server's shards", listen));
     std::vector<std::string> addresses;
     for (std::uint32_t i = 0; i < cluster_.shards_per_server; ++i) addresses.push_back(ShiftPort(listen, i));
     return addresses;
@@ -69,11 +67,15 @@ class PlaintextTransport : public JobTransport {
 
   void Remove() override {}
 
- private:
+ protected:
+  // Whether this process may listen at `address`, which is what `what` names.
+  virtual Status CheckListen(const std::string& what, const std::string& address) const = 0;
+  const ClusterSection& cluster() const { return cluster_; }
   std::string Coordinator() const {
     return cluster_.coordinator == kAutoAddress ? "127.0.0.1:0" : cluster_.coordinator;
   }
 
+ private:
   // Fails if the server would listen on a loopback address and the coordinator is on another machine, which could not
   // reach it.
   Result<std::string> FindListen() const {
@@ -94,13 +96,70 @@ class PlaintextTransport : public JobTransport {
   }
 
   const ClusterSection& cluster_;
+};
+
+// TCP, as it is.
+class PlaintextTransport : public TcpTransport {
+ public:
+  PlaintextTransport(const JobConfig& config, Plaintext plaintext) : TcpTransport(config), plaintext_(plaintext) {}
+
+  Status Check() const override {
+    CAPSTAN_RETURN_IF_ERROR(CheckListen("cluster.coordinator", Coordinator()));
+    if (HostOf(cluster().listen) == "auto") return {};
+    return CheckListen("cluster.listen", cluster().listen);
+  }
+
+  Status CheckLaunch() const override { return Check(); }
+  bool needs_keys() const override { return false; }
+  TransportOptions Options() const override { return {}; }
+
+ protected:
+  Status CheckListen(const std::string& what, const std::string& address) const override {
+    return CheckExposure(what, address, plaintext_);
+  }
+
+ private:
   const Plaintext plaintext_;
+};
+
+// TCP with keys.
+class CurveTransport : public TcpTransport {
+ public:
+  CurveTransport(const JobConfig& config, ProcessKeys keys) : TcpTransport(config), keys_(std::move(keys)) {}
+
+  Status Check() const override {
+    if (keys_.pair != nullptr && keys_.admission != nullptr) return {};
+    return Invalid(
+        "[security] transport = \"curve\" needs a key of this process: name its file with --key-file or "
+        "CAPSTAN_KEY_FILE; capstan keygen makes keys for all processes of a job");
+  }
+
+  Status CheckLaunch() const override { return {}; }
+  bool needs_keys() const override { return true; }
+
+  TransportOptions Options() const override {
+    TransportOptions options;
+    options.keys = keys_.pair;
+    options.admission = keys_.admission;
+    return options;
+  }
+
+ protected:
+  Status CheckListen(const std::string& /*what*/, const std::string& /*address*/) const override { return {}; }
+
+ private:
+  const ProcessKeys keys_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext) {
-  if (TransportOf(config) == TransportWord::kLocal) return std::make_unique<LocalTransport>(config);
+std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext, ProcessKeys keys) {
+  switch (TransportOf(config)) {
+    case TransportWord::kLocal: return std::make_unique<LocalTransport>(config);
+    case TransportWord::kCurve: return std::make_unique<CurveTransport>(config, std::move(keys));
+    case TransportWord::kAuto:
+    case TransportWord::kPlaintext: break;
+  }
   return std::make_unique<PlaintextTransport>(config, plaintext);
 }
 

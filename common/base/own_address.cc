@@ -15,8 +15,9 @@
 
 namespace capstan {
 
-Result<std::string> OwnAddress(const std::string& endpoint) {
-  if (IsLocalAddress(endpoint)) return MachineOf(endpoint);
+Result<std::string> OwnAddress(const std::string& address) {
+  if (IsLocalAddress(address)) return MachineOf(address);
+  const std::string endpoint = WithoutKey(address);
   const std::size_t colon = endpoint.rfind(':');
   std::string host = endpoint.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);

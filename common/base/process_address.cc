@@ -53,12 +53,15 @@ std::string WithKey(const std::string& address, const std::string& key) {
   return IsLocalAddress(address) ? address : address + "#" + key;
 }
 
+bool HasKeyOrNone(std::string_view address) {
+  if (address.find('#') == address.npos) return true;
+  const std::string_view key = KeyInAddress(address);
+  return key.size() == kKeyTextBytes && std::all_of(key.begin(), key.end(), IsHexDigit);
+}
+
 bool IsProcessAddress(std::string_view text) {
   if (IsLocalAddress(text)) return FaultOfPath(text.substr(kLocal.size())).empty();
-  if (text.find('#') == text.npos) return IsHostPort(text);
-  const std::string_view key = KeyInAddress(text);
-  return key.size() == kKeyTextBytes && std::all_of(key.begin(), key.end(), IsHexDigit) &&
-         IsHostPort(text.substr(0, text.size() - key.size() - 1));
+  return HasKeyOrNone(text) && IsHostPort(text.substr(0, text.rfind('#')));
 }
 
 Status CheckProcessAddress(const std::string& what, const std::string& address) {
@@ -82,7 +85,9 @@ std::string AddressOf(const std::string& endpoint) {
   return endpoint.starts_with(kTcp) ? endpoint.substr(kTcp.size()) : endpoint;
 }
 
-bool CanBeExposed(const std::string& address) { return !IsLocalAddress(address) && !IsLoopback(HostOf(address)); }
+bool CanBeExposed(const std::string& address) {
+  return !IsLocalAddress(address) && KeyInAddress(address).empty() && !IsLoopback(HostOf(address));
+}
 
 std::string MachineOf(const std::string& address) { return IsLocalAddress(address) ? "127.0.0.1" : HostOf(address); }
 

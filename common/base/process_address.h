@@ -30,6 +30,8 @@ std::string_view KeyInAddress(std::string_view address);
 std::string WithoutKey(const std::string& address);
 std::string WithKey(const std::string& address, const std::string& key);
 
+// Whether the address has no key, or one of 64 hexadecimal digits.
+bool HasKeyOrNone(std::string_view address);
 // Whether the text is HOST:PORT with a port from 1, and perhaps a key, or ipc:// and an absolute path that is short enough.
 bool IsProcessAddress(std::string_view text);
 // Returns ok if IsProcessAddress(address), else kInvalid. `what` names the flag or argument that has the address.
@@ -39,8 +41,8 @@ Status CheckProcessAddress(const std::string& what, const std::string& address);
 std::string EndpointOf(const std::string& address);
 // Returns the address of an endpoint: "tcp://" is cut off.
 std::string AddressOf(const std::string& endpoint);
-// Whether other machines can reach the address: it is for TCP, and its host is no loopback address. (Of a name only
-// "localhost" is known to be one.)
+// Whether other machines can reach the address without a key: it is for TCP, has no key, and its host is no loopback address.
+// (Of a name only "localhost" is known to be one.)
 bool CanBeExposed(const std::string& address);
 // Returns the host of the machine on which the process is: 127.0.0.1 for a local address.
 std::string MachineOf(const std::string& address);

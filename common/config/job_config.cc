@@ -194,7 +194,7 @@ class KeyReader {
   void Process(Key key, std::string& field) {
     const TomlValue* value = Find(key);
     if (value == nullptr || !ReadText(key, *value, &field) || field == kAutoAddress) return;
-    if (IsLocalAddress(field) ? IsProcessAddress(field) : IsEndpoint(field)) return;
+    if (IsLocalAddress(field) ? IsProcessAddress(field) : IsEndpoint(WithoutKey(field)) && HasKeyOrNone(field)) return;
     ComplainValue(
         key, *value,
         "\"auto\", \"host:port\" with a port from 0 (any free one) to 65535, or \"ipc:///PATH\" with a path of at "

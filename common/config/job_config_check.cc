@@ -208,11 +208,29 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+// Returns a problem if the job's messages are encrypted, and gradients that workers send each other would not be.
+std::optional<Problem> FindCollectiveProblem(const JobConfig& c) {
+  if (TransportOf(c) != TransportWord::kCurve || c.security.plaintext_collectives) return std::nullopt;
+  if (!WorkersUpdate(c.job.mode) && !ReducesLocally(c)) return std::nullopt;
+  return Problem{"security", "plaintext_collectives",
+                 std::string("the job's messages are encrypted, and the gradients that workers send each other (") +
+                     (WorkersUpdate(c.job.mode) ? "mode \"allreduce\"" : "allreduce.local_reduce") +
+                     ") are not: neither Gloo nor NCCL has keys; write [security] plaintext_collectives = true if "
+                     "only your machines reach each other's ports, as in a WireGuard network"};
+}
+
 // Returns a problem if an address does not fit the transport, or the other addresses.
 std::optional<Problem> FindAddressProblem(const JobConfig& c) {
   const std::string& coordinator = c.cluster.coordinator;
-  if (TransportOf(c) != TransportWord::kLocal) {
-    if (!IsLocalAddress(coordinator)) return std::nullopt;
+  const TransportWord transport = TransportOf(c);
+  if (transport != TransportWord::kCurve && !KeyInAddress(coordinator).empty()) {
+    return Problem{
+        "cluster", "coordinator",
+        "cluster.coordinator has a key (after #), and security.transport is for connections without keys; leave "
+        "transport out, or the key"};
+  }
+  if (transport != TransportWord::kLocal) {
+    if (!IsLocalAddress(coordinator)) return FindCollectiveProblem(c);
     return Problem{
         "cluster", "coordinator",
         "cluster.coordinator is " + coordinator +

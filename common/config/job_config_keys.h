@@ -101,9 +101,10 @@ inline constexpr Word<Collective> kCollectives[] = {
 inline constexpr Word<LocalReduce> kLocalReduces[] = {
     {"none", LocalReduce::kNone}, {"gloo", LocalReduce::kGloo}, {"nccl", LocalReduce::kNccl}};
 
-inline constexpr Word<TransportWord> kTransports[] = {
-    {"auto", TransportWord::kAuto}, {"local", TransportWord::kLocal}, {"plaintext", TransportWord::kPlaintext}};
-inline constexpr std::string_view kTransportsLater[] = {"curve"};
+inline constexpr Word<TransportWord> kTransports[] = {{"auto", TransportWord::kAuto},
+                                                      {"local", TransportWord::kLocal},
+                                                      {"plaintext", TransportWord::kPlaintext},
+                                                      {"curve", TransportWord::kCurve}};
 
 inline constexpr std::int64_t kBatchMax = 1 << 24;  // sample counts are exact in fp32
 inline constexpr std::int64_t kMembersMax = 4096;
@@ -316,7 +317,8 @@ void VisitMetrics(Visitor& v, MetricsSection& s) {
 template <class Visitor>
 void VisitSecurity(Visitor& v, SecuritySection& s) {
   v.Begin("security");
-  v.Choice({"transport"}, s.transport, {kTransports, kTransportsLater});
+  v.Choice({"transport"}, s.transport, {kTransports, {}});
+  v.Flag({"plaintext_collectives"}, s.plaintext_collectives);
   v.End();
 }
 

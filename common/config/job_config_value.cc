@@ -94,6 +94,7 @@ Aggregation AggregationOf(const JobConfig& config) {
 
 TransportWord TransportOf(const JobConfig& config) {
   if (config.security.transport != TransportWord::kAuto) return config.security.transport;
+  if (!KeyInAddress(config.cluster.coordinator).empty()) return TransportWord::kCurve;
   return NamesTcp(config.cluster) ? TransportWord::kPlaintext : TransportWord::kLocal;
 }
 

@@ -69,10 +69,13 @@ bool IsOfMember(const Header& header) {
 
 }  // namespace
 
-bool MaySend(Role sender, const Header& header, Receiver receiver) {
+bool MaySend(const Principal& sender, const Header& header, Receiver receiver) {
   const Roles roles = SendersTo(kRows[header.any().index()], receiver);
-  if (sender == Role::kAnyone || sender == Role::kThisUser) return roles != kNobody;
-  return (roles & Only(sender)) != 0 && (sender == Role::kWorker || !IsOfMember(header));
+  if (sender.role == Role::kAnyone || sender.role == Role::kThisUser) return roles != kNobody;
+  if ((roles & Only(sender.role)) == 0) return false;
+  if (sender.role != Role::kWorker) return !IsOfMember(header);
+  const auto* join = header.As<Join>();
+  return join == nullptr || sender.name.empty() || join->worker == sender.name;
 }
 
 }  // namespace capstan

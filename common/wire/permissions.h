@@ -15,7 +15,8 @@ namespace capstan {
 // A process that only asks for the job file counts as a reader.
 enum class Receiver : std::uint8_t { kCoordinator, kShard, kWorker, kReader };
 
-// A sender without a key may send what any role may send to this receiver: nobody can tell which role it has.
-bool MaySend(Role sender, const Header& header, Receiver receiver);
+// A sender without a key may send what any role may send to this receiver: nobody can tell which role it has. A worker
+// whose key is for one name may join only under that name.
+bool MaySend(const Principal& sender, const Header& header, Receiver receiver);
 
 }  // namespace capstan

@@ -20,7 +20,7 @@ Result<std::unique_ptr<FinalWeights>> FinalWeights::Create(const View& view, con
   std::unique_ptr<FinalWeights> final_weights(new FinalWeights(std::move(writer), limits, transport));
   std::vector<WeightsReader::Source> sources;
   for (const ShardAddress& address : view.shards) {
-    CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, transport->Connect(address.endpoint));
+    CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, transport->Connect(address.endpoint, Role::kServer));
     sources.push_back({peer, address});
   }
   const auto write = [raw = final_weights.get()](const Block& block, std::uint32_t, const Slice& weights) {

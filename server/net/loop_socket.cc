@@ -32,7 +32,7 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
 int LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
   const auto take = [&](PeerId from, const Principal& sender, const Message& message) {
-    MaySend(sender.role, message.header, receiver_) ? on_message(from, message) : Refuse(from);
+    MaySend(sender, message.header, receiver_) ? on_message(from, message) : Refuse(from);
   };
   const int received = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, take);
   if (outgoing_->waiting()) outgoing_->Retry();

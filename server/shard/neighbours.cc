@@ -5,7 +5,7 @@ namespace capstan::server {
 PeerId Neighbours::Connect(const std::string& endpoint) {
   const auto known = peers_.find(endpoint);
   if (known != peers_.end()) return known->second;
-  const Result<PeerId> peer = transport_->Connect(endpoint);
+  const Result<PeerId> peer = transport_->Connect(endpoint, Role::kServer);
   if (!peer.ok()) return {};
   peers_[endpoint] = *peer;
   return *peer;

@@ -38,7 +38,8 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen",
                              options_.advertise, options_.on_notice,          Receiver::kShard};
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
-  CAPSTAN_ASSIGN_OR_RETURN(coordinator_, socket_->transport()->Connect(EndpointOf(options_.coordinator)));
+  CAPSTAN_ASSIGN_OR_RETURN(coordinator_,
+                           socket_->transport()->Connect(EndpointOf(options_.coordinator), Role::kCoordinator));
   neighbours_.emplace(socket_->transport());
   metrics_ = registry->Create<monitoring::ShardMetrics>();
   ShardOptions& shard = options_.shard;

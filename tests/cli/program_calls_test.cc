@@ -29,7 +29,7 @@ TEST_CASE("each server and worker of a job gets ports of its own, counted up fro
   config.metrics.listen = "127.0.0.1:8000";
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
-  const ProgramCalls calls(config, *directory, "/bin", "trace.json", Plaintext::kRefused);
+  const ProgramCalls calls(config, *directory, "/bin", "trace.json", Plaintext::kRefused, "");
   const auto servers = calls.Servers("127.0.0.1:6000");
   REQUIRE(servers.size() == 2);
   CHECK(servers[1].name == "server-1");
@@ -54,12 +54,23 @@ TEST_CASE("a worker, which has no job file when it starts, is told how its metri
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
   const ProgramCall worker =
-      ProgramCalls(config, *directory, "/bin", "", Plaintext::kRefused).Workers("127.0.0.1:6000").front();
+      ProgramCalls(config, *directory, "/bin", "", Plaintext::kRefused, "").Workers("127.0.0.1:6000").front();
   CHECK(ArgumentOf(worker, "--metrics-token-file") == "/t");
   CHECK(ArgumentOf(worker, "--metrics-certificate") == "/c");
   CHECK(ArgumentOf(worker, "--metrics-key") == "/k");
   CHECK(std::count(worker.arguments.begin(), worker.arguments.end(), "--metrics-host") == 2);
   CHECK(worker.arguments.back() == "b");
+}
+
+TEST_CASE("each process of a job with keys has the key file of its role", "[cli][launch]") {
+  const TempFolder scratch;
+  const EditableJobConfig config;
+  const auto directory = RunDirectory::Create(scratch.path("run"), "job");
+  REQUIRE(directory.ok());
+  const ProgramCalls calls(config, *directory, "/bin", "", Plaintext::kRefused, "/keys");
+  CHECK(ArgumentOf(calls.Coordinator("127.0.0.1:0", RunBegin::kNew), "--key-file") == "/keys/coordinator.key");
+  CHECK(ArgumentOf(calls.Servers("127.0.0.1:6000").front(), "--key-file") == "/keys/server.key");
+  CHECK(ArgumentOf(calls.Workers("127.0.0.1:6000").front(), "--key-file") == "/keys/worker.key");
 }
 
 TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {
@@ -68,7 +79,7 @@ TEST_CASE("a coordinator is told how the run begins", "[cli][launch]") {
   config.metrics.listen = "127.0.0.1:8000";
   const auto directory = RunDirectory::Create(scratch.path("run"), "job");
   REQUIRE(directory.ok());
-  const ProgramCalls calls(config, *directory, "/bin", "", Plaintext::kRefused);
+  const ProgramCalls calls(config, *directory, "/bin", "", Plaintext::kRefused, "");
   const auto last = [&](RunBegin begin) { return calls.Coordinator("127.0.0.1:6000", begin).arguments.back(); };
   CHECK(last(RunBegin::kNew) == "127.0.0.1:8000");
   CHECK(last(RunBegin::kResume) == "--resume");

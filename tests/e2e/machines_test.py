@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -52,6 +53,27 @@ class MachinesTest(recovery.RecoveryTest):
         command = self.network.command(machine, harness.program(program), *arguments)
         return self.enterContext(harness.Process(*command, cwd=self.path(machine)))
 
+    def keygen(self):
+        """Makes keys and takes them to their machines, as the README says. Returns the coordinator's address with its key."""
+        made = subprocess.run([harness.program("capstan"), "keygen", self.path("head", "keys")], capture_output=True, text=True,
+                              check=True, timeout=harness.DEADLINE)
+        for machine in "one", "two":
+            os.mkdir(self.path(machine, "keys"))
+            for name in "server.key", "allow.toml":
+                shutil.copy2(self.path("head", "keys", name), self.path(machine, "keys", name))
+        return self.address + re.search(r"HOST:PORT(#\w{64})", made.stdout)[1]
+
+    def commands_with_keys(self):
+        """Returns what `commands` returns, for a job whose connections are encrypted."""
+        address = self.keygen()
+        roles = {"coordinator": "coordinator", "server-0": "server", "server-1": "server", "a": "worker", "b": "worker"}
+        commands = {}
+        for name, (machine, *words) in self.commands().items():
+            words = [address if word == self.address else word for word in words if word != "--allow-plaintext"]
+            commands[name] = (machine, *words, "--key-file", f"keys/{roles[name]}.key")
+        commands["coordinator"] += ("--set", f"cluster.coordinator={address}")
+        return commands
+
     def commands(self, steps=STEPS, guarded=True):
         """Returns (machine, program, arguments...) for each process, by name."""
         self.assertEqual(self.address, f"{self.network.address('head')}:{PORT}")
@@ -71,10 +93,14 @@ class MachinesTest(recovery.RecoveryTest):
 
     def test_every_process_is_killed_and_goes_on_by_the_command_that_started_it(self):
         run = self.path("head", "runs", "recovery-coordinator")
-        commands = self.commands()
+        commands = self.commands_with_keys()
         running = {name: self.start(*command) for name, command in commands.items()}
         running["coordinator"].wait_for_line("running: ")
         self.see_addresses_from("two", run)
+        status = json.loads(self.fetch("two", f"http://{self.endpoints(run)['metrics']['coordinator']}/api/v1/status"))
+        self.assertEqual(status["transport"], "encrypted: processes in the allow list only")
+        said = next(line for line in running["coordinator"].lines if "servers: capstan-server --join" in line)
+        self.assertRegex(said, r"--join \S+#\w{64} --key-file server.key --index 0")
         for victim in ("server-0", "coordinator", "b", "server-1", "a"):
             begun = recovery.count_records(run)
             recovery.poll(lambda: recovery.count_records(run) >= begun + 12, f"12 steps before the end of {victim}")

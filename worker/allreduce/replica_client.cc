@@ -263,6 +263,7 @@ Commands ReplicaClient::On(const ReadVersion& read) {
 Status ReplicaClient::Read(const ReadVersion& read) {
   ReaderOptions options;
   options.coordinator = options_.coordinator;
+  options.key_file = options_.key_file;
   options.name = options_.worker;
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<Reader> reader, Reader::Connect(options));
   PullOptions wish;

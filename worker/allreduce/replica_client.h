@@ -22,6 +22,7 @@ namespace capstan::train {
 
 struct ReplicaClientOptions {
   std::string coordinator;  // its address
+  std::string key_file;     // with this worker's key, where the address has one
   std::string worker;
   std::string host;  // this machine's address, as the other workers reach it
   std::function<void(const std::string&)> on_notice = nullptr;

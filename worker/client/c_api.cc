@@ -39,6 +39,7 @@ Result<capstan::ClientOptions> ReadOptions(const capstan_options* given) {
   CAPSTAN_ASSIGN_OR_RETURN(out.join_deadline, JoinDeadline(options.join_seconds, "capstan_options"));
   out.coordinator = TextOf(options.coordinator);
   out.worker = TextOf(options.worker);
+  out.key_file = TextOf(options.key_file);
   if (options.rank > options.ranks || (options.rank == 0) != (options.ranks == 0)) {
     return Invalid("capstan_options.rank is " + std::to_string(options.rank) + " of " + std::to_string(options.ranks) +
                    " ranks; it is counted from 1, or both are 0");

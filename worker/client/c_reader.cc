@@ -34,6 +34,7 @@ Result<capstan::ReaderOptions> ReadOptions(const capstan_reader_options* given) 
                            capstan::client::JoinDeadline(options.join_seconds, "capstan_reader_options"));
   out.coordinator = TextOf(options.coordinator);
   out.name = TextOf(options.name);
+  out.key_file = TextOf(options.key_file);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "common/wire/permissions.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
+#include "worker/client/own_keys.h"
 #include "worker/client/reader_core.h"
 #include "worker/session/shard_connections.h"
 
@@ -25,7 +26,8 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 // A reader's connections and its core. They run on the caller's thread.
 struct Machinery {
-  std::unique_ptr<Transport> transport = CreateZmqTransport({});
+  explicit Machinery(const TransportOptions& options) : transport(CreateZmqTransport(options)) {}
+  std::unique_ptr<Transport> transport;
   session::ShardConnections connections{transport.get()};
   std::unique_ptr<ReaderCore> core;
   Outbox out;
@@ -93,7 +95,7 @@ Status NetworkReader::Run(const Done& done, Deadline deadline) {
     const Instant left = std::max(deadline.time_since_epoch() - now, Instant{});
     const Instant timeout = in_time ? std::min(left, kTick) : Instant{};
     machinery_->transport->Poll(timeout, [&](PeerId from, const Principal& sender, const Message& message) {
-      if (!MaySend(sender.role, message.header, Receiver::kReader)) return;
+      if (!MaySend(sender, message.header, Receiver::kReader)) return;
       core().Handle(from, message, Now(), &machinery_->out);
       SendOut();
     });
@@ -132,13 +134,16 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
 Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
   CAPSTAN_RETURN_IF_ERROR(CheckName("a reader's name", options.name));
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
-  auto machinery = std::make_unique<Machinery>();
+  TransportOptions transport;
+  CAPSTAN_ASSIGN_OR_RETURN(transport.keys, client::ReadOwnKeys(options.key_file));
+  auto machinery = std::make_unique<Machinery>(transport);
   client::ReaderCoreOptions core;
   core.name = options.name;
   if (getrandom(&core.nonce, sizeof core.nonce, 0) != sizeof core.nonce) {
     return Unsupported("the system gives no random numbers (getrandom)");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(core.coordinator, machinery->transport->Connect(EndpointOf(options.coordinator)));
+  CAPSTAN_ASSIGN_OR_RETURN(core.coordinator,
+                           machinery->transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator));
   core.coordinator_address = options.coordinator;
   core.silence_limit = options.join_deadline;
   core.connect = [raw = machinery.get()](const std::string& endpoint) {

@@ -30,8 +30,10 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) {
   auto counters = std::make_unique<TransportCounters>();
-  std::unique_ptr<Transport> transport = CreateZmqTransport({}, counters.get());
-  Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator));
+  TransportOptions transport_options;
+  transport_options.keys = options.keys;
+  std::unique_ptr<Transport> transport = CreateZmqTransport(transport_options, counters.get());
+  Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);
   if (!coordinator.ok()) return coordinator.status();
   std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
   SessionOptions session;
@@ -88,7 +90,7 @@ void SessionLoop::Run() {
     }
     transport_->Poll(backlog ? Instant{} : next_tick - before,
                      [&](PeerId from, const Principal& sender, Message message) {
-                       if (!MaySend(sender.role, message.header, Receiver::kWorker)) return;
+                       if (!MaySend(sender, message.header, Receiver::kWorker)) return;
                        session_->Handle(from, message, Now(), &out_);
                        SendOut();
                        NoteStaged();

@@ -101,6 +101,7 @@ class SessionLoop {
     OnNotice on_notice;
     std::uint32_t rank = 0, ranks = 0;  // as in Join
     std::string machine = {}, metrics = {};
+    std::shared_ptr<const KeyPair> keys = {};  // null: this process has none
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);

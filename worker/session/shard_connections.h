@@ -18,7 +18,7 @@ class ShardConnections {
   Result<PeerId> PeerOf(const std::string& endpoint) {
     const auto known = peers_.find(endpoint);
     if (known != peers_.end()) return known->second;
-    CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, transport_->Connect(endpoint));
+    CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, transport_->Connect(endpoint, Role::kServer));
     return peers_[endpoint] = peer;
   }
   void Forget(PeerId peer) {

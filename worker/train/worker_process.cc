@@ -81,8 +81,8 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
     CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
   }
   if (replicated) {
-    ReplicaClientOptions replica{options.coordinator, options.name, std::move(host), options.say,
-                                 [&devices] { return devices.reducer; }};
+    ReplicaClientOptions replica{options.coordinator, options.key_file, options.name,
+                                 std::move(host),     options.say,      [&devices] { return devices.reducer; }};
     return JobClient{CreateReplicaClient(std::move(connection), std::move(replica)), false};
   }
   MachineReducerOptions machine{std::move(host), static_cast<std::uint64_t>(config.allreduce.bucket_mib * (1 << 20)),
@@ -127,6 +127,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   const FloatControl float_control;
   ClientOptions client_options;
   client_options.coordinator = options.coordinator;
+  client_options.key_file = options.key_file;
   client_options.worker = options.name;
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;

@@ -19,6 +19,7 @@ namespace capstan::train {
 
 struct WorkerOptions {
   std::string coordinator;  // its address
+  std::string key_file;     // with this worker's key, where the address has one
   std::string name;         // this worker's name; the command line's default: host name and process id
   std::string address;      // this machine's address for other workers; empty: the one used to reach the coordinator
   std::string machine;      // this machine's name; empty: the system's boot id

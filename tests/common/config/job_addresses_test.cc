@@ -31,6 +31,8 @@ std::string MessageOf(const std::vector<std::string>& overrides) {
   return status.message();
 }
 
+const std::string kKey(64, 'a');
+
 TEST_CASE("a job whose file has no address for TCP has sockets of its machine", "[config]") {
   const auto transport = [](const std::vector<std::string>& set) {
     return TransportOf(ParseAddresses(kNoAddresses, set));
@@ -42,6 +44,9 @@ TEST_CASE("a job whose file has no address for TCP has sockets of its machine", 
   CHECK(transport({"cluster.coordinator=127.0.0.1:0"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.listen=10.0.0.6:0"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.advertise=node-1"}) == TransportWord::kPlaintext);
+  CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey}) == TransportWord::kCurve);
+  CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey, "security.transport=curve"}) == TransportWord::kCurve);
+  CHECK(transport({"security.transport=curve"}) == TransportWord::kCurve);
   CHECK_THAT(PrintJobConfig(ParseAddresses(kNoAddresses)),
              Contains("coordinator = \"auto\"") && Contains("transport = \"auto\""));
   CHECK(HashJobConfig(ParseAddresses(kNoAddresses)) ==
@@ -60,10 +65,25 @@ TEST_CASE("addresses that do not go together are refused with what to leave out"
     CAPTURE(key);
     CHECK_THAT(MessageOf({socket, key}), Contains("a socket of this machine") && Contains("leave"));
   }
+  for (const char* transport : {"security.transport=plaintext", "security.transport=local"}) {
+    CHECK_THAT(MessageOf({"cluster.coordinator=10.0.0.5:1#" + kKey, transport}), Contains("has a key (after #)"));
+  }
+  for (const std::string& key : std::vector<std::string>{"", "abc", kKey + "0", kKey.substr(1) + "g"}) {
+    CHECK_THAT(MessageOf({"cluster.coordinator=10.0.0.5:1#" + key}), Contains("coordinator"));
+  }
   for (const std::string& path :
        std::vector<std::string>{"ipc://", "ipc://relative", "ipc:///a/", "ipc:///" + std::string(107, 'a')}) {
     CAPTURE(path);
     CHECK_THAT(MessageOf({"cluster.coordinator=" + path}), Contains("\"ipc:///PATH\""));
+  }
+}
+
+TEST_CASE("gradients among workers stay encrypted, or somebody has said that they need not", "[config]") {
+  for (const char* mode : {"job.mode=allreduce", "allreduce.local_reduce=gloo"}) {
+    CAPTURE(mode);
+    CHECK_THAT(MessageOf({"security.transport=curve", mode}), Contains("plaintext_collectives = true"));
+    ParseAddresses(kNoAddresses, {"security.transport=curve", mode, "security.plaintext_collectives=true"});
+    ParseAddresses(kNoAddresses, {mode});
   }
 }
 

@@ -233,7 +233,7 @@ TEST_CASE("a device is a kind, and a number where a machine has several", "[conf
 TEST_CASE("words that are not built yet are refused as such", "[config]") {
   const std::string refused =
       GENERATE(values<std::string>({"job.mode=local", "job.sync_every=4", "model.kind=dlrm", "data.kind=criteo",
-                                    "cluster.mixed=true", "security.transport=curve", "allreduce.wire=fp16"}));
+                                    "cluster.mixed=true", "allreduce.wire=fp16"}));
   const Status status = Refusal(kSmallest, {refused});
   INFO(status.message());
   CHECK(status.code() == Code::kUnsupported);

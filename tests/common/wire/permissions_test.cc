@@ -97,10 +97,19 @@ TEST_CASE("each role may send what the table says to each receiver, and nothing 
     for (std::size_t i = 0; i < kReceivers.size(); ++i) {
       for (const Role role : kEveryRole) {
         INFO(row.name << " to a " << kReceiverNames[i] << " from role " << static_cast<int>(role));
-        CHECK(MaySend(role, row.header, kReceivers[i]) == Allows(row.senders[i], role));
+        CHECK(MaySend({role, ""}, row.header, kReceivers[i]) == Allows(row.senders[i], role));
       }
     }
   }
+}
+
+TEST_CASE("a worker whose key is for one name joins only under that name", "[wire][permissions]") {
+  Join join = JoinWithCatalog();
+  join.worker = "w1";
+  CHECK(MaySend({Role::kWorker, "w1"}, Header(join), Receiver::kCoordinator));
+  CHECK(MaySend({Role::kWorker, ""}, Header(join), Receiver::kCoordinator));
+  CHECK_FALSE(MaySend({Role::kWorker, "w2"}, Header(join), Receiver::kCoordinator));
+  CHECK(MaySend({Role::kWorker, "w2"}, Header(Push{}), Receiver::kShard));
 }
 
 TEST_CASE("the table has every message", "[wire][permissions]") {

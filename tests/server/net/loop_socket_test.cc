@@ -41,7 +41,7 @@ TEST_CASE("an actor is given what its sender may send, over each transport", "[s
   std::size_t refused = 0;
   for (const Header& header : OneOfEach(MessageTypes())) {
     REQUIRE(client->Send(to, {header, {}}).ok());
-    const bool allowed = MaySend(role, header, receiver);
+    const bool allowed = MaySend({role, ""}, header, receiver);
     if (allowed) expected.insert(header.any().index());
     refused += allowed ? 0 : 1;
   }

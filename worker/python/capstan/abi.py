@@ -24,7 +24,8 @@ class Sized(ctypes.Structure):
 
 class Options(Sized):
     _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("worker", c_char_p), ("join_seconds", c_double),
-                ("on_notice", Notice), ("context", c_void_p), ("rank", c_uint32), ("ranks", c_uint32)]
+                ("on_notice", Notice), ("context", c_void_p), ("rank", c_uint32), ("ranks", c_uint32),
+                ("key_file", c_char_p)]
 
 
 class Tensor(Sized):
@@ -71,7 +72,8 @@ class Counters(Sized):
 
 
 class ReaderOptions(Sized):
-    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("name", c_char_p), ("join_seconds", c_double)]
+    _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("name", c_char_p), ("join_seconds", c_double),
+                ("key_file", c_char_p)]
 
 
 class Progress(Sized):

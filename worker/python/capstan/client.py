@@ -12,7 +12,7 @@ from typing import Any
 
 from capstan import abi
 from capstan.errors import Error, Invalid, Stale
-from capstan.handle import Handle, own_name, patiently, text_bytes
+from capstan.handle import Handle, key_file_bytes, own_name, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
 from capstan.notices import log
 from capstan.tensors import INITIALS, Tensor, Tensors
@@ -298,9 +298,10 @@ def coordinator_address(given: str | None) -> str:
 
 
 def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
-            join_seconds: float = 60.0,
-            on_notice: Callable[[str], object] = log.warning) -> Client:
-    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job.
+            join_seconds: float = 60.0, on_notice: Callable[[str], object] = log.warning,
+            key_file: str | None = None) -> Client:
+    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job. An address with a
+    key, "host:port#KEY", needs a file with this process's own: `key_file`, or $CAPSTAN_KEY_FILE.
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. The client's thread calls
     `on_notice` with lines that say which peers the client waits for, and for how long.
@@ -316,4 +317,5 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     name = worker if worker is not None else os.environ.get("CAPSTAN_WORKER", own)
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", address), worker=text_bytes("the worker's name", name),
-        join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks)))
+        join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks,
+        key_file=key_file_bytes(key_file))))

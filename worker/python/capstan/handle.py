@@ -21,6 +21,12 @@ _SLICE_SECONDS = 0.2
 _ERROR_BYTES = 4096
 
 
+def key_file_bytes(given: str | None) -> bytes | None:
+    """The given path, or else $CAPSTAN_KEY_FILE; None: this process has no key."""
+    path = given if given is not None else os.environ.get("CAPSTAN_KEY_FILE")
+    return text_bytes("the key file", path) if path else None
+
+
 def text_bytes(what: str, text: str) -> bytes:
     """The text as bytes for a C string."""
     if "\0" in text:

@@ -10,7 +10,7 @@ from typing import Any
 
 from capstan import abi
 from capstan.errors import Invalid
-from capstan.handle import Handle, own_name, patiently, text_bytes
+from capstan.handle import Handle, key_file_bytes, own_name, patiently, text_bytes
 from capstan.tensors import Tensor, Tensors
 
 STATES = ("gathering", "running", "done", "failed")
@@ -50,11 +50,12 @@ class Reader:
     to read the last version.
     """
 
-    def __init__(self, coordinator: str, name: str | None = None, *, join_seconds: float = 60.0) -> None:
+    def __init__(self, coordinator: str, name: str | None = None, *, join_seconds: float = 60.0,
+                 key_file: str | None = None) -> None:
         named = name if name is not None else own_name()
         self._handle: Handle | None = Handle(abi.ReaderOptions(
             coordinator=text_bytes("the coordinator", coordinator), name=text_bytes("the reader's name", named),
-            join_seconds=join_seconds), "reader_")
+            join_seconds=join_seconds, key_file=key_file_bytes(key_file)), "reader_")
 
     def __enter__(self) -> Reader:
         return self
@@ -148,7 +149,7 @@ class Reader:
 
 
 def follow(coordinator: str, name: str | None = None, *, optimizer_state: bool = False,
-           join_seconds: float = 60.0) -> Iterator[Version]:
+           join_seconds: float = 60.0, key_file: str | None = None) -> Iterator[Version]:
     """Yields newer versions of the job at this address up to its last, as Reader.follow() does, with its own reader."""
-    with Reader(coordinator, name, join_seconds=join_seconds) as reader:
+    with Reader(coordinator, name, join_seconds=join_seconds, key_file=key_file) as reader:
         yield from reader.follow(optimizer_state=optimizer_state)

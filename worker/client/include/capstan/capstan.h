@@ -68,7 +68,7 @@ typedef struct capstan_client capstan_client;
 
 typedef struct capstan_options {
   size_t size;
-  const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
+  const char* coordinator; /* "host:port", "host:port#KEY" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
   const char* worker;  /* 1 to 64 bytes of A-Z, a-z, 0-9 and ._-; a newer process with this name replaces this one */
   double join_seconds; /* longest wait for the coordinator's answer; 0: 60 */
   /* Called with `context` and a line for the user, such as which peers the client waits for, and for how long. The call
@@ -80,6 +80,9 @@ typedef struct capstan_options {
    * waits for it when it is lost. Both 0: the worker computes whichever slots the coordinator assigns. */
   uint32_t rank;
   uint32_t ranks;
+  /* File with this process's key, of mode 0600, as CAPSTAN_KEY_FILE names it; needed if the coordinator's address has a key,
+   * else null. */
+  const char* key_file;
 } capstan_options;
 
 typedef struct capstan_tensor {
@@ -246,9 +249,10 @@ typedef struct capstan_reader capstan_reader;
 
 typedef struct capstan_reader_options {
   size_t size;
-  const char* coordinator; /* "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
+  const char* coordinator; /* "host:port", "host:port#KEY" or "ipc:///path", as CAPSTAN_COORDINATOR has it */
   const char* name;        /* shown in logs, of the same bytes as a worker's; several readers may share one */
   double join_seconds;     /* longest wait for the coordinator's answer; 0: 60 */
+  const char* key_file;    /* as in capstan_options */
 } capstan_reader_options;
 
 typedef enum capstan_job_state {

@@ -75,7 +75,7 @@ struct WorkerDescription {
 [[gnu::visibility("default")]] void PrintNotice(const std::string& notice);
 
 struct ClientOptions {
-  std::string coordinator;  // "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it
+  std::string coordinator;  // "host:port", "host:port#KEY" or "ipc:///path", as CAPSTAN_COORDINATOR has it
   std::string worker;       // 1 to 64 bytes of A-Z, a-z, 0-9 and ._-; a newer process with this name replaces this one
   std::chrono::milliseconds join_deadline{60'000};
   // Called from the client's own thread with a line for the user, such as which peers the client waits for, and for how
@@ -85,6 +85,9 @@ struct ClientOptions {
   // waits for it when it is lost. Either all workers of a job have a rank or none has.
   std::optional<std::uint32_t> rank = std::nullopt;
   std::uint32_t ranks = 0;
+  // File with this process's key, as CAPSTAN_KEY_FILE names it; needed if the coordinator's address has a key. The file has
+  // mode 0600.
+  std::string key_file = {};
 };
 
 // One round: compute the gradients of these slots of global batch `step`.

@@ -32,9 +32,10 @@
 namespace capstan {
 
 struct ReaderOptions {
-  std::string coordinator;  // "host:port" or "ipc:///path", as CAPSTAN_COORDINATOR has it
+  std::string coordinator;  // "host:port", "host:port#KEY" or "ipc:///path", as CAPSTAN_COORDINATOR has it
   std::string name;         // shown in logs, of the same bytes as a worker's; several readers may share one
   std::chrono::milliseconds join_deadline{60'000};
+  std::string key_file = {};  // file with this process's key, of mode 0600, if the coordinator's address has a key
 };
 
 struct ReaderTensor {

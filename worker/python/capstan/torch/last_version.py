@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,13 +24,13 @@ class LastVersion:
     """The job's end waits for readers that have asked within the job's lease. So every process asks regularly from
     prepare() on, whether it has slots or waits for some."""
 
-    def __init__(self, address: str, job: dict[str, Any], values: Values, optimizer: torch.optim.Optimizer,
-                 rule: Rule) -> None:
-        self._address, self._steps = address, int(job["job"]["steps"])
+    def __init__(self, connect: Callable[[], Reader], job: dict[str, Any], values: Values,
+                 optimizer: torch.optim.Optimizer, rule: Rule) -> None:
+        self._connect, self._steps = connect, int(job["job"]["steps"])
         self._values, self._optimizer, self._rule = values, optimizer, rule
         self._every = float(job["limits"]["lease"]) / _ASKS_PER_LEASE
         self._asked = time.monotonic()
-        self._reader = Reader(address)
+        self._reader = connect()
         self._reader.progress()
 
     def ask_for(self, step: int) -> None:
@@ -66,7 +67,7 @@ class LastVersion:
 
     def take_optimizer_state(self) -> None:
         """Copies the newest state into the optimizer while the job runs."""
-        with Reader(self._address) as reader:
+        with self._connect() as reader:
             version = reader.pull(optimizer_state=True)
             if version is not None:
                 self._take_state(version)

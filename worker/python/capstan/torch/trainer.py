@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -15,6 +16,7 @@ import torch
 import capstan.client
 from capstan.client import Client, Slot, Work
 from capstan.errors import Error, Invalid, Rewound
+from capstan.reader import Reader
 from capstan.torch import messages
 from capstan.torch.arguments import Arguments
 from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
@@ -38,9 +40,10 @@ _log = logging.getLogger("capstan")
 
 
 def connect(coordinator: str | None = None, worker: str | None = None, *, rank: int | None = None, ranks: int = 0,
-            join_seconds: float = 60.0,
-            on_notice: Callable[[str], object] = _log.warning) -> Trainer:
-    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job.
+            join_seconds: float = 60.0, on_notice: Callable[[str], object] = _log.warning,
+            key_file: str | None = None) -> Trainer:
+    """Asks the coordinator at "host:port" or "ipc:///path", or else at $CAPSTAN_COORDINATOR, for its job. An address with a
+    key, "host:port#KEY", needs a file with this process's own: `key_file`, or $CAPSTAN_KEY_FILE.
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. `rank` counts from 0; `ranks` is
     the job's number of slots. With a rank, only this process computes slot `rank`, and the job waits for it when it is
@@ -50,16 +53,16 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     address = capstan.client.coordinator_address(coordinator)
     identity = Identity.given(rank, ranks)
     client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
-                                    on_notice=on_notice)
-    return Trainer(client, address, identity)
+                                    on_notice=on_notice, key_file=key_file)
+    return Trainer(client, address, identity, key_file)
 
 
 class Trainer:
     """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
 
-    def __init__(self, client: Client, address: str, identity: Identity = Identity()) -> None:
+    def __init__(self, client: Client, address: str, identity: Identity = Identity(), key_file: str | None = None) -> None:
         self.client = client
-        self._address, self._identity = address, identity
+        self._address, self._identity, self._key_file = address, identity, key_file
         self._job = client.job
         self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
         self._tally = Tally()  # of the current slot
@@ -115,7 +118,7 @@ class Trainer:
         self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers))
         self._gradients = Gradients(self._values.parameters, unused)
         self._rates = Rates(self.client, things.optimizer, rule, self._schedule)
-        self._last = LastVersion(self._address, self._job, self._values, things.optimizer, rule)
+        self._last = LastVersion(functools.partial(Reader, self._address, key_file=self._key_file), self._job, self._values, things.optimizer, rule)
         schedule = self._schedule
         replace_calls(things.optimizer, Step(self.step, lambda: schedule is not None and schedule.acts),
                       self._take_optimizer_state)

@@ -1,0 +1,34 @@
+#include "cli/run/process_keys.h"
+
+#include <sys/prctl.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "common/base/durable_file.h"
+#include "common/keys/key_file.h"
+
+namespace capstan::cli {
+
+std::string KeyFileOf(const std::string& flag) {
+  const char* const named = std::getenv("CAPSTAN_KEY_FILE");
+  return !flag.empty() || named == nullptr ? flag : named;
+}
+
+Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file) {
+  if (key_file.empty()) return std::shared_ptr<const KeyPair>();
+  CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(key_file));
+  prctl(PR_SET_DUMPABLE, 0);  // no core file, and no other process of this user's that reads this one's memory
+  return std::make_shared<const KeyPair>(std::move(file.keys));
+}
+
+Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, Admission::OnNotice on_notice) {
+  ProcessKeys keys;
+  CAPSTAN_ASSIGN_OR_RETURN(keys.pair, LoadKeys(key_file));
+  if (keys.pair == nullptr) return keys;
+  CAPSTAN_ASSIGN_OR_RETURN(keys.admission,
+                           Admission::Open(FolderOf(key_file) + "/" + kAllowListName, std::move(on_notice)));
+  return keys;
+}
+
+}  // namespace capstan::cli

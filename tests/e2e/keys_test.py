@@ -1,0 +1,117 @@
+#!/usr/bin/python3
+"""Jobs whose connections are encrypted: the same bits, nobody gets in without a key, and no secret is anywhere but in its file."""
+import contextlib
+import glob
+import os
+import re
+import stat
+import subprocess
+
+import harness
+import recovery
+
+CURVE = ("--set", "security.transport=\"curve\"")
+ROLES = ("coordinator", "server", "worker", "reader", "admin")
+REFUSED_WITHIN = 5  # seconds for which a process that is not let in waits at most for an answer
+
+
+def secrets_in(folder):
+    """Returns the secret keys in the key files of a folder."""
+    found = []
+    for path in glob.glob(os.path.join(folder, "*.key")):
+        with open(path, encoding="utf-8") as file:
+            found += re.findall(r'secret_key = "(\w{64})"', file.read())
+    return found
+
+
+class KeysTest(recovery.RecoveryTest):
+    def keygen(self, name="keys"):
+        """Makes keys; returns their folder and the coordinator's public key."""
+        folder = self.path(name)
+        made = subprocess.run([harness.program("capstan"), "keygen", folder], capture_output=True, text=True, check=True,
+                              timeout=harness.DEADLINE)
+        return folder, re.search(r"HOST:PORT#(\w{64})", made.stdout)[1]
+
+    def worker(self, coordinator, key_file, *more):
+        words = [harness.program("capstan-worker"), "--coordinator", coordinator, "--name", "late", *more]
+        if key_file is not None:
+            words += ["--key-file", key_file]
+        return harness.Process(*words, cwd=self.folder)
+
+    def assert_refused(self, coordinator, key_file, words):
+        """The worker must say why before it gives up by itself."""
+        with self.worker(coordinator, key_file, "--join-seconds", str(harness.patient(REFUSED_WITHIN))) as process:
+            self.assertNotEqual(process.wait(), 0)
+            self.assertRegex(process.output, words)
+
+    def test_a_run_makes_keys_of_its_own_and_ends_with_the_same_bits(self):
+        with self.launch(self.job(), *CURVE) as launch:
+            self.wait_for_steps(launch, 15)
+            folder = self.path("run/keys")
+            secrets = secrets_in(folder)
+            self.assertEqual(len(secrets), len(ROLES))
+            self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+            for name in os.listdir(folder):
+                self.assertEqual(stat.S_IMODE(os.stat(os.path.join(folder, name)).st_mode) & 0o077, 0, name)
+            self.assert_told_nowhere(secrets, launch, folder)
+            for name in ("worker-0", "server-1", "coordinator"):
+                self.kill(launch, name)
+                self.wait_for_steps(launch, 10)
+            self.assert_stops_with_same_bits(launch)
+            self.assert_told_nowhere(secrets, launch, folder)
+        self.assertFalse(os.path.exists(folder))
+
+    def kill(self, launch, name):
+        os.kill(self.pids()[name], 9)
+        launch.wait_for_line(f"{name} was killed")
+
+    def assert_told_nowhere(self, secrets, launch, keys):
+        """Greps the run's files, and command lines and environments of its processes."""
+        places = {"the output": launch.output}
+        for folder, _, names in os.walk(self.path("run")):
+            for path in (os.path.join(folder, name) for name in names if folder != keys):
+                with contextlib.suppress(OSError), open(path, encoding="latin-1") as file:
+                    places[path] = file.read()
+        for name, pid in self.pids().items():
+            for what in "cmdline", "environ":
+                with contextlib.suppress(OSError), open(f"/proc/{pid}/{what}", encoding="latin-1") as file:
+                    places[f"{what} of {name}"] = file.read()
+        self.assertGreater(len(places), 8)
+        for place, text in places.items():
+            for secret in secrets:
+                self.assertNotIn(secret, text, place)
+
+    def test_only_those_with_an_allowed_key_get_in(self):
+        keys, coordinator_key = self.keygen()
+        others, _ = self.keygen("others")
+        with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
+            self.wait_for_steps(launch, 15)
+            coordinator = self.endpoints()["coordinator"]
+            self.assertTrue(coordinator.endswith("#" + coordinator_key), coordinator)
+            plain = coordinator.split("#")[0]
+            with self.subTest("no key at all"):
+                self.assert_refused(plain, None, "asks for keys: write its address as HOST:PORT#KEY")
+            with self.subTest("a key in the address, and none of its own"):
+                self.assert_refused(coordinator, None, "name a key file, as CAPSTAN_KEY_FILE=worker.key")
+            with self.subTest("a key that nobody has allowed"):
+                self.assert_refused(coordinator, os.path.join(others, "worker.key"), "does not admit the key of this process")
+            with self.subTest("another coordinator's key"):
+                self.assert_refused(plain + "#" + "7" * 64, os.path.join(keys, "worker.key"), "does not have the key 7777")
+            with self.subTest("a key file that others can read"):
+                os.chmod(os.path.join(others, "reader.key"), 0o644)
+                self.assert_refused(coordinator, os.path.join(others, "reader.key"), "run: chmod 600")
+            with self.worker(coordinator, os.path.join(keys, "worker.key")):
+                launch.wait_for_line('"late" joined')
+            self.assert_stops_with_same_bits(launch)
+        self.assertTrue(os.path.exists(os.path.join(keys, "worker.key")))
+
+    def test_a_process_listens_only_under_its_own_key(self):
+        keys, _ = self.keygen()
+        address = harness.free_address() + "#" + "7" * 64
+        with self.launch(self.job(), *CURVE, "--keys", keys, "--set", f'cluster.coordinator="{address}"') as launch:
+            self.assertNotEqual(launch.wait(), 0)
+            self.assertRegex(launch.output, "that address has the key 7777.*the key file of this process has")
+
+
+if __name__ == "__main__":
+    harness.main()
