@@ -4,10 +4,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "common/base/durable_file.h"
 #include "common/base/process_address.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
+#include "common/keys/admission.h"
+#include "common/keys/key_file.h"
+#include "common/keys/role_name.h"
 #include "server/coordinator/coordinator_loop.h"
 #include "server/shard/shard_loop.h"
 
@@ -29,13 +33,36 @@ Status ServeUntilParentEnds(Channel& parent, const std::string& endpoint) {
 
 // Returns the address on which a process of the cluster listens.
 std::string ListenOf(Carrier carrier, const std::string& folder, const std::string& name) {
-  return carrier == Carrier::kTcp ? "127.0.0.1:0" : LocalAddress(folder, name);
+  return carrier == Carrier::kIpc ? LocalAddress(folder, name) : "127.0.0.1:0";
 }
 
-Status RunCoordinator(const JobConfig& config, const std::string& listen, const std::string& run_dir, Channel& parent) {
+// Makes keys for the three roles of a cluster, and the list that allows them.
+Status MakeKeys(const std::string& folder) {
+  std::string list;
+  for (const Role role : {Role::kCoordinator, Role::kServer, Role::kWorker}) {
+    const std::string name(NameOf(role));
+    const KeyFile file{role, NewKeyPair()};
+    CAPSTAN_RETURN_IF_ERROR(WriteKeyFile(folder + "/" + name + ".key", file));
+    list += "[" + name + "]\nkey = \"" + TextOf(file.keys.public_key) + "\"\nrole = \"" + name + "\"\n";
+  }
+  return WriteFileDurably(folder + "/allow.toml", list);
+}
+
+// Returns the options for the sockets of a process of the cluster.
+Result<TransportOptions> TransportOf(Carrier carrier, const std::string& folder, Role role) {
+  TransportOptions options;
+  if (carrier != Carrier::kCurve) return options;
+  CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(folder + "/" + std::string(NameOf(role)) + ".key"));
+  options.keys = std::make_shared<const KeyPair>(std::move(file.keys));
+  CAPSTAN_ASSIGN_OR_RETURN(options.admission, Admission::Open(folder + "/allow.toml", {}));
+  return options;
+}
+
+Status RunCoordinator(const JobConfig& config, Carrier carrier, const std::string& run_dir, Channel& parent) {
   server::CoordinatorLoopOptions options;
   options.coordinator = {config, PrintJobConfig(config), JobId{1, static_cast<std::uint64_t>(getpid())}};
-  options.listen = listen;
+  CAPSTAN_ASSIGN_OR_RETURN(options.transport, TransportOf(carrier, run_dir, Role::kCoordinator));
+  options.listen = ListenOf(carrier, run_dir, "coordinator");
   options.run_dir = run_dir;
   options.on_notice = PrintFailures;
   monitoring::Registry registry;
@@ -43,14 +70,15 @@ Status RunCoordinator(const JobConfig& config, const std::string& listen, const 
   return ServeUntilParentEnds(parent, loop->endpoint());
 }
 
-Status RunShard(const JobConfig& config, ShardIndex index, const std::string& coordinator, const std::string& listen,
-                std::unique_ptr<server::SnapshotStore> store, Channel& parent) {
+Status RunShard(const JobConfig& config, ShardIndex index, const std::string& coordinator, TransportOptions transport,
+                const std::string& listen, std::unique_ptr<server::SnapshotStore> store, Channel& parent) {
   server::ShardLoopOptions options;
   options.store = std::move(store);
   options.shard.shard = index;
   options.shard.shard_count = config.shard_count();
   options.shard.incarnation = Incarnation{1};
   options.shard.job = server::JobSettingsOf(config);
+  options.transport = std::move(transport);
   options.listen = listen;
   options.coordinator = coordinator;
   options.on_notice = PrintFailures;
@@ -61,7 +89,14 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
 
 }  // namespace
 
-const char* CarrierName(Carrier carrier) { return carrier == Carrier::kTcp ? "tcp" : "ipc"; }
+const char* CarrierName(Carrier carrier) {
+  switch (carrier) {
+    case Carrier::kTcp: return "tcp";
+    case Carrier::kIpc: return "ipc";
+    case Carrier::kCurve: break;
+  }
+  return "curve";
+}
 
 Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job_file, Carrier carrier,
                                                           const MakeStore& make_store) {
@@ -70,9 +105,12 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job
   std::string folder = std::filesystem::temp_directory_path() / "capstan-bench-XXXXXX";
   if (mkdtemp(folder.data()) == nullptr) return Unreachable("cannot make a folder " + folder);
   cluster->run_dir_ = folder;
-  cluster->processes_.push_back(ChildProcess::Fork([&](Channel& parent) {
-    return RunCoordinator(config, ListenOf(carrier, folder, "coordinator"), folder, parent);
-  }));
+  if (carrier == Carrier::kCurve) {
+    CAPSTAN_RETURN_IF_ERROR(MakeKeys(folder));
+    cluster->worker_key_file_ = folder + "/worker.key";
+  }
+  cluster->processes_.push_back(
+      ChildProcess::Fork([&](Channel& parent) { return RunCoordinator(config, carrier, folder, parent); }));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string endpoint, cluster->processes_.front().channel().Receive());
   cluster->coordinator_ = AddressOf(endpoint);
   for (ShardIndex index = 0; index < config.shard_count(); ++index) {
@@ -82,7 +120,8 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job
       if (make_store) {
         CAPSTAN_ASSIGN_OR_RETURN(store, make_store(folder, index));
       }
-      return RunShard(config, index, cluster->coordinator_, listen, std::move(store), parent);
+      CAPSTAN_ASSIGN_OR_RETURN(TransportOptions transport, TransportOf(carrier, folder, Role::kServer));
+      return RunShard(config, index, cluster->coordinator_, std::move(transport), listen, std::move(store), parent);
     }));
     CAPSTAN_RETURN_IF_ERROR(cluster->processes_.back().channel().Receive().status());
   }

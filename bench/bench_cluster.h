@@ -2,7 +2,8 @@
 //
 // Kind:   owned by one thread, which must be the only thread of the process when it starts a cluster.
 // Fails:  as the loops do: no free port, no folder for temporary files.
-// Why:    benchmarks run the production code of both, over TCP and over the Unix sockets of a job on one machine.
+// Why:    benchmarks run the production code of both, over TCP, over TCP with keys, and over the Unix sockets of a job on one
+//         machine.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@
 
 namespace capstan::bench {
 
-enum class Carrier { kTcp, kIpc };
+enum class Carrier { kTcp, kIpc, kCurve };
 const char* CarrierName(Carrier carrier);
 
 class BenchCluster {
@@ -31,6 +32,8 @@ class BenchCluster {
 
   // The coordinator's address.
   const std::string& coordinator() const { return coordinator_; }
+  // The file with a worker's key; empty: the cluster has no keys.
+  const std::string& worker_key_file() const { return worker_key_file_; }
   // Returns the processor time of the coordinator and all shards.
   double CpuSeconds() const;
   // Returns the memory of all shards together.
@@ -43,6 +46,7 @@ class BenchCluster {
 
   std::string run_dir_;
   std::string coordinator_;
+  std::string worker_key_file_;
   std::vector<ChildProcess> processes_;  // the coordinator first
 };
 

@@ -32,7 +32,7 @@ Result<std::vector<Figure>> MeasureMemory(const MemoryOptions& options) {
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
   CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(kJobFile, Carrier::kTcp));
   ChildProcess worker = ChildProcess::Fork(
-      [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "bench", load); });
+      [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "", "bench", load); });
   CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
   const ResidentBytes shard = cluster->ShardMemory(), own = worker.Memory();
   return std::vector<Figure>{PerParameter("shard/adamw", shard.now, parameters, kShardBytes),

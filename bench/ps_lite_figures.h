@@ -42,12 +42,14 @@ constexpr double PsLiteRequests(Carrier carrier, int servers, std::size_t value_
     }
   }
   if (value_bytes != 64) return 0.0;
-  if (servers == 1) return carrier == Carrier::kTcp ? 263e3 : 265e3;
-  return carrier == Carrier::kTcp ? 351e3 : 0.0;
+  if (carrier == Carrier::kTcp) return servers == 1 ? 263e3 : 351e3;
+  return carrier == Carrier::kIpc && servers == 1 ? 265e3 : 0.0;
 }
 
-// Returns the median microseconds of ps-lite's push of 64 bytes, one push at a time.
-constexpr double PsLiteRoundTrip(Carrier carrier) { return carrier == Carrier::kTcp ? 149.0 : 131.0; }
+// Returns the median microseconds of ps-lite's push of 64 bytes, one push at a time; 0: ps-lite has no keys.
+constexpr double PsLiteRoundTrip(Carrier carrier) {
+  return carrier == Carrier::kTcp ? 149.0 : carrier == Carrier::kIpc ? 131.0 : 0.0;
+}
 // Returns ps-lite's processor seconds per GB, with 1 server and 1 worker over tcp; 0: not measured.
 constexpr double PsLiteCpu(std::size_t value_bytes) {
   switch (value_bytes) {

@@ -56,11 +56,12 @@ std::size_t FrameBytes(const PushPullLoad& load) {
 
 class WorkerGroup {
  public:
-  WorkerGroup(const Case& what, const std::string& coordinator) {
+  WorkerGroup(const Case& what, const BenchCluster& cluster) {
     for (int i = 0; i < what.servers; ++i) {
       const std::string name = "bench-" + std::to_string(i);
-      workers_.push_back(
-          ChildProcess::Fork([&](Channel& parent) { return RunPushPullWorker(parent, coordinator, name, what.load); }));
+      workers_.push_back(ChildProcess::Fork([&](Channel& parent) {
+        return RunPushPullWorker(parent, cluster.coordinator(), cluster.worker_key_file(), name, what.load);
+      }));
     }
   }
   Status AwaitReady() {
@@ -90,7 +91,7 @@ class WorkerGroup {
 
 Result<Sample> MeasureJob(const Case& what) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(JobFile(what), what.carrier));
-  WorkerGroup workers(what, cluster->coordinator());
+  WorkerGroup workers(what, *cluster);
   CAPSTAN_RETURN_IF_ERROR(workers.AwaitReady());
   const auto cpu = [&] { return cluster->CpuSeconds() + workers.CpuSeconds(); };
   const double before = cpu();

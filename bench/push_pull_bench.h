@@ -10,7 +10,7 @@
 //         pulled counts as one request.
 //
 // Limits measured in the same run are raw ZeroMQ in one direction, with frames of the size really sent, and a bare
-// key-value server (raw_key_value.h). Other limits are published figures of ps-lite from a similar machine.
+// key-value server (raw_key_value.h); both without keys, also beside curve. Other limits are published figures of ps-lite from a similar machine.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 namespace capstan::bench {
 
 struct PushPullOptions {
-  std::vector<Carrier> carriers = {Carrier::kTcp, Carrier::kIpc};
+  std::vector<Carrier> carriers = {Carrier::kTcp, Carrier::kIpc, Carrier::kCurve};
   std::vector<int> sizes = {1, 2};  // numbers of servers, each with as many workers
   std::vector<std::size_t> tensor_bytes = {64, 4u << 10, 64u << 10, 1u << 20, 4u << 20, 32u << 20};
   int repetitions = 3;  // the median counts

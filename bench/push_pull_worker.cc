@@ -92,10 +92,11 @@ PushPullTimes PushPullTimes::FromLine(const std::string& line) {
   return times;
 }
 
-Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& name,
-                         const PushPullLoad& load) {
+Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& key_file,
+                         const std::string& name, const PushPullLoad& load) {
   ClientOptions options;
   options.coordinator = coordinator;
+  options.key_file = key_file;
   options.worker = name;
   CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(options));
   CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(load)));

@@ -32,7 +32,8 @@ struct PushPullTimes {
 
 // Sends "ready" after the warm-up, measures rounds from the parent's next line on, and answers with a PushPullTimes.
 // Then it goes on with rounds until it is killed, so that no other worker is timed on an idle machine.
-Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& name,
-                         const PushPullLoad& load);
+// `key_file`: with the worker's key; empty: the job has no keys.
+Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const std::string& key_file,
+                         const std::string& name, const PushPullLoad& load);
 
 }  // namespace capstan::bench

@@ -166,7 +166,7 @@ Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options) {
   };
   CAPSTAN_ASSIGN_OR_RETURN(const auto cluster, BenchCluster::Start(JobFile(options), Carrier::kTcp, make_store));
   ChildProcess worker = ChildProcess::Fork(
-      [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "bench", load); });
+      [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "", "bench", load); });
   CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
   const double end = Now();
   const std::vector<double> seconds = StepSeconds(cluster->run_dir());
