@@ -1,5 +1,6 @@
 #include "monitoring/http_server.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 
 #include <boost/asio/io_context.hpp>
@@ -29,6 +30,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookEvery{5};           // at the certificate's files
 constexpr std::chrono::milliseconds kAcceptPause{100};  // after a failure that the server cannot mend
+
+// Asio lets programs that this process starts inherit its sockets.
+void CloseInOtherPrograms(int descriptor) { fcntl(descriptor, F_SETFD, FD_CLOEXEC); }
 
 Status CannotListen(const error_code& error) {
   if (error == asio::error::address_in_use) return Invalid("the address is in use by another process; stop that");
@@ -92,6 +96,7 @@ class HttpServer::Impl final : HttpConnection::Owner {
     if (error) return Invalid("the host is not a numeric address; mend that");
     const tcp::endpoint where(host, options_.port);
     acceptor_.open(where.protocol(), error);
+    if (!error) CloseInOtherPrograms(acceptor_.native_handle());
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error) acceptor_.bind(where, error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
@@ -126,6 +131,7 @@ class HttpServer::Impl final : HttpConnection::Owner {
   }
 
   void Admit(tcp::socket socket) {
+    CloseInOtherPrograms(socket.native_handle());
     error_code error;
     const std::string from = NetworkOf(socket.remote_endpoint(error).address());
     if (error) return;  // the client is gone
