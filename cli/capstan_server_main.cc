@@ -61,15 +61,18 @@ Plaintext PlaintextOf(const Arguments& arguments) {
 
 // Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
 // --join, even if the file has another address.
-Result<JobConfig> LoadConfig(const Arguments& arguments, const ProcessKeys& keys, StopSignals* signals) {
+Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join ADDRESS");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("--join", arguments.join));
   CAPSTAN_RETURN_IF_ERROR(CheckExposure("--join", arguments.join, PlaintextOf(arguments)));
-  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds,
-                           keys.pair};
+  std::shared_ptr<const KeyPair> keys;
+  if (!KeyInAddress(arguments.join).empty()) {
+    CAPSTAN_ASSIGN_OR_RETURN(keys, LoadKeys(KeyFileOf(arguments.key_file)));
+  }
+  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds, keys};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
   std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
@@ -107,10 +110,7 @@ int Main(int argc, char** argv) {
   }
   std::optional<StopSignals> signals;
   if (!arguments.join.empty()) signals.emplace();
-  const auto say = [](const std::string& text) { Print(Severity::kWarning, text); };
-  Result<ProcessKeys> keys = LoadKeysToListen(KeyFileOf(arguments.key_file), say);
-  if (!keys.ok()) return Fail(keys.status().message());
-  Result<JobConfig> config = LoadConfig(arguments, *keys, signals ? &*signals : nullptr);
+  Result<JobConfig> config = LoadConfig(arguments, signals ? &*signals : nullptr);
   if (!config.ok()) {
     if (signals && signals->stop_signal() != 0) return kExitSignal + signals->stop_signal();
     return Fail(config.status().message(), arguments.join.empty() ? kExitUsage : ExitCode(config.status()));
@@ -123,7 +123,7 @@ int Main(int argc, char** argv) {
   ServerProcessOptions options{std::move(*config), arguments.run_dir, arguments.metrics_listen, arguments.trace};
   options.begin = arguments.begin;
   options.plaintext = PlaintextOf(arguments);
-  options.keys = std::move(*keys);
+  options.key_file = KeyFileOf(arguments.key_file);
   if (arguments.coordinator && !arguments.trace.empty()) {
     return Fail("--trace " + arguments.trace + ": a coordinator keeps no trace; give it to servers and workers");
   }

@@ -149,6 +149,7 @@ int Main(int argc, char** argv) {
   const char* const address = std::getenv("CAPSTAN_COORDINATOR");
   if (arguments.worker.coordinator.empty() && address != nullptr) arguments.worker.coordinator = address;
   arguments.worker.key_file = KeyFileOf(arguments.worker.key_file);
+  if (!arguments.worker.key_file.empty()) KeepOutOfCoreFiles();
   if (arguments.worker.coordinator.empty()) {
     Complain("capstan-worker",
              "say which job: --coordinator ADDRESS, or CAPSTAN_COORDINATOR, as the job's launch says it");

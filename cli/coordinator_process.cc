@@ -68,7 +68,8 @@ class CoordinatorProcess {
         signals_(&events),
         begin_(options.begin),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())),
-        transport_(CreateJobTransport(options.config, options.plaintext, options.keys)),
+        transport_(CreateJobTransport(options.config, options.plaintext, options.key_file,
+                                      [this](const std::string& text) { Warn(text); })),
         addresses_(options.config.name(), options.config.cluster.shards_per_server) {}
 
   Status Run() {
@@ -159,7 +160,9 @@ class CoordinatorProcess {
     if (IsLocalAddress(wanted)) return wanted;
     if (events_.launched() || PortOf(wanted) != 0) return NumericHost(wanted);
     const std::optional<std::string> last = begin_ == RunBegin::kNew ? std::nullopt : LastCoordinator(run_dir_);
-    return NumericHost(last ? WithHost(HostOf(wanted), *last) : ChoosePort(wanted));
+    if (!last) return NumericHost(ChoosePort(wanted));
+    const std::string again = WithHost(HostOf(wanted), *last), key(KeyInAddress(wanted));
+    return NumericHost(key.empty() ? again : WithKey(again, key));
   }
 
   // Adds to the job's status what this process knows.

@@ -66,8 +66,9 @@ Result<std::string> MakeRunKeys(const LaunchArguments& arguments, const JobTrans
                                 const std::string& run_dir) {
   if (!transport.needs_keys() || !arguments.keys.empty()) return arguments.keys;
   const std::string folder = run_dir + "/keys";
-  RemoveJobKeys(folder);  // those of an earlier launcher that was killed
-  CAPSTAN_RETURN_IF_ERROR(MakeJobKeys(folder).status());
+  if (!ReadKeyFile(KeyFileIn(folder, Role::kCoordinator)).ok()) {  // else they are those of the same run, before
+    CAPSTAN_RETURN_IF_ERROR(MakeJobKeys(folder).status());
+  }
   return folder;
 }
 
@@ -104,7 +105,7 @@ int RunLaunch(const LaunchArguments& arguments) {
     }
   }
   const Plaintext plaintext = arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
-  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config, plaintext, {});
+  const std::unique_ptr<JobTransport> transport = CreateJobTransport(config, plaintext, "", {});
   if (Status status = transport->CheckLaunch(); !status.ok()) return Fail(status.message(), kExitUsage);
   if (Status status = CheckKeys(arguments, config, *transport); !status.ok()) return Fail(status.message(), kExitUsage);
   if (Status status = CheckMachine(config); !status.ok()) return Fail(status.message(), kExitUsage);
@@ -134,7 +135,7 @@ int RunLaunch(const LaunchArguments& arguments) {
                     &signals, &screen);
   const Status status = launcher.Run();
   transport->Remove();
-  if (arguments.keys.empty()) RemoveJobKeys(directory->path() + "/keys");
+  if (transport->needs_keys() && arguments.keys.empty() && launcher.job_done()) RemoveJobKeys(*keys);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   screen.Settle();
   const int signal = signals.stop_signal();

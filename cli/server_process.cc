@@ -63,7 +63,10 @@ class ServerProcess {
       : options_(options),
         events_(events),
         signals_(&events),
-        transport_(CreateJobTransport(options.config, options.plaintext, options.keys)),
+        transport_(CreateJobTransport(options.config, options.plaintext, options.key_file,
+                                      [this](const std::string& text) {
+                                        Notify({Severity::kWarning, text});
+                                      })),
         registry_(std::make_shared<monitoring::Registry>(ThisBuild())) {}
 
   Status Run() {

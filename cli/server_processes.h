@@ -23,7 +23,7 @@ struct ServerProcessOptions {
   std::uint32_t index = 0;          // index of the server
   RunBegin begin = RunBegin::kNew;  // coordinator: how the run begins
   Plaintext plaintext = Plaintext::kRefused;
-  ProcessKeys keys = {};
+  std::string key_file = {};  // with the key of this process; read only if the job has keys
 };
 
 int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter& events);

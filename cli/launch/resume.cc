@@ -131,6 +131,11 @@ bool HasSnapshot(const std::string& run_dir) { return HasRecord<server::Manifest
 
 ChosenAddress ChooseCoordinator(const std::string& wanted, const std::string& former) {
   if (IsLocalAddress(wanted)) return {wanted, ""};
+  if (const std::string key(KeyInAddress(wanted)); !key.empty()) {
+    ChosenAddress chosen = ChooseCoordinator(WithoutKey(wanted), former);
+    chosen.address = WithKey(chosen.address, key);
+    return chosen;
+  }
   const std::string host = wanted.substr(0, wanted.rfind(':') + 1);
   if (!wanted.ends_with(":0") || PortOf(former) == 0) return {ChoosePort(wanted), ""};
   const std::string kept = host + std::to_string(PortOf(former));

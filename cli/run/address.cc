@@ -65,7 +65,9 @@ bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
 
 }  // namespace
 
-std::string ChoosePort(const std::string& address) {
+std::string ChoosePort(const std::string& wanted) {
+  const std::string address = WithoutKey(wanted), key(KeyInAddress(wanted));
+  if (!key.empty()) return WithKey(ChoosePort(address), key);
   const std::uint32_t end = FirstDealtPort();
   if (!address.ends_with(":0") || end <= kLowestPort) return address;
   constexpr int kTries = 100;

@@ -17,8 +17,8 @@ std::uint16_t PortOf(const std::string& address);
 // Returns the same host with the port raised by `offset`; port 0 stays 0.
 std::string ShiftPort(const std::string& address, std::uint32_t offset);
 // Replaces port 0 with a port that is free now and outside the range that the system assigns by itself, so that a
-// restarted process probably finds it free again. Returns `address` unchanged if no such port is found.
-std::string ChoosePort(const std::string& address);
+// restarted process probably finds it free again. Returns `wanted` unchanged if no such port is found.
+std::string ChoosePort(const std::string& wanted);
 // Whether a process could listen at the address now.
 bool IsFree(const std::string& address);
 // Replaces the host's name by its IPv4 address, because the sockets listen only on numeric addresses. Fails if the port

@@ -19,8 +19,8 @@ class LocalTransport : public JobTransport {
  public:
   explicit LocalTransport(const JobConfig& config) : cluster_(config.cluster) {}
 
-  Status Check() const override { return {}; }
-  Status CheckLaunch() const override { return {}; }
+  Status Check() override { return {}; }
+  Status CheckLaunch() override { return {}; }
   bool needs_keys() const override { return false; }
 
   Result<std::string> FindCoordinator(const std::string& run_dir) override {
@@ -103,13 +103,13 @@ class PlaintextTransport : public TcpTransport {
  public:
   PlaintextTransport(const JobConfig& config, Plaintext plaintext) : TcpTransport(config), plaintext_(plaintext) {}
 
-  Status Check() const override {
+  Status Check() override {
     CAPSTAN_RETURN_IF_ERROR(CheckListen("cluster.coordinator", Coordinator()));
     if (HostOf(cluster().listen) == "auto") return {};
     return CheckListen("cluster.listen", cluster().listen);
   }
 
-  Status CheckLaunch() const override { return Check(); }
+  Status CheckLaunch() override { return Check(); }
   bool needs_keys() const override { return false; }
   TransportOptions Options() const override { return {}; }
 
@@ -125,16 +125,17 @@ class PlaintextTransport : public TcpTransport {
 // TCP with keys.
 class CurveTransport : public TcpTransport {
  public:
-  CurveTransport(const JobConfig& config, ProcessKeys keys) : TcpTransport(config), keys_(std::move(keys)) {}
+  CurveTransport(const JobConfig& config, std::string key_file, Admission::OnNotice on_notice)
+      : TcpTransport(config), key_file_(std::move(key_file)), on_notice_(std::move(on_notice)) {}
 
-  Status Check() const override {
-    if (keys_.pair != nullptr && keys_.admission != nullptr) return {};
+  Status Check() override {
+    CAPSTAN_ASSIGN_OR_RETURN(keys_, LoadKeysToListen(key_file_, on_notice_));
+    if (keys_.pair != nullptr) return {};
     return Invalid(
         "[security] transport = \"curve\" needs a key of this process: name its file with --key-file or "
         "CAPSTAN_KEY_FILE; capstan keygen makes keys for all processes of a job");
   }
-
-  Status CheckLaunch() const override { return {}; }
+  Status CheckLaunch() override { return {}; }
   bool needs_keys() const override { return true; }
 
   TransportOptions Options() const override {
@@ -148,15 +149,19 @@ class CurveTransport : public TcpTransport {
   Status CheckListen(const std::string& /*what*/, const std::string& /*address*/) const override { return {}; }
 
  private:
-  const ProcessKeys keys_;
+  const std::string key_file_;
+  const Admission::OnNotice on_notice_;
+  ProcessKeys keys_;
 };
 
 }  // namespace
 
-std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext, ProcessKeys keys) {
+std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext, std::string key_file,
+                                                 Admission::OnNotice on_notice) {
   switch (TransportOf(config)) {
     case TransportWord::kLocal: return std::make_unique<LocalTransport>(config);
-    case TransportWord::kCurve: return std::make_unique<CurveTransport>(config, std::move(keys));
+    case TransportWord::kCurve:
+      return std::make_unique<CurveTransport>(config, std::move(key_file), std::move(on_notice));
     case TransportWord::kAuto:
     case TransportWord::kPlaintext: break;
   }

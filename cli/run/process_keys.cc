@@ -15,10 +15,12 @@ std::string KeyFileOf(const std::string& flag) {
   return !flag.empty() || named == nullptr ? flag : named;
 }
 
+void KeepOutOfCoreFiles() { prctl(PR_SET_DUMPABLE, 0); }
+
 Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file) {
   if (key_file.empty()) return std::shared_ptr<const KeyPair>();
+  KeepOutOfCoreFiles();
   CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(key_file));
-  prctl(PR_SET_DUMPABLE, 0);  // no core file, and no other process of this user's that reads this one's memory
   return std::make_shared<const KeyPair>(std::move(file.keys));
 }
 

@@ -1,6 +1,7 @@
 #include "common/keys/admission.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,14 @@ std::optional<Admission::Stamp> Admission::StampOf(const std::string& path) {
 }
 
 Result<AllowList> Admission::Read(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0) {
+    const bool others_write = (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    if (others_write || (facts.st_uid != geteuid() && facts.st_uid != 0)) {
+      return Invalid("other users may change the allow list " + path + "; run: chmod 600 " + path +
+                     (others_write ? "" : ", as its owner who starts this process"));
+    }
+  }
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (in.bad() || !in.is_open()) {
@@ -29,7 +38,10 @@ Result<std::shared_ptr<Admission>> Admission::Open(const std::string& path, OnNo
   const Stamp stamp = StampOf(path).value_or(Stamp());
   CAPSTAN_ASSIGN_OR_RETURN(AllowList list, Read(path));
   std::shared_ptr<Admission> admission(new Admission(path, std::move(on_notice)));
-  admission->state_.With([&](State& state) { state = {std::make_shared<const AllowList>(std::move(list)), stamp}; });
+  admission->state_.With([&](State& state) {
+    state.list = std::make_shared<const AllowList>(std::move(list));
+    state.stamp = stamp;
+  });
   return admission;
 }
 
@@ -41,19 +53,45 @@ std::string Admission::WhyNot(const PublicKey& key, AllowList::Time now) const {
   return state_.With([](const State& state) { return state.list; })->WhyNot(key, now);
 }
 
-void Admission::Refresh() {
+std::optional<Admission::Stamp> Admission::TakeStamp(std::chrono::steady_clock::time_point now) {
   const std::optional<Stamp> stamp = StampOf(path_);
-  if (!stamp || *stamp == state_.With([](const State& state) { return state.stamp; })) return;
+  return state_.With([&](State& state) -> std::optional<Stamp> {
+    if (now < state.next_look) return std::nullopt;
+    state.next_look = now + std::chrono::seconds(1);
+    if (!stamp || *stamp == state.stamp) return std::nullopt;
+    if (state.newer != stamp) {
+      state.newer = stamp;
+      return std::nullopt;
+    }
+    state.stamp = *stamp;
+    return stamp;
+  });
+}
+
+void Admission::Refresh(std::chrono::steady_clock::time_point now) {
+  const std::optional<Stamp> stamp = TakeStamp(now);
+  if (!stamp) return;
   Result<AllowList> list = Read(path_);
   if (!list.ok()) {
-    state_.With([&](State& state) { state.stamp = *stamp; });
     if (on_notice_) on_notice_("the former allow list stays in force: " + list.status().message());
     return;
   }
   const std::size_t count = list->size();
-  state_.With([&](State& state) { state = {std::make_shared<const AllowList>(std::move(*list)), *stamp}; });
+  state_.With([&](State& state) { state.list = std::make_shared<const AllowList>(std::move(*list)); });
   version_.fetch_add(1, std::memory_order_acq_rel);
   if (on_notice_) on_notice_("the allow list " + path_ + " was read again: " + std::to_string(count) + " keys");
+}
+
+void Admission::NoteRefused(const PublicKey& key, const std::string& from, AllowList::Time now) {
+  const std::uint64_t count = state_.With([&](State& state) -> std::uint64_t {
+    ++state.refusals;
+    if (now <= state.last_refusal) return 0;
+    state.last_refusal = now;
+    return std::exchange(state.refusals, 0);
+  });
+  if (count == 0 || !on_notice_) return;
+  on_notice_("a process at " + from + " was not let in: its key " + TextOf(key) + " " + WhyNot(key, now) +
+             (count > 1 ? " (" + std::to_string(count) + " attempts since the last line)" : ""));
 }
 
 }  // namespace capstan

@@ -1,11 +1,12 @@
 // Admission: who may connect, by an allow list in a file, which is read again when it changes.
 //
 // Kind:   any thread may use it.
-// Fails:  Open: kInvalid. Later: a list that cannot be read leaves the former one in force, and the notice says so.
+// Fails:  Open: kInvalid, also for a list that other users may write. Later: a list that cannot be read leaves the former one in force, and the notice says so.
 // Why:    a key is added or revoked while a job runs.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,13 +23,16 @@ class Admission {
  public:
   using OnNotice = std::function<void(const std::string& text)>;
 
-  // `on_notice` is called by the thread that calls Refresh.
+  // `on_notice` is called by the threads that call Refresh and NoteRefused.
   static Result<std::shared_ptr<Admission>> Open(const std::string& path, OnNotice on_notice);
 
   std::optional<Principal> Find(const PublicKey& key, AllowList::Time now) const;
   std::string WhyNot(const PublicKey& key, AllowList::Time now) const;
-  // Reads the file again if it has changed.
-  void Refresh();
+  // Looks at the file, at most once a second, and takes a list that has not changed since the last look: somebody may be
+  // writing it.
+  void Refresh(std::chrono::steady_clock::time_point now);
+  // Says that a process with this key, at `from`, was not let in; at most once a second.
+  void NoteRefused(const PublicKey& key, const std::string& from, AllowList::Time now);
   // Rises with each list that was read.
   std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
@@ -41,12 +45,18 @@ class Admission {
   };
   struct State {
     std::shared_ptr<const AllowList> list;
-    Stamp stamp;
+    Stamp stamp;                 // of the file that `list` is from
+    std::optional<Stamp> newer;  // of a file that is taken if it stays as it is
+    std::chrono::steady_clock::time_point next_look{};
+    AllowList::Time last_refusal{};
+    std::uint64_t refusals = 0;  // since the last that was told
   };
 
   Admission(std::string path, OnNotice on_notice) : path_(std::move(path)), on_notice_(std::move(on_notice)) {}
   static std::optional<Stamp> StampOf(const std::string& path);
   static Result<AllowList> Read(const std::string& path);
+  // Returns the stamp of a list that is to be read now.
+  std::optional<Stamp> TakeStamp(std::chrono::steady_clock::time_point now);
 
   const std::string path_;
   const OnNotice on_notice_;

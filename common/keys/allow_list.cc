@@ -12,6 +12,9 @@
 namespace capstan {
 namespace {
 
+// Returns the message without the line of the file below it: somebody may have put a secret there.
+Status WithoutLine(const std::string& message) { return Invalid(message.substr(0, message.find('\n'))); }
+
 // Reads "2027-01-31" or "2027-01-31T12:00:00Z".
 std::optional<AllowList::Time> ParseTime(const std::string& text) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, end = 0;
@@ -41,16 +44,17 @@ Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) 
   Texts texts;
   for (const TomlEntry& entry : section.entries) {
     if (std::find(kKnown.begin(), kKnown.end(), entry.key) == kKnown.end()) {
-      return Invalid(document.Message(entry.place,
-                                      "unknown key \"" + entry.key + "\"; a section has key, role, name and expires"));
+      return WithoutLine(document.Message(
+          entry.place, "unknown key \"" + entry.key + "\"; a section has key, role, name and expires"));
     }
     if (!std::holds_alternative<std::string>(entry.value.data)) {
-      return Invalid(document.Message(entry.value.place, entry.key + " takes a text in quotes"));
+      return WithoutLine(document.Message(entry.value.place, entry.key + " takes a text in quotes"));
     }
     texts[entry.key] = &entry;
   }
   for (const char* needed : {"key", "role"}) {
-    if (!texts.contains(needed)) return Invalid(document.Message(section.place, std::string(needed) + " is missing"));
+    if (!texts.contains(needed))
+      return WithoutLine(document.Message(section.place, std::string(needed) + " is missing"));
   }
   return texts;
 }
@@ -58,9 +62,13 @@ Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) 
 }  // namespace
 
 Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_name) {
-  CAPSTAN_ASSIGN_OR_RETURN(const TomlDocument document, TomlDocument::Parse(text, file_name, {}));
+  const Result<TomlDocument> parsed = TomlDocument::Parse(text, file_name, {});
+  if (!parsed.ok()) return WithoutLine(parsed.status().message());
+  const TomlDocument& document = *parsed;
+  if (document.sections().empty() && document.loose().empty())
+    return Invalid(std::string(file_name) + " allows no key");
   if (!document.loose().empty()) {
-    return Invalid(document.Message(document.loose()[0].place, "each key has a section of its own, as [worker-1]"));
+    return WithoutLine(document.Message(document.loose()[0].place, "each key has a section of its own, as [worker-1]"));
   }
   if (document.sections().size() > kAllowedKeysMax) {
     return Invalid(std::string(file_name) + " has " + std::to_string(document.sections().size()) + " keys; at most " +
@@ -71,7 +79,7 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
     CAPSTAN_ASSIGN_OR_RETURN(const Texts texts, TextsOf(document, section));
     const TomlEntry &key_entry = *texts.at("key"), &role_entry = *texts.at("role");
     const Result<PublicKey> key = ParsePublicKey("key", TextOf(key_entry));
-    if (!key.ok()) return Invalid(document.Message(key_entry.value.place, key.status().message()));
+    if (!key.ok()) return WithoutLine(document.Message(key_entry.value.place, key.status().message()));
     const std::optional<Role> role = RoleOf(TextOf(role_entry));
     if (!role) {
       return Invalid(
@@ -82,13 +90,13 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
     if (const auto expires = texts.find("expires"); expires != texts.end()) {
       entry.expires = ParseTime(TextOf(*expires->second));
       if (!entry.expires) {
-        return Invalid(document.Message(expires->second->value.place,
-                                        "expires takes a time as 2027-01-31T12:00:00Z, or a day as 2027-01-31"));
+        return WithoutLine(document.Message(expires->second->value.place,
+                                            "expires takes a time as 2027-01-31T12:00:00Z, or a day as 2027-01-31"));
       }
     }
     const auto [place, added] = list.keys_.emplace(*key, std::move(entry));
     if (!added) {
-      return Invalid(document.Message(key_entry.value.place, "[" + place->second.label + "] has this key already"));
+      return WithoutLine(document.Message(key_entry.value.place, "[" + place->second.label + "] has this key already"));
     }
   }
   return list;

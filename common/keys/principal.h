@@ -14,6 +14,9 @@ namespace capstan {
 enum class Role : std::uint8_t { kAnyone, kThisUser, kCoordinator, kServer, kWorker, kReader, kAdmin };
 inline constexpr int kRoles = 7;
 
+// Whether senders of this role have shown a key.
+constexpr bool HasKey(Role role) { return role != Role::kAnyone && role != Role::kThisUser; }
+
 struct Principal {
   Role role = Role::kAnyone;
   std::string name;  // a server's index, a worker's or a reader's name; empty: the key is not of one process alone

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kEndpoint = "inproc://zeromq.zap.01";
 constexpr std::chrono::milliseconds kRefreshEvery{1000};
 // The frames of a question: version, request id, domain, address, identity, mechanism, the client's public key.
-constexpr std::size_t kFrames = 7, kRequestId = 1, kMechanism = 5, kClientKey = 6;
+constexpr std::size_t kFrames = 7, kRequestId = 1, kAddress = 3, kMechanism = 5, kClientKey = 6;
 
 std::string_view TextOf(const zmq::message_t& frame) { return {frame.data<char>(), frame.size()}; }
 
@@ -69,7 +69,7 @@ void Gatekeeper::Run() {
     if ((items[0].revents & ZMQ_POLLIN) != 0) Answer();
     if (const auto now = std::chrono::steady_clock::now(); now >= next_refresh) {
       next_refresh = now + kRefreshEvery;
-      admission_->Refresh();
+      admission_->Refresh(now);
     }
   }
 }
@@ -82,6 +82,7 @@ void Gatekeeper::Answer() {
   const std::optional<PublicKey> key = KeyIn(question);
   const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   const bool admitted = key && admission_->Find(*key, now).has_value();
+  if (key && !admitted) admission_->NoteRefused(*key, std::string(TextOf(question[kAddress])), now);
   const std::string_view id = question.size() > kRequestId ? TextOf(question[kRequestId]) : std::string_view();
   const std::string user = admitted ? capstan::TextOf(*key) : "";
   const std::array<std::string_view, 6> answer = {"1.0", id, admitted ? "200" : "400", admitted ? "OK" : "not admitted",

@@ -75,7 +75,7 @@ bool MaySend(const Principal& sender, const Header& header, Receiver receiver) {
   if ((roles & Only(sender.role)) == 0) return false;
   if (sender.role != Role::kWorker) return !IsOfMember(header);
   const auto* join = header.As<Join>();
-  return join == nullptr || sender.name.empty() || join->worker == sender.name;
+  return join == nullptr || join->catalog.empty() || sender.name.empty() || join->worker == sender.name;
 }
 
 }  // namespace capstan

@@ -16,7 +16,9 @@ constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // of a los
 constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED |
                          ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-constexpr int kClosedMax = 5;  // handshakes that a peer may close before that is a failure: it may just be ending
+// How long a peer may close each handshake before that is a failure, and how soon one follows the other: it may be ending, or a
+// proxy may stand before a process that is being started.
+constexpr auto kClosesFor = std::chrono::seconds(3), kClosesWithin = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -44,7 +46,8 @@ WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
   lost_.swap(other.lost_);
   std::swap(failure_, other.failure_);
   std::swap(was_connected_, other.was_connected_);
-  std::swap(closed_, other.closed_);
+  std::swap(first_close_, other.first_close_);
+  std::swap(last_close_, other.last_close_);
   return *this;
 }
 
@@ -83,7 +86,11 @@ void WatchedSocket::TakeHandshake(std::uint16_t kind, std::int32_t detail) {
   if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && detail == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
     failure_ = HandshakeFailure::kMechanism;
   }
-  if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL && ++closed_ == kClosedMax) failure_ = HandshakeFailure::kClosed;
+  if (kind != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) return;
+  const Clock::time_point now = Clock::now();
+  if (!last_close_ || now - *last_close_ > kClosesWithin) first_close_ = now;
+  last_close_ = now;
+  if (now - *first_close_ >= kClosesFor) failure_ = HandshakeFailure::kClosed;
 }
 
 bool WatchedSocket::IsGivenUp() const { return lost_ && Clock::now() - *lost_ >= kRetryStartsWithin; }

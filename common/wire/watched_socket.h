@@ -19,7 +19,7 @@ namespace capstan {
 enum class HandshakeFailure : std::uint8_t {
   kRefused,    // the other end does not admit this process's key
   kMechanism,  // one end has keys and the other one has none
-  kClosed,     // the other end closed the connection, several times in a row: it has another key, or is no capstan
+  kClosed,     // the other end closes the connection during the handshake, for seconds: it has another key
 };
 
 class WatchedSocket {
@@ -51,7 +51,8 @@ class WatchedSocket {
   std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again
   std::optional<HandshakeFailure> failure_;                    // not taken yet
   bool was_connected_ = false;                                 // whether a handshake has succeeded
-  int closed_ = 0;  // handshakes in a row during which the peer closed the connection
+  // The first and the last of several handshakes during which the peer closed the connection, one soon after the other.
+  std::optional<std::chrono::steady_clock::time_point> first_close_, last_close_;
 };
 
 }  // namespace capstan

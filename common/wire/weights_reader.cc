@@ -115,8 +115,8 @@ bool WeightsReader::Handle(PeerId from, const Message& message, Instant now, Out
 
 void WeightsReader::On(std::size_t shard, const Error& error, Instant now) {
   const ShardAddress& address = sources_[shard].address;
-  if (error.code == Code::kInvalid) {
-    status_ = Invalid(address.endpoint + ": " + Excerpt(error.message, kLongExcerptBytesMax));
+  if (error.code == Code::kInvalid || error.code == Code::kRefused) {
+    status_ = Status(error.code, address.endpoint + ": " + Excerpt(error.message, kLongExcerptBytesMax));
   }
   if (error.code != Code::kStale && error.code != Code::kBusy) return;
   if (error.generation != generation_ || error.incarnation != address.incarnation) {

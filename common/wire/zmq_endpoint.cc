@@ -69,7 +69,8 @@ Status CheckOwnKey(const std::string& endpoint, const KeyPair* keys) {
   const std::string_view key = KeyInAddress(endpoint);
   if (key.empty()) return {};
   const std::string own = keys == nullptr ? "" : TextOf(keys->public_key);
-  if (key == own) return {};
+  const Result<PublicKey> parsed = ParsePublicKey("the key", key);  // digits may be capitals
+  if (keys != nullptr && parsed.ok() && *parsed == keys->public_key) return {};
   const std::string wanted =
       "cannot listen on " + WithoutKey(endpoint) + ": that address has the key " + std::string(key);
   if (keys == nullptr) return Invalid(wanted + ", and this process has none; name its key file");
@@ -86,9 +87,8 @@ std::string Explain(HandshakeFailure failure, const std::string& address, const 
       return address + " asks for keys: write its address as HOST:PORT#KEY, and name a key file of this process";
     case HandshakeFailure::kClosed: break;
   }
-  if (!key) return address + " closes each connection at once; is that the address of a capstan process?";
-  return "the process at " + address + " does not have the key " + TextOf(*key) +
-         "; compare it with public_key in that process's key file";
+  return "the process at " + address + " does not have the key " + (key ? TextOf(*key) : "") +
+         ", or has none; compare it with public_key in that process's key file";
 }
 
 }  // namespace capstan

@@ -498,7 +498,7 @@ void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message
   const auto dealer = dealers_.find(peer);
   if (dealer == dealers_.end()) return;
   const std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
-  if (!failure) return;
+  if (!failure || (*failure == HandshakeFailure::kClosed && !dealer->second.key)) return;
   Error error;
   error.code = Code::kRefused;
   error.message = Explain(*failure, dealer->second.endpoint, dealer->second.key);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/process_address.h"
+#include "common/keys/role_name.h"
 #include "common/wire/messages/error.h"
 #include "monitoring/mirror_transport.h"
 #include "monitoring/registry.h"
@@ -32,19 +33,25 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
 int LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
   const auto take = [&](PeerId from, const Principal& sender, const Message& message) {
-    MaySend(sender, message.header, receiver_) ? on_message(from, message) : Refuse(from);
+    MaySend(sender, message.header, receiver_) ? on_message(from, message) : Refuse(from, sender);
   };
   const int received = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, take);
   if (outgoing_->waiting()) outgoing_->Retry();
   return received;
 }
 
-void LoopSocket::Refuse(PeerId from) {
+void LoopSocket::Refuse(PeerId from, const Principal& sender) {
   metrics_->errors[monitoring::NetworkError::kRefused].Add();
   if (!replies_.Take(std::chrono::steady_clock::now())) return;
   Error error;
   error.code = Code::kInvalid;
   error.message = "this process does not take such a message from its sender; check which address it was meant for";
+  if (HasKey(sender.role)) {
+    error.code = Code::kRefused;
+    error.message = "the allow list has its key as that of a " + std::string(NameOf(sender.role)) +
+                    (sender.name.empty() ? "" : " named \"" + sender.name + "\"") +
+                    ", which may not do this; check its key file and its name";
+  }
   (void)transport_->Send(from, {std::move(error), {}});  // a peer that does not read gets no answer
 }
 

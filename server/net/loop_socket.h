@@ -60,7 +60,7 @@ class LoopSocket {
  private:
   LoopSocket() = default;
   // Counts a message that its sender may not send, and tells the sender.
-  void Refuse(PeerId from);
+  void Refuse(PeerId from, const Principal& sender);
 
   Receiver receiver_ = Receiver::kCoordinator;
   ReplyLimit replies_;

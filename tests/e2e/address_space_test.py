@@ -23,12 +23,12 @@ class AddressSpaceTest(harness.JobTest):
         self.assertIn("(ulimit -v) has the limit 1200 MiB", output)
 
     def test_memory_that_is_refused_is_an_error_with_the_account(self):
-        # Within 1400 MiB of address space, the model fits next to the memory in use, about 30 MiB. It does not fit next to
-        # the address space that threads have reserved, about 900 MiB.
-        code, output = self.run_worker(1400, "model.hidden=[1000000]", "data.features=32")
+        # Within 760 MiB of address space, the model fits next to the memory in use, about 30 MiB. It does not fit next to
+        # the address space that libraries and threads have reserved.
+        code, output = self.run_worker(760, "model.hidden=[1000000]", "data.features=32")
         self.assertEqual(code, 1, output)
         self.assertIn("no more memory was given to a model that needs", output)
-        self.assertIn("(ulimit -v) is limited to 1.4 GiB", output)
+        self.assertIn("(ulimit -v) is limited to 760 MiB", output)
         self.assertNotIn("gradients alone", output)
 
 

@@ -12,7 +12,7 @@ import recovery
 
 CURVE = ("--set", "security.transport=\"curve\"")
 ROLES = ("coordinator", "server", "worker", "reader", "admin")
-REFUSED_WITHIN = 5  # seconds for which a process that is not let in waits at most for an answer
+REFUSED_WITHIN = 10  # seconds for which a process that is not let in waits at most for an answer
 
 
 def secrets_in(folder):
@@ -57,8 +57,11 @@ class KeysTest(recovery.RecoveryTest):
             for name in ("worker-0", "server-1", "coordinator"):
                 self.kill(launch, name)
                 self.wait_for_steps(launch, 10)
-            self.assert_stops_with_same_bits(launch)
+            steps = self.assert_stops_with_same_bits(launch)
             self.assert_told_nowhere(secrets, launch, folder)
+        self.assertEqual(len(secrets_in(folder)), len(ROLES), "programs that wait for the job to go on need their keys")
+        with self.resume("--set", f"job.steps={steps + 10}") as launch:
+            self.assertEqual(launch.wait(), 0, launch.output)
         self.assertFalse(os.path.exists(folder))
 
     def kill(self, launch, name):
@@ -97,6 +100,8 @@ class KeysTest(recovery.RecoveryTest):
                 self.assert_refused(coordinator, os.path.join(others, "worker.key"), "does not admit the key of this process")
             with self.subTest("another coordinator's key"):
                 self.assert_refused(plain + "#" + "7" * 64, os.path.join(keys, "worker.key"), "does not have the key 7777")
+            with self.subTest("a key of another role"):
+                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "has its key as that of a reader")
             with self.subTest("a key file that others can read"):
                 os.chmod(os.path.join(others, "reader.key"), 0o644)
                 self.assert_refused(coordinator, os.path.join(others, "reader.key"), "run: chmod 600")
@@ -104,6 +109,31 @@ class KeysTest(recovery.RecoveryTest):
                 launch.wait_for_line('"late" joined')
             self.assert_stops_with_same_bits(launch)
         self.assertTrue(os.path.exists(os.path.join(keys, "worker.key")))
+
+    def wait_for_lists(self, launch, keys):
+        """Waits until the coordinator and both servers have read an allow list of so many keys."""
+        recovery.poll(lambda: launch.output.count(f"was read again: {keys} keys") >= 3, f"a list of {keys} keys")
+
+    def test_who_is_revoked_is_told_and_a_name_belongs_to_its_key(self):
+        keys, _ = self.keygen()
+        allow = os.path.join(keys, "allow.toml")
+        with open(allow, encoding="utf-8") as file:
+            text = file.read()
+        with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
+            self.wait_for_steps(launch, 15)
+            coordinator = self.endpoints()["coordinator"]
+            with open(allow, "w", encoding="utf-8") as file:
+                file.write(text.replace('role = "reader"', 'role = "worker"\nname = "mine"'))
+            self.wait_for_lists(launch, 5)
+            with self.subTest("another name than the key's"):
+                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), 'as that of a worker named "mine"')
+            with open(allow, "w", encoding="utf-8") as file:
+                file.write(re.sub(r"\[reader\]\n[^\[]*", "", text))
+            self.wait_for_lists(launch, 4)
+            with self.subTest("revoked"):
+                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "does not admit the key of this process")
+            launch.wait_for_line("was not let in: its key")
+            self.assert_stops_with_same_bits(launch)
 
     def test_a_process_listens_only_under_its_own_key(self):
         keys, _ = self.keygen()

@@ -97,6 +97,7 @@ PLANTED = [
     ("library", "server/net/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table
     ("library", "common/data/catalog.h", "#pragma once\n#include <xxhash.h>\n", 2),
     ("library", "common/data/catalog.h", "#pragma once\n#include <openssl/evp.h>\n", 2),
+    ("library", "common/wire/seal.h", "#pragma once\n#include <sodium.h>\n", 2),
     ("library", "tests/shard_tools.h", "#pragma once\n#include <catch2/catch.hpp>\n", 2),
     ("library", "tests/server/shard_tools.h", "#pragma once\n#include <catch2/catch_approx.hpp>\n", 2),
     ("library", "server/net/simd.h", "#pragma once\n#include <immintrin.h>\n", 2),

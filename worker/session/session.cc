@@ -32,6 +32,9 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   if (link == nullptr) return;
   message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
+    if constexpr (std::is_same_v<Body, Error>) {
+      if (body.code == Code::kRefused) return Refuse(*link, body);
+    }
     // A message of another start of the shard than this session knows is dropped. If that start is newer, the next view
     // will name it.
     if (body.incarnation != link->shard.address.incarnation) return;
@@ -225,6 +228,11 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   } else if (mode_.plan->ChoosesAtAcknowledgement() && application_ready_ && round_.state == RoundState::kNone) {
     BeginRound(now, out);  // there is room for another round's gradients
   }
+}
+
+// A shard that does not let this process in, or is another one than the coordinator has named, does not change its mind.
+void Session::Refuse(const ShardLink& link, const Error& error) {
+  Fail(Refused("shard " + std::to_string(link.index()) + ": " + Excerpt(error.message, kLongExcerptBytesMax)));
 }
 
 void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) {

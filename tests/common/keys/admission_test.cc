@@ -1,6 +1,9 @@
 // Tests of allow lists, and of the file that they come from.
 #include "common/keys/admission.h"
 
+#include <sys/stat.h>
+
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -78,32 +81,68 @@ TEST_CASE("an allow list has a bound", "[keys]") {
 
 TEST_CASE("a list that has changed is read again, and one that is damaged changes nothing", "[keys]") {
   const TempFolder folder;
+  std::chrono::steady_clock::time_point now{};
   std::vector<std::string> notices;
   const std::string path = folder.Write("allow.toml", Section("a", 1, "worker"));
   const auto admission = Admission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
   const std::uint64_t first = admission->version();
-  admission->Refresh();
+  const auto look = [&] { admission->Refresh(now += std::chrono::seconds(1)); };
+  look();
   CHECK(admission->version() == first);
 
+  folder.Write("allow.toml", Section("a", 1, "reader"));  // half of it
+  look();
   folder.Write("allow.toml", Section("a", 1, "reader") + Section("b", 2, "worker"));
-  admission->Refresh();
+  look();
+  admission->Refresh(now);  // too soon
+  CHECK(admission->version() == first);
+  look();
   CHECK(admission->version() != first);
   CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, ""});
   CHECK(admission->Find(KeyOf(2), kNow));
   CHECK_THAT(notices.back(), Contains("was read again: 2 keys"));
 
   folder.Write("allow.toml", "[a]\nrole = \"worker\"");
-  admission->Refresh();
-  admission->Refresh();
+  for (int i = 0; i < 4; ++i) look();
   CHECK(admission->Find(KeyOf(2), kNow));
   REQUIRE(notices.size() == 2);
   CHECK_THAT(notices.back(),
              Contains("the former allow list stays in force: allow.toml:1:") || Contains("key is missing"));
 
+  folder.Write("allow.toml", "");
+  for (int i = 0; i < 4; ++i) look();
+  CHECK(admission->Find(KeyOf(2), kNow));
+  CHECK_THAT(notices.back(), Contains("allows no key"));
+
   folder.Write("allow.toml", Section("b", 2, "worker"));
-  admission->Refresh();
+  for (int i = 0; i < 2; ++i) look();
   CHECK_FALSE(admission->Find(KeyOf(1), kNow));
   CHECK(admission->WhyNot(KeyOf(1), kNow) == "is not in the allow list");
+}
+
+TEST_CASE("who is not let in is told once a second, with why", "[keys]") {
+  const TempFolder folder;
+  std::vector<std::string> notices;
+  const std::string path = folder.Write("allow.toml", Section("a", 1, "worker", "expires = \"2026-12-31\""));
+  const auto admission = Admission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
+  for (int i = 0; i < 3; ++i) admission->NoteRefused(KeyOf(1), "10.0.0.9", kNow);
+  REQUIRE(notices.size() == 1);
+  CHECK_THAT(notices[0], Contains("a process at 10.0.0.9 was not let in") && Contains("of [a] has expired"));
+  admission->NoteRefused(KeyOf(2), "10.0.0.9", kNow + std::chrono::seconds(1));
+  REQUIRE(notices.size() == 2);
+  CHECK_THAT(notices[1], Contains("is not in the allow list (3 attempts since the last line)"));
+}
+
+TEST_CASE("no message about an allow list shows a line of it, and nobody else may write it", "[keys]") {
+  const TempFolder folder;
+  for (const std::string& fault :
+       {Section("a", 1, "worker", "secret_key = \"5555\""), std::string("[a]\nsecret_key = \"5555"),
+        Section("a", 1, "worker", "name = [\"5555\"]")}) {
+    CHECK_THAT(Fault(fault), Contains("allow.toml") && !Contains("5555"));
+  }
+  const std::string path = folder.Write("allow.toml", Section("a", 1, "worker"));
+  REQUIRE(chmod(path.c_str(), 0620) == 0);
+  CHECK_THAT(Admission::Open(path, {}).status().message(), Contains("other users may change the allow list " + path));
 }
 
 TEST_CASE("an allow list that is not there is an error at the start", "[keys]") {

@@ -113,7 +113,8 @@ TEST_CASE("a process with keys does not talk to one without", "[transport][keys]
   REQUIRE(client->Send(to, {Ping{}, {}}).ok());
   RunUntil({{plain.get(), &at_plain}, {client.get(), &at_client}}, [&] { return !at_client.messages.empty(); });
   CHECK(at_plain.messages.empty());
-  CHECK_THAT(at_client.messages[0].message.header.Get<Error>().message, Contains("has no key"));
+  CHECK_THAT(at_client.messages[0].message.header.Get<Error>().message,
+             Contains("has no key") || Contains("or has none"));
   CHECK_THAT(client->Connect(WithoutKey(target)).status().message(),
              Contains("has no key, and this process talks only to"));
   CHECK_THAT(plain->Connect(target).status().message(), Contains("CAPSTAN_KEY_FILE"));
@@ -140,7 +141,8 @@ TEST_CASE("a revoked key's messages are dropped on its open connection, and a ne
   listener.Meet(server.get(), from_server, &at_server);
 
   listener.Write(Allow("s", *listener.server, "reader", "name = \"later\""));
-  listener.admission->Refresh();
+  const auto now = std::chrono::steady_clock::now();
+  for (int second = 0; second < 3; ++second) listener.admission->Refresh(now + std::chrono::seconds(second));
   REQUIRE(worker->Send(from_worker, {Ping{}, {}}).ok());
   RunUntil({{listener.transport.get(), &listener.messages}, {worker.get(), &at_worker}},
            [&] { return listener.counters.revoked_peers == 1; });

@@ -110,6 +110,7 @@ TEST_CASE("a worker whose key is for one name joins only under that name", "[wir
   CHECK(MaySend({Role::kWorker, ""}, Header(join), Receiver::kCoordinator));
   CHECK_FALSE(MaySend({Role::kWorker, "w2"}, Header(join), Receiver::kCoordinator));
   CHECK(MaySend({Role::kWorker, "w2"}, Header(Push{}), Receiver::kShard));
+  CHECK(MaySend({Role::kWorker, "w2"}, Header(Join{}), Receiver::kCoordinator));  // it only asks for the job file
 }
 
 TEST_CASE("the table has every message", "[wire][permissions]") {
