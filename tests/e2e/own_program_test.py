@@ -188,7 +188,9 @@ case " $* " in *" --index "*) trap '' TERM; exec sleep infinity; esac
         call = launch.wait_for_line("to go on: ").split("to go on: ", 1)[1]
         words = shlex.split(call)
         self.assertEqual(words[words.index("--"):], ["--", sys.executable, "-B", PROGRAM, "train"])
-        words[words.index("--"):words.index("--")] = ["--set", f"job.steps={done + 20}"]
+        # With both programs, which the second may be too late for otherwise.
+        more = ["--set", f"job.steps={done + 20}", "--set", "cluster.min_workers=2"]
+        words[words.index("--"):words.index("--")] = more
         with harness.Process("/usr/bin/env", "-u", "PYTHONPATH", *words, cwd=self.folder) as resumed:
             self.assertEqual(resumed.wait(), 0, resumed.output)
         self.assertEqual([step["step"] for step in self.metrics()], list(range(done + 20)))
