@@ -181,7 +181,7 @@ std::uint64_t ResidentBytes() {
   return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-TEST_CASE("a peer that pulls every version and reads none keeps few of them in memory", "[e2e][hostile]") {
+TEST_CASE("a peer that pulls every version and reads none keeps few of them in memory", "[e2e][hostile][long]") {
   constexpr std::uint64_t kVersions = 300, kBlockBytes = std::uint64_t{1} << 20;
   EditableJobConfig config = MakeConfig();
   config.job.steps = kVersions;

@@ -33,7 +33,8 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
     if constexpr (std::is_same_v<Body, Error>) {
-      if (body.code == Code::kRefused) return Refuse(*link, body);
+      // Of this process's own transport, or of a shard that knows nothing of the sender: it names no start of the shard.
+      if (body.code == Code::kRefused && body.incarnation.value == 0) return Refuse(*link, body);
     }
     // A message of another start of the shard than this session knows is dropped. If that start is newer, the next view
     // will name it.
