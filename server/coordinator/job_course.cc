@@ -285,8 +285,9 @@ void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
 Result<std::vector<PartSource>> JobCourse::FindSources() const {
   std::vector<Reset::Source> sources;
   if (job_->journal.recover().snapshot.IsNone()) return sources;
-  CAPSTAN_CHECK(!job_->journal.manifests().empty() &&
-                job_->journal.manifests().back().id == job_->journal.recover().snapshot);
+  if (job_->journal.manifests().empty() || job_->journal.manifests().back().id != job_->journal.recover().snapshot) {
+    return Corrupt("the coordinator's log has no record of it");
+  }
   const std::vector<std::uint64_t>& digests = job_->journal.manifests().back().digests;
   for (ShardIndex part = 0; part < digests.size(); ++part) {
     const SnapshotPart wanted{job_->journal.recover().snapshot, part, digests[part]};
