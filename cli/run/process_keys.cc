@@ -18,10 +18,8 @@ std::string KeyFileOf(const std::string& flag) {
 void KeepOutOfCoreFiles() { prctl(PR_SET_DUMPABLE, 0); }
 
 Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file) {
-  if (key_file.empty()) return std::shared_ptr<const KeyPair>();
-  KeepOutOfCoreFiles();
-  CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(key_file));
-  return std::make_shared<const KeyPair>(std::move(file.keys));
+  if (!key_file.empty()) KeepOutOfCoreFiles();
+  return ReadKeys(key_file);
 }
 
 Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, Admission::OnNotice on_notice) {

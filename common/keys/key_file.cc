@@ -7,9 +7,10 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <utility>
 
 #include "common/base/durable_file.h"
+#include "common/base/secret_file.h"
 #include "common/config/toml_document.h"
 #include "common/keys/role_name.h"
 
@@ -20,6 +21,9 @@ constexpr std::size_t kFileBytesMax = 4096;
 
 // A text that is wiped when it is destroyed.
 struct SecretText {
+  explicit SecretText(std::string secret = {}) : text(std::move(secret)) {}
+  SecretText(const SecretText&) = delete;
+  SecretText& operator=(const SecretText&) = delete;
   ~SecretText() { sodium_memzero(text.data(), text.size()); }
   std::string text;
 };
@@ -39,22 +43,6 @@ Status CannotRead(const std::string& path, const char* why) {
   return Invalid("cannot read the key file " + path + ": " + why + "; capstan keygen makes one");
 }
 
-Status ReadAll(const std::string& path, std::string* text) {
-  const File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (file.descriptor < 0) return CannotRead(path, std::strerror(errno));
-  struct stat facts {};
-  if (fstat(file.descriptor, &facts) != 0) return CannotRead(path, std::strerror(errno));
-  if (!S_ISREG(facts.st_mode)) return CannotRead(path, "it is no file");
-  if ((facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    return Invalid("other users may read or change the key file " + path + "; run: chmod 600 " + path);
-  }
-  text->resize(kFileBytesMax);
-  const ssize_t got = read(file.descriptor, text->data(), text->size());
-  if (got < 0) return CannotRead(path, std::strerror(errno));
-  text->resize(static_cast<std::size_t>(got));
-  return {};
-}
-
 // Returns a key's text in the file; empty if it has none of that name.
 std::string_view TextAt(const TomlDocument& document, std::string_view key) {
   for (const TomlEntry& entry : document.loose()) {
@@ -67,8 +55,11 @@ std::string_view TextAt(const TomlDocument& document, std::string_view key) {
 }  // namespace
 
 Result<KeyFile> ReadKeyFile(const std::string& path) {
-  SecretText secret;
-  CAPSTAN_RETURN_IF_ERROR(ReadAll(path, &secret.text));
+  Result<std::string> content = ReadSecretFile(path);
+  if (!content.ok())
+    return Status(content.status().code(),
+                  "the key file: " + content.status().message() + "; capstan keygen makes one");
+  const SecretText secret{std::move(*content)};
   const Result<TomlDocument> document = TomlDocument::Parse(secret.text, path, {});
   if (!document.ok()) return CannotRead(path, "it is no TOML");  // not the parser's message, which shows a line
   KeyFile file;
@@ -89,6 +80,12 @@ Result<KeyFile> ReadKeyFile(const std::string& path) {
     return CannotRead(path, "its two keys do not belong together");
   }
   return file;
+}
+
+Result<std::shared_ptr<const KeyPair>> ReadKeys(const std::string& path) {
+  if (path.empty()) return std::shared_ptr<const KeyPair>();
+  CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(path));
+  return std::make_shared<const KeyPair>(std::move(file.keys));
 }
 
 Status WriteKeyFile(const std::string& path, const KeyFile& file) {

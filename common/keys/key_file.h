@@ -10,6 +10,7 @@
 //   secret_key = "64 hexadecimal digits"
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "common/base/status.h"
@@ -24,6 +25,8 @@ struct KeyFile {
 };
 
 Result<KeyFile> ReadKeyFile(const std::string& path);
+// Returns the keys in the file; null if `path` is empty: the process has none.
+Result<std::shared_ptr<const KeyPair>> ReadKeys(const std::string& path);
 // Makes the file with mode 0600. Fails if there is one already: a lost key cannot be made again.
 Status WriteKeyFile(const std::string& path, const KeyFile& file);
 

@@ -6,8 +6,8 @@
 
 #include "common/base/name.h"
 #include "common/base/process_address.h"
+#include "common/keys/key_file.h"
 #include "worker/client/fork_guard.h"
-#include "worker/client/own_keys.h"
 
 namespace capstan::client {
 namespace {
@@ -30,7 +30,7 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   loop_options.ranks = options.ranks;
   loop_options.machine = traits.machine;
   loop_options.metrics = traits.metrics;
-  CAPSTAN_ASSIGN_OR_RETURN(loop_options.keys, ReadOwnKeys(options.key_file));
+  CAPSTAN_ASSIGN_OR_RETURN(loop_options.keys, ReadKeys(options.key_file));
   Connection connection;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, session::SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);

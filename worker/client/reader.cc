@@ -5,10 +5,10 @@
 
 #include "common/base/name.h"
 #include "common/base/process_address.h"
+#include "common/keys/key_file.h"
 #include "common/wire/permissions.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/client/fork_guard.h"
-#include "worker/client/own_keys.h"
 #include "worker/client/reader_core.h"
 #include "worker/session/shard_connections.h"
 
@@ -135,7 +135,7 @@ Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
   CAPSTAN_RETURN_IF_ERROR(CheckName("a reader's name", options.name));
   CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
   TransportOptions transport;
-  CAPSTAN_ASSIGN_OR_RETURN(transport.keys, client::ReadOwnKeys(options.key_file));
+  CAPSTAN_ASSIGN_OR_RETURN(transport.keys, ReadKeys(options.key_file));
   auto machinery = std::make_unique<Machinery>(transport);
   client::ReaderCoreOptions core;
   core.name = options.name;

@@ -62,8 +62,8 @@ TEST_CASE("a key file is never overwritten", "[keys]") {
 TEST_CASE("a key file that is not private, not there or damaged is refused in words, without its secret", "[keys]") {
   const TempFolder folder;
   const std::string path = folder.path("worker.key");
-  CHECK_THAT(WhyNot(path), Contains("cannot read the key file " + path) && Contains("capstan keygen"));
-  CHECK_THAT(WhyNot(folder.path()), Contains("cannot read the key file"));
+  CHECK_THAT(WhyNot(path), Contains("the key file: cannot read " + path) && Contains("capstan keygen"));
+  CHECK_THAT(WhyNot(folder.path()), Contains("is not a file"));
   REQUIRE(WriteKeyFile(path, {Role::kWorker, NewKeyPair()}).ok());
   const std::string whole = ContentsOf(path);
   REQUIRE(chmod(path.c_str(), 0640) == 0);
@@ -83,6 +83,11 @@ TEST_CASE("a key file that is not private, not there or damaged is refused in wo
   CHECK_THAT(damaged(secret, secret.substr(1)), Contains("secret_key does not have 64"));
   CHECK_THAT(damaged(secret, std::string(64, '7')), Contains("do not belong together"));
   CHECK_THAT(damaged("secret_key = ", "secret_key "), Contains("it is no TOML"));
+}
+
+TEST_CASE("a process without a key file has no keys", "[keys]") {
+  CHECK(ReadKeys("").value() == nullptr);
+  CHECK_FALSE(ReadKeys("/nowhere/worker.key").ok());
 }
 
 TEST_CASE("each role that has a key has a name", "[keys]") {
