@@ -50,5 +50,14 @@ TEST_CASE("what listens everywhere is reached at the host that others know", "[c
   CHECK(ReachedAt("10.0.0.7:4000", "10.0.0.7:0", "10.0.0.6") == "10.0.0.7:4000");
 }
 
+TEST_CASE("a port is found and chosen in front of a key", "[cli][address][keys]") {
+  const std::string key = "#" + std::string(64, 'a');
+  CHECK(PortOf("10.0.0.1:29600" + key) == 29600);
+  CHECK(ChoosePort("127.0.0.1:29600" + key) == "127.0.0.1:29600" + key);
+  const std::string chosen = ChoosePort("127.0.0.1:0" + key);
+  CHECK(chosen.ends_with(key));
+  CHECK(PortOf(chosen) != 0);
+}
+
 }  // namespace
 }  // namespace capstan::cli

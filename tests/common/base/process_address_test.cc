@@ -24,6 +24,30 @@ TEST_CASE("a process is at a host and a port, or at a path from the root", "[com
   }
 }
 
+TEST_CASE("an address for TCP may have a key, which stays with it", "[common][address][keys]") {
+  const std::string key = std::string(32, '0') + std::string(32, 'F'), address = "10.0.0.5:29600#" + key;
+  CHECK(IsProcessAddress(address));
+  CHECK(CheckProcessAddress("--join", address).ok());
+  CHECK(KeyInAddress(address) == key);
+  CHECK(WithoutKey(address) == "10.0.0.5:29600");
+  CHECK(WithKey("10.0.0.5:29600", key) == address);
+  CHECK(KeyInAddress(EndpointOf(address)) == key);
+  CHECK(AddressOf(EndpointOf(address)) == address);
+  CHECK(MachineOf(address) == "10.0.0.5");
+  CHECK_FALSE(CanBeExposed(address));
+  CHECK(KeyInAddress("10.0.0.5:29600").empty());
+  CHECK(WithoutKey("10.0.0.5:29600") == "10.0.0.5:29600");
+  CHECK(IsProcessAddress("ipc:///a#b"));  // of a file's name
+  CHECK(KeyInAddress("ipc:///a#b").empty());
+  CHECK(WithoutKey("ipc:///a#b") == "ipc:///a#b");
+  CHECK(WithKey("ipc:///a", key) == "ipc:///a");
+  for (const std::string& other : {std::string(), std::string("abc"), key + "0", key.substr(1) + "g"}) {
+    CHECK_FALSE(IsProcessAddress("10.0.0.5:29600#" + other));
+    CHECK_THAT(CheckProcessAddress("--join", "10.0.0.5:29600#" + other).message(), Contains("a key, after #, has 64"));
+  }
+  CHECK_THAT(CheckProcessAddress("--join", "tcp://" + address).message(), Contains("write " + address + ", without"));
+}
+
 TEST_CASE("a socket's path has as many bytes as the system allows, and not one more", "[common][address]") {
   const std::string longest = "ipc:///" + std::string(kSocketPathBytesMax - 1, 'a');
   CHECK(IsProcessAddress(longest));

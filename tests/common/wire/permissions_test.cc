@@ -18,7 +18,7 @@ constexpr std::array kReceiverNames = {"coordinator", "shard", "worker", "reader
 constexpr std::array<Role, kRoles> kEveryRole = {Role::kAnyone, Role::kThisUser, Role::kCoordinator, Role::kServer,
                                                  Role::kWorker, Role::kReader,   Role::kAdmin};
 
-// Who may send one kind of message, for each receiver in the order of kReceivers: C a coordinator, S a server, W a worker,
+// The allowed senders of one kind of message, for each receiver in the order of kReceivers: C a coordinator, S a server, W a worker,
 // R a reader, A an administrator; "-" nobody.
 struct Cells {
   std::string name;

@@ -263,5 +263,13 @@ TEST_CASE("what a shard refuses says whether the version can still be had", "[we
   CHECK(harness.reader->WaitingFor().find("shard 0 at a (0 of 25 blocks of version 9 are here), shard 1") == 0);
 }
 
+TEST_CASE("a shard that does not let the reader in ends the reading, with its words", "[reader][keys]") {
+  ReaderHarness harness;
+  harness.reader->Handle(PeerId{2}, {Error{Code::kRefused, {}, {}, {}, {}, 0, "not this key"}, {}}, harness.now,
+                         &harness.out);
+  CHECK(harness.reader->status().code() == Code::kRefused);
+  CHECK(harness.reader->status().message() == "b: not this key");
+}
+
 }  // namespace
 }  // namespace capstan

@@ -138,6 +138,17 @@ TEST_CASE("a catalog that cannot be fails at once", "[client][join]") {
   CHECK(out.envelopes.empty());
 }
 
+TEST_CASE("a shard that does not let the worker in ends the session, with its words", "[client][join][keys]") {
+  SessionHarness harness;
+  harness.Join({0});
+  harness.FromShard(1, Error{Code::kRefused, {}, Incarnation{51}, {}, {}, 0, "of a start of the shard"});
+  CHECK(harness.Events<Session::Failed>().empty());
+  harness.FromShard(1, Error{Code::kRefused, {}, {}, {}, {}, 0, "it does not admit the key of this process"});
+  const Status status = harness.Events<Session::Failed>().at(0).status;
+  CHECK(status.code() == Code::kRefused);
+  CHECK(status.message() == "shard 1: it does not admit the key of this process");
+}
+
 TEST_CASE("a refusal ends the session and says why", "[client][join]") {
   SessionHarness harness;
   harness.Join({0});
