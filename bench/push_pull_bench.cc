@@ -204,7 +204,9 @@ Status MeasureRoundTrip(Carrier carrier, const PushPullOptions& options, std::ve
   const std::string name = RoundTripName(carrier);
   const double p50 = Median(samples, [](const Sample& s) { return s.round_p50; });
   Add(figures, name, p50, "us", raw[raw.size() / 2], "raw ZeroMQ request and answer (less is better)");
-  Add(figures, name + "-ps-lite", p50, "us", PsLiteRoundTrip(carrier), "ps-lite, one push, published (less is better)");
+  if (const double ps_lite = PsLiteRoundTrip(carrier); ps_lite > 0.0) {
+    Add(figures, name + "-ps-lite", p50, "us", ps_lite, "ps-lite, one push, published (less is better)");
+  }
   Add(figures, name + "-p99", Median(samples, [](const Sample& s) { return s.round_p99; }), "us", 0.0, "");
   return {};
 }

@@ -10,7 +10,8 @@
 //         pulled counts as one request.
 //
 // Limits measured in the same run are raw ZeroMQ in one direction, with frames of the size really sent, and a bare
-// key-value server (raw_key_value.h); both without keys, also beside curve. Other limits are published figures of ps-lite from a similar machine.
+// key-value server (raw_key_value.h); neither has keys, not even next to curve. Other limits are published figures of
+// ps-lite from a similar machine.
 #pragma once
 
 #include <cstddef>

@@ -23,7 +23,7 @@ std::string ModeText(mode_t mode) {
 }
 
 Status CannotLook(const std::string& folder, int error) {
-  const std::string what = "cannot use the folder " + folder + " for sockets: " + std::strerror(error);
+  const std::string what = "cannot use the folder " + folder + ": " + std::strerror(error);
   return Invalid(error == ENOENT ? what + "; make it by: mkdir -m 700 " + folder : what);
 }
 
@@ -56,7 +56,7 @@ Status CheckOwn(const std::string& folder) {
   }
   if ((own.st_mode & kOthers) == 0) return {};
   return Invalid("other users can enter the folder " + folder + " (mode " + ModeText(own.st_mode) +
-                 "), so a socket in it is not this user's alone; close it by: chmod 700 " + folder);
+                 "), so a file in it is not this user's alone; close it by: chmod 700 " + folder);
 }
 
 }  // namespace

@@ -70,10 +70,11 @@ Status CheckProcessAddress(const std::string& what, const std::string& address) 
     return Invalid(what + " is " + Quote(address) + ": " + FaultOfPath(SocketPathOf(address)));
   }
   const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(address);
+  if (!HasKeyOrNone(address)) return Invalid(said + ": a key, after #, has 64 hexadecimal digits");
   const std::size_t scheme = address.find("://");
   if (scheme == address.npos) return Invalid(said + (IsHostPort(address + ":1") ? ": the port is missing" : ""));
   const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
-  return Invalid(said + "; write " + (IsHostPort(rest) ? rest : "HOST:PORT") + ", without " +
+  return Invalid(said + "; write " + (IsProcessAddress(rest) ? rest : "HOST:PORT") + ", without " +
                  Quote(address.substr(0, scheme + 3)));
 }
 

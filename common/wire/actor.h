@@ -27,7 +27,7 @@ struct Notice {
 enum class AuditKind : std::uint8_t { kJoined, kRefused, kTookOver, kLeft, kRecovery, kSnapshotDeleted };
 inline constexpr std::size_t kAuditKinds = 6;
 
-// What somebody may ask about later: who did what to the job.
+// An entry records an event that changed who takes part in the job or what the job keeps.
 struct AuditEntry {
   AuditKind kind = AuditKind::kJoined;
   std::string text;

@@ -65,9 +65,12 @@ void WatchedSocket::TakeEvents() {
     if (!frame.more() || frame.size() != sizeof kind + sizeof descriptor) continue;  // this frame is an address
     std::memcpy(&kind, frame.data(), sizeof kind);
     std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
-    lost_.reset();
-    if (kind == ZMQ_EVENT_DISCONNECTED) lost_ = Clock::now();
-    if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) {
+    if (kind == ZMQ_EVENT_DISCONNECTED) {
+      lost_ = Clock::now();
+    } else if (kind == ZMQ_EVENT_CONNECT_RETRIED) {
+      lost_.reset();
+    } else if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) {
+      lost_.reset();
       TuneLocalConnection(descriptor);
     } else {
       TakeHandshake(kind, descriptor);

@@ -28,7 +28,7 @@ Result<std::string> CheckEndpoint(const std::string& endpoint) {
   return Invalid("\"" + endpoint + "\" is not an address; write tcp://HOST:PORT or ipc:///PATH");
 }
 
-std::string WhyNot(int error, bool is_tcp) {
+std::string ReasonOf(int error, bool is_tcp) {
   switch (error) {
     case EADDRINUSE: return "address already in use; stop the process that holds it or choose another port";
     case EADDRNOTAVAIL:
@@ -41,7 +41,8 @@ std::string WhyNot(int error, bool is_tcp) {
 }
 
 Status EndpointFailure(const char* what, const std::string& endpoint, int error) {
-  return Invalid(std::string("cannot ") + what + " " + endpoint + ": " + WhyNot(error, endpoint.starts_with("tcp://")));
+  return Invalid(std::string("cannot ") + what + " " + endpoint + ": " +
+                 ReasonOf(error, endpoint.starts_with("tcp://")));
 }
 
 Principal SenderAt(const std::string& endpoint) {
@@ -77,7 +78,7 @@ Status CheckOwnKey(const std::string& endpoint, const KeyPair* keys) {
   return Invalid(wanted + ", and the key file of this process has " + own + "; give both the same key");
 }
 
-std::string Explain(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key) {
+std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key) {
   switch (failure) {
     case HandshakeFailure::kRefused:
       return address +

@@ -31,10 +31,10 @@ Result<Target> TargetOf(const std::string& endpoint, bool has_keys);
 Principal SenderAt(const std::string& endpoint);
 
 // Returns what the errno of a call means; `is_tcp`: whether the call was about a TCP endpoint.
-std::string WhyNot(int error, bool is_tcp);
+std::string ReasonOf(int error, bool is_tcp);
 // Returns the Status of a call on the endpoint that failed with `error` (an errno): "cannot WHAT ENDPOINT: ...".
 Status EndpointFailure(const char* what, const std::string& endpoint, int error);
 // Returns why no connection to `address` is made. `key`: the one that the peer was to prove.
-std::string Explain(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key);
+std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key);
 
 }  // namespace capstan

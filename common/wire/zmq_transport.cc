@@ -212,12 +212,11 @@ class ZmqTransport final : public Transport {
   std::atomic<bool> wake_pending_{false};
 
   // Used only by the owner's thread.
-  std::optional<zmq::context_t> context_;   // none if it could not be made
-  WatchedSocket router_;                    // made by the first Bind
-  std::unique_ptr<Gatekeeper> gatekeeper_;  // made by the first Bind, with keys
-  Principal callers_{Role::kThisUser,
-                     ""};  // those who connect to router_ without keys; kAnyone if it has a TCP address
-  KeyOwners owners_;       // of the keys whose messages router_ receives
+  std::optional<zmq::context_t> context_;    // none if it could not be made
+  WatchedSocket router_;                     // made by the first Bind
+  std::unique_ptr<Gatekeeper> gatekeeper_;   // made by the first Bind, with keys
+  Principal callers_{Role::kThisUser, ""};   // of peers without keys at router_; kAnyone if it has a TCP address
+  KeyOwners owners_;                         // of the keys whose messages router_ receives
   std::map<std::uint64_t, Dealer> dealers_;  // by PeerId
   std::vector<WatchedSocket> closing_;       // sockets that were disconnected while their messages were being delivered
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
@@ -233,7 +232,7 @@ Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type, const std::optio
     return Unreachable("no socket can be made: too many open files; raise ulimit -n");
   zmq::socket_t socket;
   const int failure = CallZmq([&] { return socket = zmq::socket_t(*context_, type), true; });
-  if (failure != 0) return Unreachable("no socket can be made: " + WhyNot(failure, true));
+  if (failure != 0) return Unreachable("no socket can be made: " + ReasonOf(failure, true));
   CAPSTAN_CHECK(CallZmq([&] { return SetOptions(type, &socket), true; }) == 0);
   if (options_.keys != nullptr && (type == zmq::socket_type::router || server_key)) SetKeys(server_key, &socket);
   return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_));
@@ -501,7 +500,7 @@ void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message
   if (!failure || (*failure == HandshakeFailure::kClosed && !dealer->second.key)) return;
   Error error;
   error.code = Code::kRefused;
-  error.message = Explain(*failure, dealer->second.endpoint, dealer->second.key);
+  error.message = ExplainFailure(*failure, dealer->second.endpoint, dealer->second.key);
   const Principal sender = dealer->second.peer;  // a copy: on_message may disconnect the dealer
   on_message({peer}, sender, {std::move(error), {}});
 }
