@@ -31,7 +31,7 @@ Result<OwnProgram> FindOwnProgram(const std::vector<std::string>& words, const J
 // link to the package to PYTHONPATH. Does nothing if PYTHONPATH leads to a capstan package already, or there is none.
 Status AddPythonPackage(const std::string& binaries, const std::string& run_dir, OwnProgram* program);
 
-// What a program has to know to take part in a job.
+// The place of a program of the user's own in a job, which its environment tells it.
 struct WorkerPlace {
   std::string coordinator, key_file;  // the coordinator's address; key_file: empty if the job has no keys
   std::string worker;                 // its name

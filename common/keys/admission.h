@@ -37,7 +37,7 @@ class Admission {
   std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
  private:
-  // What changes when somebody writes a file or puts another one in its place.
+  // The facts about a file of which at least one changes when the file is written or replaced.
   struct Stamp {
     std::uint64_t inode = 0, bytes = 0;
     std::int64_t seconds = 0, nanoseconds = 0;

@@ -6,7 +6,7 @@
 //         kAuditTextMax bytes. Those of LineFile; 16 MiB a file, 7 former ones.
 // Fails:  as LineFile; lines that could not be written are given up, because a job must not wait for them.
 // Why:    the terminal and the logs tell the user how the job goes, and are rotated with much else. This file answers
-//         later who did what, and whoever floods the coordinator with attempts does not fill the disk.
+//         later who did what. A process that floods the coordinator with attempts does not fill the disk.
 #pragma once
 
 #include <array>
