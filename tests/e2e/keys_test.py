@@ -9,9 +9,11 @@ import subprocess
 
 import harness
 import recovery
+import zmtp_attacker
 
 CURVE = ("--set", "security.transport=\"curve\"")
 ROLES = ("coordinator", "server", "worker", "reader", "admin")
+STRANGERS, FLOOD_BYTES, GROWTH_MIB = 32, 64 << 20, 64  # growth: at most
 REFUSED_WITHIN = 10  # seconds for which a process that is not let in waits at most for an answer
 
 
@@ -22,6 +24,11 @@ def secrets_in(folder):
         with open(path, encoding="utf-8") as file:
             found += re.findall(r'secret_key = "(\w{64})"', file.read())
     return found
+
+
+def resident_mib(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) / 1024
 
 
 class KeysTest(recovery.RecoveryTest):
@@ -133,6 +140,19 @@ class KeysTest(recovery.RecoveryTest):
             with self.subTest("revoked"):
                 self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "does not admit the key of this process")
             launch.wait_for_line("was not let in: its key")
+            self.assert_stops_with_same_bits(launch)
+
+    def test_strangers_cost_little_memory(self):
+        """32 connections to each process send frames and commands without end, 64 MiB in all to each."""
+        with self.launch(self.job(), *CURVE) as launch:
+            self.wait_for_steps(launch, 15)
+            known, pids = self.endpoints(), self.pids()
+            for name, address in {"coordinator": known["coordinator"], "server-0": known["shards"][0]}.items():
+                before = resident_mib(pids[name])
+                made = zmtp_attacker.flood(address.split("#")[0], STRANGERS, FLOOD_BYTES)
+                growth = resident_mib(pids[name]) - before
+                recovery.say(f"{name} grew by {growth:.0f} MiB for {STRANGERS} strangers, who connected {made} times")
+                self.assertLess(growth, GROWTH_MIB)
             self.assert_stops_with_same_bits(launch)
 
     def test_a_process_listens_only_under_its_own_key(self):

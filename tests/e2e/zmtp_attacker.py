@@ -10,6 +10,7 @@ import harness
 
 MORE, LARGE, COMMAND = 1, 2, 4
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(48)
+CURVE_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01CURVE" + bytes(47)
 # The first number that a ROUTER deals out as a routing id, in a process that has drawn no random numbers before.
 FIRST_DEALT = 0x6B8B4567
 NAME = b"\xc0" + bytes(7)  # a routing id as a capstan process would draw it
@@ -123,6 +124,32 @@ class Crowd:
         if not received:
             self.sockets.unregister(key.fileobj)
             key.fileobj.close()
+
+
+def flood(address, connections, total):
+    """Sends `total` bytes over so many connections at a time: frames and commands without end, with and without keys. A
+    connection that is closed is made again. Returns how often."""
+    openings = [GREETING + ready(), CURVE_GREETING, CURVE_GREETING + frame(b"\5HELLO" + bytes(194), COMMAND), GREETING]
+    bodies = [b"\1\0" * 8192, ping() * 4096, frame(bytes(1 << 16), MORE), frame(bytes(200), COMMAND) * 64]
+    peers, made, sent = [None] * connections, 0, 0
+    try:
+        while sent < total:
+            for number in range(connections):
+                if peers[number] is None:
+                    peers[number] = Peer(address, openings[number % 4])
+                    peers[number].socket.setblocking(False)
+                    made += 1
+                try:
+                    sent += peers[number].socket.send(bodies[number // 4 % 4])
+                except BlockingIOError:
+                    sent += 1  # so that peers that read nothing do not make this endless
+                except ConnectionError:
+                    peers[number].socket.close()
+                    peers[number] = None
+    finally:
+        for peer in filter(None, peers):
+            peer.socket.close()
+    return made
 
 
 # ---- what it can do: each function attacks one address once
