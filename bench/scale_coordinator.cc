@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench/scale_cost.h"
+#include "common/base/random.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/snapshot_section.h"
@@ -36,6 +37,7 @@ class CoordinatorRig {
     options.job_file = PrintJobConfig(config_);
     options.job = JobId{1, 2};
     options.block_elements = kScaleBlockElements;
+    options.draw_secret = [this] { return secrets_.Next64(); };
     coordinator_ = std::make_unique<server::Coordinator>(std::move(options), &log_, metrics_, now_);
     hello_.incarnation = Incarnation{50};
     hello_.config_hash = HashJobConfig(config_);
@@ -142,6 +144,7 @@ class CoordinatorRig {
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics_ = std::make_shared<monitoring::CoordinatorMetrics>();
   std::unique_ptr<server::Coordinator> coordinator_;
   Hello hello_;
+  RandomStream secrets_{1};
   std::vector<SessionId> sessions_;
   Instant now_ = std::chrono::seconds(1000);
   Outbox out_;

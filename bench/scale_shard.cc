@@ -6,6 +6,7 @@
 #include "common/base/hash.h"
 #include "common/config/job/mode.h"
 #include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/reset.h"
@@ -50,6 +51,13 @@ class ShardRig {
       shard_->Handle(server::Execute(std::move(work), &disk_), now_, &out_);
     }
     CAPSTAN_CHECK(shard_->serving());
+    LiveSessions list{Term{1}, 1, 0, {}, {}};
+    for (std::uint32_t worker = 0; worker < size.workers; ++worker) {
+      list.sessions.push_back(
+          {SessionId{worker + 1}, "worker-" + std::to_string(worker), {{worker, worker + 1}}, false});
+    }
+    list.sessions[0].slots = {{0, size.workers}};  // Pushes sends sums of all slots as the first worker
+    Send(kOrders, std::move(list));
     out_.Clear();
   }
 

@@ -39,6 +39,10 @@ void DescribePushes(const ShardMetrics& m, FamilyTable& table) {
       .Add(m.pushes_invalid, {{"outcome", "invalid"}})
       .Add(m.pushes_busy, {{"outcome", "busy"}})
       .Add(m.pushes_corrupt, {{"outcome", "corrupt"}});
+  table
+      .Counters("capstan_server_unknown_sessions_total",
+                "Messages that were refused, because the coordinator has not named their session to the shard.")
+      .Add(m.unknown_sessions);
 }
 
 void DescribeSteps(const ShardMetrics& m, FamilyTable& table) {

@@ -49,8 +49,9 @@ struct alignas(64) ShardMetrics {
   ByOp<ByCode<Counter>> requests;  // finished requests, as requests[op][code]
 
   Counter pushes_staged, pushes_duplicate, pushes_stale, pushes_invalid, pushes_busy, pushes_corrupt;
-  Counter hash_mismatches;  // second pushes of a node that differ from the first
-  Counter reports_dropped;  // reports of slots that are too many steps ahead of the slowest
+  Counter unknown_sessions;  // messages of sessions that the coordinator has not named here
+  Counter hash_mismatches;   // second pushes of a node that differ from the first
+  Counter reports_dropped;   // reports of slots that are too many steps ahead of the slowest
 
   Counter steps_applied, steps_skipped, steps_redone;
   Counter updates_applied;  // blocks that got a new version

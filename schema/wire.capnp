@@ -42,6 +42,7 @@ struct Header {
     uploadBlock @30 :UploadBlock;
     uploadAck @31 :UploadAck;
     published @32 :Published;
+    liveSessions @33 :LiveSessions;
   }
 }
 
@@ -163,6 +164,7 @@ struct Reset {
   catalog @7 :List(TensorSpec);
   sources @8 :List(Source);
   timeline @9 :UInt64;
+  fetchKey @10 :UInt64;
 
   struct Source {
     digest @0 :UInt64;
@@ -213,6 +215,26 @@ struct Shutdown {
   generation @1 :UInt64;
 }
 
+struct SlotRange {
+  begin @0 :UInt32;
+  end @1 :UInt32;
+}
+
+struct LiveSession {
+  session @0 :UInt64;
+  worker @1 :Text;
+  slots @2 :List(SlotRange);
+  founder @3 :Bool;
+}
+
+struct LiveSessions {
+  term @0 :UInt64;
+  sequence @1 :UInt64;
+  base @2 :UInt64;
+  sessions @3 :List(LiveSession);
+  ended @4 :List(UInt64);
+}
+
 # ---- shard -> coordinator -------------------------------------------------------------------------------------------
 
 struct Prepared {
@@ -246,6 +268,7 @@ struct Hello {
   parts @11 :List(SnapshotPart);
   newestRetained @12 :SnapshotId;
   metrics @13 :Text;
+  sessions @14 :UInt64;
 }
 
 struct SnapshotDone {
@@ -310,7 +333,7 @@ enum JobPhase {
 }
 
 struct GroupMember {
-  session @0 :UInt64;
+  unused @0 :UInt64;
   worker @1 :Text;
   address @2 :Data;
 }
@@ -343,6 +366,7 @@ struct View {
   readable @16 :UInt64;
   groupEpoch @17 :UInt64;
   notice @18 :Text;
+  groupRank @19 :UInt32;
 }
 
 struct Heartbeat {
@@ -500,6 +524,7 @@ struct Fetch {
   snapshot @0 :SnapshotId;
   part @1 :UInt32;
   block @2 :UInt32;
+  key @3 :UInt64;
 }
 
 struct Fetched {

@@ -25,7 +25,7 @@ using Term = Number<struct TermTag>;                // one start of the coordina
 using Generation = Number<struct GenerationTag>;    // the time between two recoveries or regroupings
 using TimelineId = Number<struct TimelineTag>;      // a line of versions, named by its first generation; 0 is none
 using Incarnation = Number<struct IncarnationTag>;  // one start of a shard
-using SessionId = Number<struct SessionTag>;        // one start of a worker; 0 is none
+using SessionId = Number<struct SessionTag>;        // one start of a worker: a secret random number; 0 is none
 using Step = Number<struct StepTag>;                // a global batch; in async and bounded what every slot has done
 // Counts the pushes of one slot, in modes async and bounded. A clock is the least of several sequence numbers.
 using SequenceNumber = Number<struct SequenceTag>;

@@ -84,5 +84,7 @@ template Header::Header(Fetched);
 template Fetched* Header::Find() const;
 template Header::Header(Error);
 template Error* Header::Find() const;
+template Header::Header(LiveSessions);
+template LiveSessions* Header::Find() const;
 
 }  // namespace capstan

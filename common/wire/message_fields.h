@@ -33,9 +33,16 @@ void Fields(Visitor& v, M& m) {
 
 template <class Visitor, MaybeConst<GroupMember> M>
 void Fields(Visitor& v, M& m) {
-  v(m.session, CAPSTAN_FIELD(Session));
   v(m.worker, CAPSTAN_FIELD(Worker));
   v(m.address, CAPSTAN_FIELD(Address), form::Bytes{kGroupTextBytesMax});
+}
+
+template <class Visitor, MaybeConst<LiveSession> M>
+void Fields(Visitor& v, M& m) {
+  v(m.session, CAPSTAN_FIELD(Session));
+  v(m.worker, CAPSTAN_FIELD(Worker));
+  v(m.slots, CAPSTAN_FIELD(Slots), form::List{kSlotsMax});
+  v(m.founder, CAPSTAN_FIELD(Founder));
 }
 
 template <class Visitor, MaybeConst<PartSource> M>
@@ -85,6 +92,7 @@ void Fields(Visitor& v, M& m) {
   v(m.timeline, CAPSTAN_FIELD(Timeline));
   v(m.catalog, CAPSTAN_FIELD(Catalog), form::List{kTensorsMax});
   v(m.sources, CAPSTAN_FIELD(Sources));
+  v(m.fetch_key, CAPSTAN_FIELD(FetchKey));
 }
 
 template <class Visitor, MaybeConst<Commit> M>
@@ -136,6 +144,15 @@ void Fields(Visitor& v, M& m) {
   v(m.generation, CAPSTAN_FIELD(Generation));
 }
 
+template <class Visitor, MaybeConst<LiveSessions> M>
+void Fields(Visitor& v, M& m) {
+  v(m.term, CAPSTAN_FIELD(Term));
+  v(m.sequence, CAPSTAN_FIELD(Sequence));
+  v(m.base, CAPSTAN_FIELD(Base));
+  v(m.sessions, CAPSTAN_FIELD(Sessions), form::List{kWorkersMax});
+  v(m.ended, CAPSTAN_FIELD(Ended), form::List{kWorkersMax});
+}
+
 // ---- shard -> coordinator ------------------------------------------------------------------------------------------
 
 template <class Visitor, MaybeConst<Prepared> M>
@@ -172,6 +189,7 @@ void Fields(Visitor& v, M& m) {
   v(m.parts, CAPSTAN_FIELD(Parts));
   v(m.newest_retained, CAPSTAN_FIELD(NewestRetained));
   v(m.metrics, CAPSTAN_FIELD(Metrics));
+  v(m.sessions, CAPSTAN_FIELD(Sessions));
 }
 
 template <class Visitor, MaybeConst<ResetDone> M>
@@ -249,6 +267,7 @@ void Fields(Visitor& v, M& m) {
   v(m.group_epoch, CAPSTAN_FIELD(GroupEpoch));
   v(m.notice, CAPSTAN_FIELD(Notice), form::UserText{});
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
+  v(m.group_rank, CAPSTAN_FIELD(GroupRank));
 }
 
 template <class Visitor, MaybeConst<Heartbeat> M>
@@ -403,6 +422,7 @@ void Fields(Visitor& v, M& m) {
   v(m.snapshot, CAPSTAN_FIELD(Snapshot));
   v(m.part, CAPSTAN_FIELD(Part));
   v(m.block, CAPSTAN_FIELD(Block));
+  v(m.key, CAPSTAN_FIELD(Key));
 }
 
 template <class Visitor, MaybeConst<Fetched> M>
@@ -465,5 +485,6 @@ inline auto HeaderField(const Published*) { return CAPSTAN_FIELD(Published); }
 inline auto HeaderField(const Fetch*) { return CAPSTAN_FIELD(Fetch); }
 inline auto HeaderField(const Fetched*) { return CAPSTAN_FIELD(Fetched); }
 inline auto HeaderField(const Error*) { return CAPSTAN_FIELD(Error); }
+inline auto HeaderField(const LiveSessions*) { return CAPSTAN_FIELD(LiveSessions); }
 
 }  // namespace capstan

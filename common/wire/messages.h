@@ -2,9 +2,9 @@
 //
 // Kind:   values.
 // Limits: message_fields.h and part_fields.h have a limit for every list and text.
-// Why:    a push is identified by (generation, step, node, block), never by its sender. Most messages of a shard carry
-//         its incarnation, and most of the coordinator its term. So a message from before the sender's restart is
-//         recognised and dropped. docs/design/protocol.md has the rules.
+// Why:    a push is identified by (generation, step, node, block); its sender decides only whether it is taken. Most
+//         messages of a shard carry its incarnation, and most of the coordinator its term. So a message from before the
+//         sender's restart is recognised and dropped. docs/design/protocol.md has the rules.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,7 @@
 #include "common/wire/messages/group_state.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/limits.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/pull.h"
@@ -57,7 +58,7 @@ struct TypeList {
 using MessageTypes =
     TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
              ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
-             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error>;
+             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error, LiveSessions>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

@@ -11,6 +11,7 @@
 #include "common/data/reduction_tree.h"
 #include "common/wire/field.h"
 #include "common/wire/messages/limits.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/step_parameters.h"
@@ -33,6 +34,12 @@ template <class Visitor, MaybeConst<Node> M>
 void Fields(Visitor& v, M& m) {
   v(m.begin, CAPSTAN_FIELD(NodeBegin));
   v(m.end, CAPSTAN_FIELD(NodeEnd));
+}
+
+template <class Visitor, MaybeConst<SlotRange> M>
+void Fields(Visitor& v, M& m) {
+  v(m.begin, CAPSTAN_FIELD(Begin));
+  v(m.end, CAPSTAN_FIELD(End));
 }
 
 template <class Visitor, MaybeConst<Init> M>

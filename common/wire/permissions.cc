@@ -28,7 +28,7 @@ constexpr std::array<Row, kMessages> kRows = [] {
   const auto set = [&]<class... Ts>(TypeList<Ts...>, const Row& row) {
     ((rows[MessageTypes::IndexOf<Ts>()] = row), ...);
   };
-  using OfCoordinator = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>;
+  using OfCoordinator = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>;
   using OfServer = TypeList<Hello, ResetDone, ResetBad, Prepared, Committed, Progress, SnapshotDone>;
   set(OfCoordinator(), {.shard = kCoordinator});
   set(OfServer(), {.coordinator = kServers});

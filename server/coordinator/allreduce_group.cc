@@ -35,7 +35,7 @@ bool AllReduceGroup::IsFormed(const Membership& members) {
 
 std::string AllReduceGroup::MissingText(const Membership& members) {
   std::string names;
-  for (const auto& [session, worker] : members.workers()) {
+  for (const auto& [joined, worker] : members.workers()) {
     if (!worker.slots.empty() && worker.group == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
   }
   return names.empty() ? names : " (not there yet: " + names + ")";
@@ -45,22 +45,23 @@ bool AllReduceGroup::Changes(const Membership& members, SlotIndex slot_count) {
   Membership after = members;
   after.Assign(slot_count);
   std::size_t assigned = 0;
-  for (const auto& [session, worker] : members.workers()) {
-    if (after.Find(session)->slots != worker.slots) return true;
+  for (const auto& [joined, worker] : members.workers()) {
+    if (after.workers().at(joined).slots != worker.slots) return true;
     assigned += worker.slots.size();
   }
   return assigned != slot_count;
 }
 
-std::vector<GroupMember> AllReduceGroup::Of(const Worker& worker, const Membership& members) const {
-  std::vector<GroupMember> group;
-  if (worker.slots.empty() || request_) return group;
+AllReduceGroup::View AllReduceGroup::Of(const Worker& worker, const Membership& members) const {
+  View view;
+  if (worker.slots.empty() || request_) return view;
   const bool tell = worker.group == GroupState::kOffered && IsOffered(members);
-  for (const auto& [session, member] : members.workers()) {
+  for (const auto& [joined, member] : members.workers()) {
     if (member.slots.empty()) continue;
-    group.push_back({session, member.name, tell ? member.group_text : std::string()});
+    if (member.session == worker.session) view.rank = static_cast<std::uint32_t>(view.members.size());
+    view.members.push_back({member.name, tell ? member.group_text : std::string()});
   }
-  return group;
+  return view;
 }
 
 }  // namespace capstan::server

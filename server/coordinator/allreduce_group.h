@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,10 +46,14 @@ class AllReduceGroup {
   static std::string MissingText(const Membership& members);
   // Whether some worker would get other slots if the slots were dealt again now, or some slot has no worker.
   static bool Changes(const Membership& members, SlotIndex slot_count);
-  // Lists the members of the group in order of sessions; empty if `worker` has no slots, or while another group is
-  // requested. Addresses are set only while `worker` has offered its own, and not formed the group yet, and all members
-  // have offered theirs.
-  std::vector<GroupMember> Of(const Worker& worker, const Membership& members) const;
+  struct View {
+    std::vector<GroupMember> members;
+    std::uint32_t rank = 0;  // the worker's position in `members`
+  };
+  // Returns the group of `worker`: its members in the order in which they joined; none if `worker` has no slots, or
+  // while another group is requested. Addresses are set only while `worker` has offered its own, and not formed the
+  // group yet, and all members have offered theirs.
+  View Of(const Worker& worker, const Membership& members) const;
 
  private:
   std::optional<Request> request_;

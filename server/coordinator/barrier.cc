@@ -14,7 +14,7 @@ bool Barrier::AnyWaiting(const Membership& members) const {
 std::string Barrier::Missing(const Membership& members) const {
   std::string names;
   std::size_t missing = 0;
-  for (const auto& [session, worker] : members.workers()) {
+  for (const auto& [joined, worker] : members.workers()) {
     if (!IsWaiting(worker) && ++missing <= kNamedMax) AddName(&names, worker.name);
   }
   if (missing > kNamedMax) AddName(&names, Count(missing - kNamedMax, "more worker"));
@@ -22,7 +22,7 @@ std::string Barrier::Missing(const Membership& members) const {
 }
 
 void Barrier::Pass(const Membership& members) {
-  for (const auto& [session, worker] : members.workers()) passed_ = std::max(passed_, worker.barrier);
+  for (const auto& [joined, worker] : members.workers()) passed_ = std::max(passed_, worker.barrier);
 }
 
 }  // namespace capstan::server

@@ -17,6 +17,7 @@
 #include "server/coordinator/hello_check.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/join_check.h"
+#include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
@@ -56,7 +57,7 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
     : job_(std::move(options), log, std::move(metrics), now),
       course_(&job_),
       next_report_(now + FromSeconds(job_.options.config.limits.report)) {
-  CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0);
+  CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0 && job_.options.draw_secret);
 }
 
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
@@ -73,8 +74,6 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
   Error error;
   error.incarnation = incarnation;
   error.code = code;
-  error.generation = job_.journal.generation();
-  error.step = job_.steps->step();
   error.message = std::move(message);
   out->Send(to, std::move(error));
 }
@@ -107,6 +106,7 @@ void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) 
                    (admission.replaces ? ", in place of the one before" : ""));
   }
   if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  job_.told.sessions.NoteHello(hello.shard, hello.term == job_.journal.term() ? hello.sessions : 0, admission.replaces);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
     return;
@@ -165,7 +165,7 @@ Roster Coordinator::roster() const {
     const Hello& hello = *job_.shards[i].hello;
     roster.shards.push_back({i, hello.endpoint, IsPagesAddress(hello.metrics) ? hello.metrics : ""});
   }
-  for (const auto& [session, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
+  for (const auto& [joined, worker] : job_.members.workers()) roster.workers.push_back({worker.name, worker.metrics});
   return roster;
 }
 
@@ -226,7 +226,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     Worker* worker = job_.members.Find(same->session);
     worker->peer = from;
     worker->last_message = now;
-    SendView(job_, worker, out);
+    SendView(&job_, worker, out);
     return;
   }
   if (job_.members.IsSuperseded(join.nonce)) {
@@ -246,9 +246,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold");
     return;
   }
-  if (std::optional<SessionRecord> more = job_.journal.SessionsToReserve()) course_.Append(*more);
   Worker worker;
-  worker.session = job_.journal.TakeSession();
+  worker.session = job_.DrawSession();
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;
@@ -305,7 +304,7 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
     worker = job_.members.Find(beat.session);
   }
   if (enters_barrier) PassBarrierWhenComplete(&job_, out);
-  SendView(job_, worker, out);
+  SendView(&job_, worker, out);
 }
 
 void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
@@ -339,13 +338,15 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   }
   if (now >= next_ping_) {
     next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);
-    for (const ShardEntry& shard : job_.shards) {
-      if (shard.peer.value == 0) continue;
+    for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
+      const PeerId peer = job_.shards[i].peer;
+      if (peer.value == 0) continue;
       if (job_.ending.shutting_down) {
-        out->Send(shard.peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
+        out->Send(peer, capstan::Shutdown{job_.journal.term(), job_.journal.generation()});
       } else {
-        out->Send(shard.peer, Ping{job_.journal.term(), job_.journal.generation()});
-        if (job_.IsServing()) job_.steps->AddToPing(shard.peer, out);
+        out->Send(peer, Ping{job_.journal.term(), job_.journal.generation()});
+        job_.told.sessions.NotePing(i);
+        if (job_.IsServing()) job_.steps->AddToPing(peer, out);
       }
     }
   }
@@ -364,6 +365,9 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.steps->Repeat(now, out);
   HelpSlowWorkers(&job_, now, out);
   PassBarrierWhenComplete(&job_, out);  // a missing worker may have left
+  (void)TellShards(&job_, TellWhen::kNow, out);
+  job_.told.sessions.BeginTurn();
+  SendDueViews(&job_, out);
   CheckDeadlines(now, out);
   const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
   job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);

@@ -2,7 +2,7 @@
 // never touches a tensor. This class passes messages to the parts of its Job, and then lets the JobCourse act.
 //
 // Kind:   owned by CoordinatorLoop's thread; a pure core.
-// Limits: Membership::kWorkersMax workers; the shard count of the job file.
+// Limits: kWorkersMax workers (limits.h); the shard count of the job file.
 // Fails:  the job fails, for example, if the log cannot be written, if a verdict stops the job, or if a wait is too
 //         long (Overdue in waiting.h). The error of a wait names the missing processes.
 // Why:    a new coordinator decides nothing until every shard has answered with the new term. If some shard has

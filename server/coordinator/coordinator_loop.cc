@@ -7,6 +7,7 @@
 
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
+#include "common/base/system_secret.h"
 #include "common/config/job/limits_section.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
@@ -40,6 +41,7 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   room.report_seconds = limits.report;
   room.stall_seconds = limits.stall;
   CAPSTAN_ASSIGN_OR_RETURN(files_, RunFiles::Open(options_.run_dir, std::move(options_.log), std::move(room)));
+  if (!options_.coordinator.draw_secret) options_.coordinator.draw_secret = DrawSystemSecret;
   core_ = std::make_unique<Coordinator>(options_.coordinator, files_->log(), metrics_, files_->JobTime());
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
   completion_.emplace(Completion::Options{core_.get(), files_.get(), socket_->transport(), limits, options_.on_notice,

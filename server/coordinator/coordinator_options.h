@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/base/types.h"
@@ -25,6 +26,8 @@ struct CoordinatorOptions {
   bool accept_rollback = false;
   // With durable acknowledgements: acknowledged pushes that cannot be recovered may be given up.
   bool accept_loss = false;
+  // Draws a number that no other process can guess. CoordinatorLoop takes those of the operating system.
+  std::function<std::uint64_t()> draw_secret = nullptr;
 };
 
 enum class CoordinatorState { kCollecting, kResetting, kRunning, kFinished, kStopped, kFailed };

@@ -12,7 +12,7 @@ namespace {
 
 std::map<SlotIndex, const std::string*> OwnersOf(const Membership& members) {
   std::map<SlotIndex, const std::string*> owners;
-  for (const auto& [session, worker] : members.workers()) {
+  for (const auto& [joined, worker] : members.workers()) {
     for (const SlotIndex slot : worker.slots) owners[slot] = &worker.name;
   }
   return owners;

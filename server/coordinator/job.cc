@@ -1,5 +1,6 @@
 #include "server/coordinator/job.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/config/job/cluster_section.h"
@@ -39,11 +40,16 @@ Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitori
       clock(now),
       group(MakeGroup(options.config)),
       machine_groups(MakeMachineGroups(options.config, journal.term())),
-      equal_slots(options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen) {
+      equal_slots(options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
+      told{.sessions = SessionFeed(shards.size())} {
   metrics->steps_wanted.Set(static_cast<double>(options.config.job.steps));
   metrics->slots.Set(static_cast<double>(slot_count()));
   metrics->term.Set(static_cast<double>(journal.term().value));
   metrics->generation.Set(static_cast<double>(journal.generation().value));
+}
+
+SessionId Job::DrawSession() const {
+  return SessionId{std::max<std::uint64_t>(options.draw_secret(), 1)};  // 0 is no session
 }
 
 SlotIndex Job::slot_count() const { return options.config.job.slots; }

@@ -21,6 +21,7 @@
 #include "server/coordinator/machine_groups.h"
 #include "server/coordinator/membership.h"
 #include "server/coordinator/ranks.h"
+#include "server/coordinator/session_feed.h"
 #include "server/coordinator/shard_table.h"
 #include "server/coordinator/snapshots.h"
 #include "server/coordinator/step_records.h"
@@ -40,6 +41,11 @@ struct Ending {
   bool shutting_down = false;
 };
 
+struct Told {                       // what workers and shards were sent of the members
+  std::uint64_t view_sequence = 1;  // the number of the newest view
+  SessionFeed sessions;
+};
+
 struct Job {
   Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> shared_metrics,
       Instant now);
@@ -47,6 +53,8 @@ struct Job {
   Job& operator=(const Job&) = delete;
 
   SlotIndex slot_count() const;
+  // Returns a new id for a session, which nobody can guess.
+  SessionId DrawSession() const;
   Instant lease() const;
   bool stopping() const { return ending.stop_since.has_value(); }
   StepUnderWay work() const { return {journal.generation(), steps->step()}; }
@@ -75,7 +83,7 @@ struct Job {
   std::optional<AllReduceGroup> group;          // only in mode allreduce
   std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
   EqualSlots equal_slots;
-  std::uint64_t view_sequence = 1;
+  Told told;
   Ending ending;
 };
 

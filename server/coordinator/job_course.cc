@@ -17,6 +17,7 @@
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/natural_order.h"
+#include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
 namespace capstan::server {
@@ -29,7 +30,7 @@ std::string NameSuspects(const Job& job, const std::vector<SlotIndex>& slots) {
   std::string names;
   for (SlotIndex slot : slots) {
     std::string name = "slot " + std::to_string(slot);
-    for (const auto& [session, worker] : job.members.workers()) {
+    for (const auto& [joined, worker] : job.members.workers()) {
       for (SlotIndex own : worker.slots) {
         if (own == slot) name += " (worker \"" + worker.name + "\")";
       }
@@ -117,6 +118,7 @@ void JobCourse::ResumeRunning(Instant now, Outbox* out) {
   // Only the previous coordinator knew the slots, and the ranks in the group.
   if (job_->group) return AskForGroup("another coordinator leads it", false, out);
   DealSlots(job_, out);
+  (void)TellShards(job_, TellWhen::kNow, out);
   SendViews(job_, out);
 }
 
@@ -136,7 +138,8 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     out->Log(Severity::kWarning, job_->equal_slots.text());
   }
   if (steps.step() != before) {
-    job_->view_sequence += ForgetBackups(&job_->members);  // helpers learn of it in the answer to their next Heartbeat
+    job_->told.view_sequence +=
+        ForgetBackups(&job_->members);  // helpers learn of it in the answer to their next Heartbeat
     job_->clock.Progress(now);
     if (job_->stopping()) job_->ending.stop_since = now;  // the next step gets its full time too
     steps.Announce(now, out);
@@ -245,7 +248,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   if (job_->journal.generation().value > 1) job_->metrics->recoveries.Add(1);
   job_->metrics->generation.Set(static_cast<double>(job_->journal.generation().value));
   reset_backoff_.Restart();
-  ++job_->view_sequence;
+  ++job_->told.view_sequence;
   const SnapshotId& from = job_->journal.recover().snapshot;
   const std::string start = from.IsNone() ? "step 0" : "the snapshot of version " + std::to_string(from.version.value);
   if (regroups) return;  // FormGroup logs this itself
@@ -310,12 +313,15 @@ void JobCourse::SendResets(Instant now, Outbox* out) {
   const Result<std::vector<Reset::Source>> sources = FindSources();
   if (!sources.ok()) return FallBack(sources.status().message(), now, out);
   reset_backoff_.Sent(now);
+  if (fetch_.generation != job_->journal.generation()) {
+    fetch_ = {job_->journal.generation(), std::max<std::uint64_t>(job_->options.draw_secret(), 1)};
+  }
   for (const ShardEntry& shard : job_->shards) {
     if (shard.has_begun) continue;
     out->Send(shard.peer,
               Reset{job_->journal.term(), job_->journal.generation(), shard.hello->incarnation, job_->journal.job(),
                     job_->journal.recover().snapshot, job_->journal.recover().parameters, job_->slot_count(),
-                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().timeline});
+                    job_->journal.catalog_record()->tensors, *sources, job_->journal.recover().timeline, fetch_.key});
   }
 }
 
@@ -339,6 +345,8 @@ void JobCourse::EnterRunning(Instant now, Outbox* out) {
   job_->members.ForgetGroups();
   if (job_->group) job_->group->Begin(now);
   DealSlots(job_, out);
+  job_->told.sessions.BeginGeneration();
+  (void)TellShards(job_, TellWhen::kNow, out);
   SendViews(job_, out);
 }
 
@@ -362,7 +370,7 @@ void JobCourse::ChooseInitialSource() {
   job_->initial_source.reset();
   if (!job_->journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
-  for (const auto& [session, worker] : job_->members.workers()) {
+  for (const auto& [joined, worker] : job_->members.workers()) {
     if (job_->ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
       first = &worker;
   }

@@ -84,6 +84,10 @@ class JobCourse {
   std::optional<Generation>
       newer_on_shards_;  // the newest generation on shards beyond the log; set if these are rolled back
   Backoff reset_backoff_;
+  struct {
+    Generation generation;
+    std::uint64_t key = 0;
+  } fetch_;  // the secret with which shards of this generation fetch parts of snapshots from each other
 };
 
 }  // namespace capstan::server

@@ -66,7 +66,7 @@ std::string StatusJson(const Job& job, Instant now) {
   json["generation"] = job.journal.generation().value;
   json["worker_count"] = job.members.size();
   Json& workers = json["workers"] = Json::array();
-  for (const auto& [session, worker] : job.members.workers()) {
+  for (const auto& [joined, worker] : job.members.workers()) {
     if (workers.size() == kRowsMax) break;
     const bool computing = worker.computing && worker.generation == job.journal.generation();
     workers.push_back({{"worker", PrintableLine(worker.name)},

@@ -8,6 +8,7 @@
 #include "common/wire/messages/shard_address.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job.h"
+#include "server/coordinator/tell_shards.h"
 
 namespace capstan::server {
 
@@ -50,7 +51,7 @@ View MakeView(const Job& job, const Worker* worker) {
   view.job = job.journal.job();
   view.term = job.journal.term();
   view.generation = job.journal.generation();
-  view.sequence = job.view_sequence;
+  view.sequence = job.told.view_sequence;
   view.slot_count = job.slot_count();
   view.step = job.steps->step();
   view.readable = job.steps->readable();
@@ -87,27 +88,32 @@ View MakeView(const Job& job, const Worker* worker) {
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());
     view.slots.erase(std::unique(view.slots.begin(), view.slots.end()), view.slots.end());  // a slot may be in both
-    if (job.group && job.state.now() == CoordinatorState::kRunning) view.group = job.group->Of(*worker, job.members);
+    if (job.group && job.state.now() == CoordinatorState::kRunning) {
+      AllReduceGroup::View group = job.group->Of(*worker, job.members);
+      view.group = std::move(group.members);
+      view.group_rank = group.rank;
+    }
     if (job.machine_groups && job.state.now() == CoordinatorState::kRunning) {
       MachineGroups::View group = job.machine_groups->Of(*worker, job.members);
       view.group = std::move(group.members);
+      view.group_rank = group.rank;
       view.group_epoch = group.epoch;
     }
   }
   return view;
 }
 
-void SendView(const Job& job, Worker* worker, Outbox* out) {
-  worker->has_new_slots = false;
-  out->Send(worker->peer, MakeView(job, worker));
+void SendView(Job* job, Worker* worker, Outbox* out) {
+  worker->view_due = job->state.now() == CoordinatorState::kRunning && !TellShards(job, TellWhen::kBeforeView, out);
+  if (!worker->view_due) out->Send(worker->peer, MakeView(*job, worker));
 }
 
 void SendViews(Job* job, Outbox* out) {
-  for (auto& [session, worker] : job->members.workers()) SendView(*job, &worker, out);
+  for (auto& [joined, worker] : job->members.workers()) SendView(job, &worker, out);
 }
 
 void SendChangedViews(Job* job, Outbox* out) {
-  ++job->view_sequence;
+  ++job->told.view_sequence;
   SendViews(job, out);
 }
 

@@ -15,7 +15,9 @@ struct Worker;
 
 // `worker`: null for a reader, which has no session and no slots.
 View MakeView(const Job& job, const Worker* worker);
-void SendView(const Job& job, Worker* worker, Outbox* out);
+// Sends the view, after the shards were sent the worker's session and slots. If these have to wait (TellShards), the
+// view does so, too: it is due at the next Tick.
+void SendView(Job* job, Worker* worker, Outbox* out);
 void SendViews(Job* job, Outbox* out);
 // Raises the views' number, because the job has changed, and sends the views.
 void SendChangedViews(Job* job, Outbox* out);

@@ -10,12 +10,6 @@
 
 namespace capstan::server {
 
-namespace {
-
-constexpr std::uint64_t kSessionsReserved = 256;  // session ids per record, so that most joins cost no fsync
-
-}  // namespace
-
 Status Journal::Open() {
   Status status = Replay();
   if (status.ok() && steps_ != options_.config.steps()) {
@@ -47,7 +41,6 @@ Status Journal::Replay() {
     if (Status status = CheckJobFile(job->job_file); !status.ok()) refused = std::move(status);
   }
   manifests_ = ManifestsOf(log_->records(), options_.config.snapshot.keep);
-  sessions_ = sessions_reserved_;
   if (Status status = RenewParameters(); !status.ok()) refused = std::move(status);
   if (options_.config.steps() > steps_) concluded_ = false;
   return refused;
@@ -99,11 +92,6 @@ void Journal::Apply(const RecoverRecord& record) {
 void Journal::Apply(const ManifestRecord& record) {
   manifests_.push_back(record);
   DropOldManifests(options_.config.snapshot.keep, &manifests_);
-}
-
-std::optional<SessionRecord> Journal::SessionsToReserve() const {
-  if (sessions_ != sessions_reserved_) return std::nullopt;
-  return SessionRecord{SessionId{sessions_ + kSessionsReserved}};
 }
 
 bool Journal::Names(const SnapshotPart& part) const {

@@ -1,6 +1,6 @@
-// Journal: what the log of a job says: its id and term, sessions, catalog, generations and snapshots.
+// Journal: what the log of a job says: its id and term, catalog, generations and snapshots.
 //
-// Kind:   owned by the Coordinator. After Open its state changes by log records, DropManifestsFrom and TakeSession.
+// Kind:   owned by the Coordinator. After Open its state changes by log records and DropManifestsFrom.
 // Fails:  Open: kRefused, if the job file cannot continue the job of the log. Open and Append: as
 //         CoordinatorLog::Append.
 // Why:    a record is on disk before a message that depends on it is sent. Replay and a running coordinator apply a
@@ -34,10 +34,6 @@ class Journal {
 
   JobId job() const { return job_; }
   Term term() const { return term_; }
-
-  // Returns the record that reserves more session ids; empty while reserved ids are left.
-  std::optional<SessionRecord> SessionsToReserve() const;
-  SessionId TakeSession() { return SessionId{++sessions_}; }
 
   // The newest generation; 0: none has begun.
   Generation generation() const { return recover_ ? recover_->generation : Generation{}; }
@@ -80,7 +76,6 @@ class Journal {
   void Apply(const JobRecord& record) { job_ = record.job; }
   void Apply(const CatalogRecord& record);
   void Apply(const TermRecord& record) { term_ = record.term; }
-  void Apply(const SessionRecord& record) { sessions_reserved_ = record.session.value; }
   void Apply(const RecoverRecord& record);
   void Apply(const RunningRecord& record) { running_ = record; }
   void Apply(const ManifestRecord& record);
@@ -95,9 +90,7 @@ class Journal {
 
   JobId job_;
   Term term_;
-  std::uint64_t steps_ = 0;              // number of steps in the log's job file
-  std::uint64_t sessions_ = 0;           // the highest session id given, or reserved by an earlier coordinator
-  std::uint64_t sessions_reserved_ = 0;  // session ids up to this one may be given
+  std::uint64_t steps_ = 0;  // number of steps in the log's job file
   std::optional<JobCatalog> catalog_;
   std::optional<RecoverRecord> recover_;
   std::optional<RunningRecord> running_;

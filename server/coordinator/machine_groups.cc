@@ -9,9 +9,9 @@ namespace capstan::server {
 
 std::map<std::string, std::vector<MachineGroups::Candidate>> MachineGroups::CandidatesOf(const Membership& members) {
   std::map<std::string, std::vector<Candidate>> machines;
-  for (const auto& [session, worker] : members.workers()) {
+  for (const auto& [joined, worker] : members.workers()) {
     if (worker.machine.empty() || worker.slots.empty() || worker.late) continue;
-    machines[worker.machine].push_back({session, worker.slots});
+    machines[worker.machine].push_back({worker.session, worker.slots});
   }
   std::erase_if(machines, [](const auto& machine) { return machine.second.size() < 2; });
   for (auto& [machine, candidates] : machines) {
@@ -47,9 +47,9 @@ Instant MachineGroups::NextLasts(const Group& group) {
 
 bool MachineGroups::Offered(const Group& group, const Membership& members) {
   return std::all_of(group.candidates.begin(), group.candidates.end(), [&](const Candidate& candidate) {
-    const auto worker = members.workers().find(candidate.session);
-    return worker != members.workers().end() && worker->second.group_epoch == group.epoch &&
-           (worker->second.group == GroupState::kOffered || worker->second.group == GroupState::kFormed);
+    const Worker* worker = members.Find(candidate.session);
+    return worker != nullptr && worker->group_epoch == group.epoch &&
+           (worker->group == GroupState::kOffered || worker->group == GroupState::kFormed);
   });
 }
 
@@ -60,20 +60,37 @@ bool MachineGroups::TakeReport(const Worker& worker, const Membership& members, 
   return worker.group == GroupState::kOffered && Offered(group->second, members);
 }
 
-MachineGroups::View MachineGroups::Of(const Worker& worker, const Membership& members) const {
+std::pair<const MachineGroups::Group*, std::size_t> MachineGroups::Find(const Worker& worker) const {
   const auto found = groups_.find(worker.machine);
-  if (worker.slots.empty() || found == groups_.end()) return {};
-  const Group& group = found->second;
-  const auto is_its = [&](const Candidate& candidate) { return candidate.session == worker.session; };
-  if (std::none_of(group.candidates.begin(), group.candidates.end(), is_its)) return {};
-  const bool tell = worker.group == GroupState::kOffered && Offered(group, members);
-  View view{group.epoch, {}};
-  for (const Candidate& candidate : group.candidates) {
-    const auto member = members.workers().find(candidate.session);
-    if (member == members.workers().end()) return {};  // the member has just left
-    view.members.push_back({candidate.session, member->second.name, tell ? member->second.group_text : std::string()});
+  if (worker.slots.empty() || found == groups_.end()) return {nullptr, 0};
+  const std::vector<Candidate>& candidates = found->second.candidates;
+  const auto its = std::find_if(candidates.begin(), candidates.end(),
+                                [&](const Candidate& candidate) { return candidate.session == worker.session; });
+  if (its == candidates.end()) return {nullptr, 0};
+  return {&found->second, static_cast<std::size_t>(its - candidates.begin())};
+}
+
+MachineGroups::View MachineGroups::Of(const Worker& worker, const Membership& members) const {
+  const auto [group, rank] = Find(worker);
+  if (group == nullptr) return {};
+  const bool tell = worker.group == GroupState::kOffered && Offered(*group, members);
+  View view{group->epoch, {}, static_cast<std::uint32_t>(rank)};
+  for (const Candidate& candidate : group->candidates) {
+    const Worker* member = members.Find(candidate.session);
+    if (member == nullptr) return {};  // the member has just left
+    view.members.push_back({member->name, tell ? member->group_text : std::string()});
   }
   return view;
+}
+
+std::vector<SlotIndex> MachineGroups::SlotsOf(const Worker& worker) const {
+  std::vector<SlotIndex> slots;
+  const Group* group = Find(worker).first;
+  if (group == nullptr) return slots;
+  for (const Candidate& candidate : group->candidates) {
+    slots.insert(slots.end(), candidate.slots.begin(), candidate.slots.end());
+  }
+  return slots;
 }
 
 }  // namespace capstan::server

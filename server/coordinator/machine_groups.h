@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "server/coordinator/membership.h"
@@ -38,9 +39,12 @@ class MachineGroups {
     std::uint64_t epoch = 0;
     std::vector<GroupMember> members;  // in order of their slots; with addresses only for a worker in state kOffered,
                                        // once all members have offered theirs
+    std::uint32_t rank = 0;            // the worker's position in `members`
   };
   // Returns the worker's group. Without members, the worker has no group and pushes on its own.
   View Of(const Worker& worker, const Membership& members) const;
+  // Returns the slots of all members of the worker's group; none if it has no group.
+  std::vector<SlotIndex> SlotsOf(const Worker& worker) const;
 
  private:
   struct Candidate {
@@ -56,6 +60,8 @@ class MachineGroups {
     std::optional<Instant> broken;  // when a member first reported that the group is broken
   };
   static Instant NextLasts(const Group& group);
+  // Returns the worker's group, and its position among the members; null if it has no group.
+  std::pair<const Group*, std::size_t> Find(const Worker& worker) const;
   static std::map<std::string, std::vector<Candidate>> CandidatesOf(const Membership& members);
   static bool Offered(const Group& group, const Membership& members);
 

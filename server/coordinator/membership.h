@@ -1,7 +1,7 @@
 // Membership: the workers of a job: their sessions, leases and slots.
 //
 // Kind:   owned by the Coordinator.
-// Limits: kWorkersMax sessions.
+// Limits: kWorkersMax sessions (limits.h).
 // Why:    workers are interchangeable executors of slots. If one is lost, added or restarted, only slots move.
 #pragma once
 
@@ -13,12 +13,15 @@
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/wire/messages/limits.h"
 
 namespace capstan {
 enum class GroupState : std::uint8_t;
 }  // namespace capstan
 
 namespace capstan::server {
+
+using JoinNumber = Number<struct JoinTag>;  // counts the sessions of a coordinator, in the order in which they joined
 
 struct Worker {
   SessionId session;
@@ -30,7 +33,7 @@ struct Worker {
   std::string machine;     // empty: unknown
   std::string metrics;     // host:port or https://host:port of its metrics; empty: none
   std::vector<SlotIndex> slots;
-  bool has_new_slots = true;  // whether `slots` changed since its last View
+  bool view_due = true;  // its last View is old: `slots` changed since, or it was not sent before the shards knew them
   // The state that the worker's last Heartbeat reported, and what follows from it.
   Generation generation;
   Step step;
@@ -52,11 +55,11 @@ enum class Distribution : std::uint8_t { kKeepSlots, kByMachine };
 
 class Membership {
  public:
-  static constexpr std::size_t kWorkersMax = 4096;
   static constexpr std::size_t kNamesMax = 65536;  // the most names, and replaced processes, that are remembered
 
   const Worker* Find(const std::string& name) const;
   Worker* Find(SessionId session);
+  const Worker* Find(SessionId session) const;
   bool full() const { return workers_.size() >= kWorkersMax; }
   Worker& Add(Worker worker);
   void Remove(SessionId session);
@@ -66,7 +69,7 @@ class Membership {
   void RenewAll(Instant now);
   // Forgets what workers reported of their groups. In mode allreduce each generation has another group.
   void ForgetGroups();
-  // Gives all slots to workers, in order of their sessions. If workers have ranks, each gets only the slot of its rank.
+  // Gives all slots to workers, in the order in which they joined. If workers have ranks, each gets only the slot of its rank.
   // Returns the number of slots whose worker did not have them before.
   std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
@@ -74,14 +77,17 @@ class Membership {
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 
   std::size_t size() const { return workers_.size(); }
-  std::map<SessionId, Worker>& workers() { return workers_; }
-  const std::map<SessionId, Worker>& workers() const { return workers_; }
+  // The workers in the order in which they joined.
+  std::map<JoinNumber, Worker>& workers() { return workers_; }
+  const std::map<JoinNumber, Worker>& workers() const { return workers_; }
 
  private:
   std::vector<std::vector<SlotIndex>> RankedSlots() const;
   std::vector<std::vector<SlotIndex>> SlotsByMachine(SlotIndex slot_count) const;
 
-  std::map<SessionId, Worker> workers_;
+  std::map<JoinNumber, Worker> workers_;
+  std::map<SessionId, JoinNumber> joined_;  // of all members
+  JoinNumber newest_join_;
   std::map<std::string, std::uint64_t> newest_;  // by name; kept after a worker has left; at most kNamesMax
   std::set<std::uint64_t> superseded_;           // nonces of replaced processes; at most kNamesMax
 };

@@ -8,7 +8,7 @@ namespace {
 
 Worker* FindIdleWorker(const StepUnderWay& work, Membership* members) {
   Worker* idle = nullptr;
-  for (auto& [session, worker] : members->workers()) {
+  for (auto& [joined, worker] : members->workers()) {
     if (!HasDoneStep(worker, work) || !worker.backup.empty()) continue;
     if (idle == nullptr || worker.slots.size() < idle->slots.size()) idle = &worker;
   }
@@ -37,7 +37,7 @@ bool HasDoneStep(const Worker& worker, const StepUnderWay& work) {
 std::vector<std::pair<const Worker*, Worker*>> BackUpSlowWorkers(const StepUnderWay& work, Instant now, Instant limit,
                                                                  Membership* members) {
   std::vector<std::pair<const Worker*, Worker*>> backups;
-  for (const auto& [session, slow] : members->workers()) {
+  for (const auto& [joined, slow] : members->workers()) {
     if (!IsSlow(slow, work, now, limit)) continue;
     Worker* const helper = FindIdleWorker(work, members);
     if (helper == nullptr || helper == &slow) break;
@@ -50,7 +50,7 @@ std::vector<std::pair<const Worker*, Worker*>> BackUpSlowWorkers(const StepUnder
 
 std::size_t ForgetBackups(Membership* members) {
   std::size_t had = 0;
-  for (auto& [session, worker] : members->workers()) {
+  for (auto& [joined, worker] : members->workers()) {
     had += worker.backup.empty() ? 0 : 1;
     worker.backup.clear();
   }

@@ -108,7 +108,7 @@ std::string WaitingFor(const Job& job, Instant now) {
     AddName(&who, WaitingForInitialWeights(job));
   } else if (job.state.now() == CoordinatorState::kRunning) {
     if (job.members.size() == 0) AddName(&who, "a worker (none is left)");
-    for (const auto& [session, worker] : job.members.workers()) {
+    for (const auto& [joined, worker] : job.members.workers()) {
       const bool at_work =
           worker.computing || worker.step < job.steps->step() || worker.generation != job.journal.generation();
       const bool forms = job.group && worker.group != GroupState::kFormed;

@@ -12,7 +12,7 @@ namespace {
 
 // Logs each worker once when it has no slot because there are more workers than slots.
 void NameIdleWorkers(Job* job, Outbox* out) {
-  for (auto& [session, worker] : job->members.workers()) {
+  for (auto& [joined, worker] : job->members.workers()) {
     const bool idle = worker.slots.empty() && job->members.size() > job->slot_count();
     if (idle && !worker.idle) {
       out->Log(Severity::kWarning, "\"" + worker.name + "\" has nothing to compute: " + WhyIdle(*job));
@@ -26,7 +26,7 @@ void NameIdleWorkers(Job* job, Outbox* out) {
 void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
   if (job->state.now() != CoordinatorState::kRunning) return;
   const Instant limit = job->records.SlowAfter(job->options.slow_after);
-  for (auto& [session, worker] : job->members.workers()) {
+  for (auto& [joined, worker] : job->members.workers()) {
     if (worker.late && HasDoneStep(worker, job->work())) worker.late = false;
     if (worker.late || !IsSlow(worker, job->work(), now, limit)) continue;
     if (job->machine_groups->Of(worker, job->members).members.size() > 1) {
@@ -46,12 +46,18 @@ void DealSlots(Job* job, Outbox* out) {
   NameIdleWorkers(job, out);
   if (job->machine_groups) (void)job->machine_groups->Update(job->members, job->clock.last_tick());
   job->metrics->slots_unassigned.Set(job->members.size() == 0 ? static_cast<double>(job->slot_count()) : 0.0);
-  ++job->view_sequence;
+  ++job->told.view_sequence;
 }
 
 void SendNewSlots(Job* job, Outbox* out) {
-  for (auto& [session, worker] : job->members.workers()) {
-    if (worker.has_new_slots || job->machine_groups) SendView(*job, &worker, out);
+  for (auto& [joined, worker] : job->members.workers()) {
+    if (worker.view_due || job->machine_groups) SendView(job, &worker, out);
+  }
+}
+
+void SendDueViews(Job* job, Outbox* out) {
+  for (auto& [joined, worker] : job->members.workers()) {
+    if (worker.view_due) SendView(job, &worker, out);
   }
 }
 
@@ -63,8 +69,8 @@ void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
     out->Log(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
                                      " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
-    ++job->view_sequence;
-    SendView(*job, helper, out);
+    ++job->told.view_sequence;
+    SendView(job, helper, out);
   }
 }
 

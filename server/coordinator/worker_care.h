@@ -15,6 +15,8 @@ void DealSlots(Job* job, Outbox* out);
 // Sends views to workers whose slots have changed or, in jobs with machine groups, to all. Other workers get theirs as
 // answers to their next Heartbeats.
 void SendNewSlots(Job* job, Outbox* out);
+// Sends the views that had to wait for the shards.
+void SendDueViews(Job* job, Outbox* out);
 // Gives each slow worker's slots to a second worker as well, if one is idle.
 void HelpSlowWorkers(Job* job, Instant now, Outbox* out);
 // Replaces machine groups that are broken, or whose workers or slots have changed.

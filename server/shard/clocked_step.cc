@@ -18,6 +18,15 @@
 
 namespace capstan::server {
 
+namespace {
+
+// Why a push or an end is not taken: the sender's view of its slots may be older than the shard's, or newer.
+std::string NotIts(SlotIndex slot) {
+  return "slot " + std::to_string(slot) + " is not its sender's, as far as this shard knows";
+}
+
+}  // namespace
+
 ClockedStep::ClockedStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements,
                          PushJournal* journal)
     : shard_(shard),
@@ -80,7 +89,13 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
     if (journal_->Has(sequence, push.block, slot) && sequence > last) return {};
     last = journal_->NewestPush(push.block, slot).value_or(last);
   }
-  switch (AdmitPush(shard_.options.job.mode, push.step, shard_.step(), last)) {
+  const PushAdmission admission = AdmitPush(shard_.options.job.mode, push.step, shard_.step(), last);
+  if (admission != PushAdmission::kPassed && !MayPush(*shard_.sessions.Find(push.session), push.node)) {
+    shard_.metrics->pushes_busy.Add(1);
+    shard_.Refuse(from, Code::kBusy, NotIts(slot), out, push.block);
+    return {};
+  }
+  switch (admission) {
     case PushAdmission::kApply:
       if (journal_ != nullptr) {
         journal_->Add(from, RecordOf(push, payload), out);
@@ -116,6 +131,9 @@ void ClockedStep::Handle(PeerId from, const EndSlot& end, Instant, Outbox* out) 
   SequenceNumber last = ended_[slot];
   if (journal_ != nullptr) last = journal_->NewestEnd(slot).value_or(last);
   if (sequence > last.Next()) return;  // the previous one is sent again first
+  if (sequence == last.Next() && !MayPush(*shard_.sessions.Find(end.session), {slot, slot + 1})) {
+    return shard_.Refuse(from, Code::kBusy, NotIts(slot), out);
+  }
   if (sequence.value > least_of_blocks_[slot].number.value + kEarlyEndsMax) return;  // its pushes must be applied first
   if (sequence == last.Next()) {
     const EndRecord record{sequence, end.report};

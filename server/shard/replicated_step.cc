@@ -41,27 +41,21 @@ Status ReplicatedStep::CheckUpload(const UploadBlock& upload, const Slice& paylo
   return {};
 }
 
-bool ReplicatedStep::Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
+void ReplicatedStep::Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
   const Step step = shard().step();
-  if (upload.step > step) {
-    shard().Refuse(from, Code::kBusy, "ahead of this shard", out, upload.block);
-    return true;
-  }
+  if (upload.step > step) return shard().Refuse(from, Code::kBusy, "ahead of this shard", out, upload.block);
   if (upload.step < step) {  // the shard already has that version
-    acknowledgements()->AddUpload(from, upload.step, upload.block);
-    return true;
+    return acknowledgements()->AddUpload(from, upload.step, upload.block);
   }
   if (const Status status = CheckUpload(upload, payload); !status.ok()) {
-    shard().Reject(from, status, upload.block, out);
-    return true;
+    return shard().Reject(from, status, upload.block, out);
   }
   const std::size_t index = shard().index_of.at(upload.block);
-  if (!is_prepared(index) && !shard().store->PutNext(index, upload.array, payload.bytes())) return true;
+  if (!is_prepared(index) && !shard().store->PutNext(index, upload.array, payload.bytes())) return;
   acknowledgements()->AddUpload(from, upload.step, upload.block);
-  if (is_prepared(index)) return true;
+  if (is_prepared(index)) return;
   MarkPrepared(index);
   ReportWhenComplete(now, out);
-  return true;
 }
 
 }  // namespace capstan::server

@@ -17,7 +17,8 @@ class ReplicatedStep final : public SyncStep {
   using SyncStep::SyncStep;
 
   bool CanGoOn() const override { return true; }
-  bool Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) override;
+  bool takes_pushes() const override { return false; }
+  void Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) override;
   PullAdmission Admit(const Pull& pull) const override;
   bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
 

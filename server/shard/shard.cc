@@ -13,6 +13,7 @@
 #include "common/wire/messages/fetch.h"
 #include "common/wire/messages/fetched.h"
 #include "common/wire/messages/hello.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
@@ -20,6 +21,7 @@
 #include "common/wire/messages/upload_block.h"
 #include "server/shard/check_message.h"
 #include "server/shard/check_numbers.h"
+#include "server/shard/check_sender.h"
 #include "server/shard/reset_plan.h"
 
 namespace capstan::server {
@@ -98,6 +100,7 @@ Hello Shard::MakeHello() const {
   hello.config_hash = options.job.config_hash;
   hello.endpoint = options.endpoint;
   hello.metrics = options.metrics;
+  hello.sessions = context_.sessions.sequence(term());
   return hello;
 }
 
@@ -105,7 +108,7 @@ Hello Shard::MakeHello() const {
 
 void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) {
   last_coordinator_ = now;
-  message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>(
+  message.header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>(
       [&](const auto& body) {
         if (body.term < context_.term) return;  // from a coordinator that has been replaced
         if (const Status status = CheckNumbers(NumbersOf(body), {term(), generation()}); !status.ok()) {
@@ -116,7 +119,11 @@ void Shard::HandleCoordinator(const Message& message, Instant now, Outbox* out) 
         }
         context_.term = body.term;
         context_.metrics->term.Set(static_cast<double>(body.term.value));
-        On(body, now, out);
+        if constexpr (std::is_same_v<std::decay_t<decltype(body)>, LiveSessions>) {
+          context_.sessions.Take(body);
+        } else {
+          On(body, now, out);
+        }
       });
   const auto* error = message.header.As<Error>();
   if (error == nullptr) return;
@@ -167,32 +174,32 @@ void Shard::HandleWorker(PeerId from, const Message& message, Instant now, Outbo
   const Header& header = message.header;
   const bool of_worker = header.VisitAs<Push, EndSlot, CoverageQuery, Pull, UploadBlock>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
-    if (!CheckFence(from, body.generation, body.incarnation, out)) return;
+    if (!IsReaders(body) && !CheckSession(context_, from, body.session, out)) return;
+    if (!CheckFence(context_, {from, body.session, body.generation, body.incarnation, serving()}, out)) return;
     if constexpr (std::is_same_v<Body, Push> || std::is_same_v<Body, EndSlot>) {
       if (!gate_.is_open()) return context_.Refuse(from, Code::kBusy, "the first weights are not kept yet", out);
     }
     On(from, body, message.payload, now, out);
   });
   if (of_worker || header.Is<Error>()) return;
-  if (const auto* fetch = header.As<Fetch>()) return snapshots_.Handle(from, *fetch, &disk_work_, out);
+  if (const auto* fetch = header.As<Fetch>()) {
+    // A Fetch with another key is not answered. A shard that has the next key already will ask again.
+    if (fetch_key_ != 0 && fetch->key == fetch_key_) snapshots_.Handle(from, *fetch, &disk_work_, out);
+    return;
+  }
   const auto* fetched = header.As<Fetched>();
   if (fetched == nullptr) {
-    return context_.Refuse(from, Code::kInvalid, "a shard does not take this message from a worker", out);
+    return context_.RefuseStranger(from, Code::kInvalid, "a shard does not take this message from a worker", out);
   }
   if (load_) load_->Handle(from, *fetched, message.payload, now, out);
   FinishReset(now, out);
 }
 
-bool Shard::CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const {
-  if (serving() && generation == context_.generation && incarnation == context_.options.incarnation) return true;
-  context_.metrics->pushes_stale.Add(1);
-  const bool is_newer = !serving() || generation > context_.generation;
-  context_.Refuse(from, is_newer ? Code::kBusy : Code::kStale,
-                  context_.name() + " serves generation " + std::to_string(context_.generation.value), out);
-  return false;
-}
-
 void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out) {
+  if (!engine_->takes_pushes()) {
+    return context_.Reject(from, Invalid("this job's workers reduce gradients themselves, and its shards take none"),
+                           push.block, out);
+  }
   const Status status = CheckPush(context_, push, payload);
   if (!status.ok()) return context_.Reject(from, status, push.block, out);
   const std::optional<std::size_t> prepared = engine_->Handle(from, push, payload, now, out);
@@ -237,7 +244,13 @@ void Shard::On(PeerId from, const Pull& pull, const Slice&, Instant now, Outbox*
 }
 
 void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) {
-  if (engine_->Handle(from, upload, payload, now, out)) return;
+  const LiveSession& sender = *context_.sessions.Find(upload.session);
+  const bool is_its = engine_->takes_pushes() ? sender.founder : !sender.slots.empty();
+  if (!is_its) {  // perhaps not yet, or no longer
+    return context_.Refuse(from, Code::kBusy, "block " + std::to_string(upload.block) + " comes from another worker",
+                           out, upload.block);
+  }
+  if (!engine_->takes_pushes()) return engine_->Handle(from, upload, payload, now, out);
   const Status status = gate_.Check(context_, upload, payload);
   if (!status.ok()) return context_.Reject(from, status, upload.block, out);
   acknowledgements_.AddUpload(from, Step{0}, upload.block);
@@ -249,8 +262,9 @@ void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Ins
 void Shard::On(const Reset& reset, Instant now, Outbox* out) {
   const ShardOptions& options = context_.options;
   if (reset.incarnation != options.incarnation || reset.generation < generation()) return;
+  fetch_key_ = reset.fetch_key;
   if (reset.generation == generation() && load_) {  // under way; a shard that has the blocks may have a new address
-    load_->Redirect(reset.sources);
+    load_->Redirect(reset);
     return;
   }
   if (reset.generation == generation() && serving()) {

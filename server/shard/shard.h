@@ -72,6 +72,7 @@ class Shard {
   TimelineId timeline() const { return context_.timeline; }
   Version version() const { return context_.served.version; }
   Term term() const { return context_.term; }
+  const SessionTable& sessions() const { return context_.sessions; }
   // The Commit that made the served version. Null: the version was loaded, is version 0, or the mode has no commits.
   const Commit* last_commit() const { return context_.served.last_commit.get(); }
   // Requires serving().
@@ -94,8 +95,6 @@ class Shard {
   void On(const Shutdown& shutdown, Instant now, Outbox* out);
 
   void HandleWorker(PeerId from, const Message& message, Instant now, Outbox* out);
-  // Whether a worker's message is for this incarnation and generation, and the shard serves. If not, answers an Error.
-  bool CheckFence(PeerId from, Generation generation, Incarnation incarnation, Outbox* out) const;
   void On(PeerId from, const Push& push, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const EndSlot& end, const Slice& payload, Instant now, Outbox* out);
   void On(PeerId from, const CoverageQuery& query, const Slice& payload, Instant now, Outbox* out);
@@ -128,6 +127,7 @@ class Shard {
   std::unique_ptr<SnapshotLoad> load_;  // set between Reset and serving
   bool blocks_loaded_ = false;          // the blocks of the Reset under way are here; the log's pushes may be missing
   bool going_on_ = false;               // the Reset under way keeps what is served
+  std::uint64_t fetch_key_ = 0;         // of the newest Reset; 0: none
   bool logged_impossible_ = false;      // numbers that no coordinator of this job has were logged
   bool shut_down_ = false;
   Status refusal_;

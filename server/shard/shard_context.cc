@@ -38,6 +38,13 @@ void ShardContext::Reject(PeerId to, const Status& fault, BlockIndex block, Outb
   Refuse(to, fault.code(), fault.message(), out, block);
 }
 
+void ShardContext::RefuseStranger(PeerId to, Code code, std::string message, Outbox* out) const {
+  Error error;
+  error.code = code;
+  error.message = std::move(message);
+  out->Send(to, std::move(error));
+}
+
 void ShardContext::Refuse(PeerId to, Code code, std::string message, Outbox* out, BlockIndex block,
                           SequenceNumber last) const {
   Error error;

@@ -20,6 +20,7 @@
 #include "common/wire/messages/step_parameters.h"
 #include "monitoring/metrics.h"
 #include "server/shard/block_store.h"
+#include "server/shard/session_table.h"
 #include "server/shard/shard_options.h"
 
 namespace capstan {
@@ -56,6 +57,7 @@ struct ShardContext {
   const std::shared_ptr<monitoring::ShardMetrics> metrics;
 
   Term term;
+  SessionTable sessions;
   Generation generation;
   TimelineId timeline;  // the timeline that is served, or being loaded
   SlotIndex slot_count = 0;
@@ -80,6 +82,8 @@ struct ShardContext {
   }
   // The shard's name in messages, such as "shard 3".
   std::string name() const { return "shard " + std::to_string(options.shard); }
+  // Answers a peer that may be a stranger with an Error that tells none of the job's numbers.
+  void RefuseStranger(PeerId to, Code code, std::string message, Outbox* out) const;
   // Counts an invalid or damaged push or upload in the metrics, and answers it with an Error.
   void Reject(PeerId to, const Status& fault, BlockIndex block, Outbox* out) const;
   // Answers a message with an Error. `last`: the newest sequence number that the shard has, if the message left a gap.

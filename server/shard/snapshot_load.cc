@@ -45,7 +45,9 @@ bool SnapshotLoad::IsOwn(ShardIndex part) const {
   return std::find(options_.own_parts.begin(), options_.own_parts.end(), wanted) != options_.own_parts.end();
 }
 
-void SnapshotLoad::Redirect(const std::vector<Reset::Source>& sources) {
+void SnapshotLoad::Redirect(const Reset& again) {
+  options_.reset.fetch_key = again.fetch_key;
+  const std::vector<Reset::Source>& sources = again.sources;
   if (sources.size() != options_.reset.sources.size()) return;
   for (ShardIndex part = 0; part < sources.size(); ++part) {
     Reset::Source& known = options_.reset.sources[part];
@@ -218,7 +220,7 @@ void SnapshotLoad::FetchMore(ShardIndex first, Instant now, Outbox* out) {
 void SnapshotLoad::Send(ShardIndex part, BlockIndex block, Fetching fetching, Instant now, Outbox* out) {
   fetching.sent = parts_[part].line.Send(++sent_, BytesOf(fetching), now);
   fetching_[{part, block}] = fetching;
-  out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, block});
+  out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, block, options_.reset.fetch_key});
 }
 
 // Requests again what was requested of a part before request number `before` and has not arrived: it is lost.
@@ -244,7 +246,7 @@ void SnapshotLoad::Tick(Instant now, Outbox* out) {
     if (!line.Due(now)) continue;
     line.Asked(now);
     if (parts_[part].question == 0) parts_[part].question = ++sent_;
-    out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, kFetchQuestion});
+    out->Send(parts_[part].holder, Fetch{options_.reset.snapshot, part, kFetchQuestion, options_.reset.fetch_key});
   }
 }
 

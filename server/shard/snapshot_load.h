@@ -48,8 +48,9 @@ class SnapshotLoad {
   void Handle(SnapshotLoaded result, Instant now, Outbox* out);
   void Handle(PeerId from, const Fetched& fetched, const Slice& payload, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  // Takes new addresses of the shards that have the parts, and requests missing blocks there.
-  void Redirect(const std::vector<Reset::Source>& sources);
+  // Takes new addresses of the shards that have the parts, and requests missing blocks there. `again`: the same Reset,
+  // sent again.
+  void Redirect(const Reset& again);
 
   const Reset& reset() const { return options_.reset; }
   const Status& status() const { return failure_; }

@@ -17,6 +17,11 @@ Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
 
 }  // namespace
 
+bool StagedBlock::Covers(Node node) const {
+  return complete_ || std::any_of(contributions_.begin(), contributions_.end(),
+                                  [&](const Contribution& contribution) { return contribution.node.Contains(node); });
+}
+
 Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
                                               Slice payload, Encoding encoding, const ReductionTree& tree,
                                               std::uint32_t count, BufferPool* sums) {

@@ -22,6 +22,8 @@ class StagedBlock {
  public:
   enum class Outcome { kStaged, kAlreadyStaged, kMismatch };
 
+  // Whether a staged node has all slots of this one, so that Add() stages nothing.
+  bool Covers(Node node) const;
   // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
   // same node came before with another payload; the first payload counts.
   Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,

@@ -69,7 +69,9 @@ class StepEngine {
   // Whether a new generation can go on with the served weights although the shard has no log of pushes.
   virtual bool CanGoOn() const { return false; }
 
-  // ---- workers' messages
+  // ---- workers' messages; the Shard has checked that `session` is alive
+  // Whether workers push gradients here. If not, they reduce them among themselves, and may upload blocks.
+  virtual bool takes_pushes() const { return true; }
   // Takes a checked push. If the push completes its block, so that the next version is prepared, returns the block's
   // index in the store.
   virtual std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
@@ -81,8 +83,8 @@ class StepEngine {
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
   // Whether this push is staged or applied, or its step is over.
   virtual bool Holds(std::size_t index, Step step, Node node) const = 0;
-  // Takes an array of a block of a version that workers computed (allreduce). Returns false in other modes.
-  virtual bool Handle(PeerId, const UploadBlock&, const Slice&, Instant, Outbox*) { return false; }
+  // Takes an array of a block of a version that workers computed. Called only if takes_pushes() is false.
+  virtual void Handle(PeerId, const UploadBlock&, const Slice&, Instant, Outbox*) {}
   // Sends the acknowledgements that were gathered since the last call.
   virtual void Acknowledge(Outbox* out) = 0;
 

@@ -16,6 +16,16 @@
 
 namespace capstan::server {
 
+namespace {
+
+// Why a push or an end of a slot is not taken: the sender's view of its slots may be older than the shard's, or newer.
+std::string NotIts(Node node) {
+  return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) +
+         ") are not all its sender's, as far as this shard knows";
+}
+
+}  // namespace
+
 SyncStep::SyncStep(const ShardContext& shard, ServedStep* served, Acknowledgements* acknowledgements)
     : shard_(shard), served_(served), acknowledgements_(acknowledgements), backoff_(shard.options.shard) {}
 
@@ -84,6 +94,12 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
     acknowledgements_->For(from, push.step);  // acknowledges nothing but tells the credit; OfferCredit tells it again
     return false;
   }
+  StagedBlock& staged = blocks_[index].staged;
+  if (!staged.Covers(push.node) && !MayPush(*shard_.sessions.Find(push.session), push.node)) {
+    shard_.metrics->pushes_busy.Add(1);
+    shard_.Refuse(from, Code::kBusy, NotIts(push.node), out, push.block);
+    return false;
+  }
   const float loss_scale = served_->parameters.loss_scale;
   if (push.loss_scale != loss_scale) {
     return refuse("a push of loss scale " + std::to_string(push.loss_scale) + "; the step's is " +
@@ -92,15 +108,15 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   const Status taken = hyper_parameters_.Take(push.step, push.node, push.hyper);
   if (!taken.ok()) return refuse(taken.message());
   const Result<StagedBlock::Outcome> outcome =
-      blocks_[index].staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.tree(),
-                                shard_.store->count(index), shard_.store->pool());
+      staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.tree(),
+                 shard_.store->count(index), shard_.store->pool());
   if (!outcome.ok()) return refuse(outcome.status().message());
   if (*outcome == StagedBlock::Outcome::kMismatch) {
     ++hash_mismatches_;
     shard_.metrics->hash_mismatches.Add(1);
     out->Log(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
-                                     " at step " + std::to_string(push.step.value) + "; the first is kept (session " +
-                                     std::to_string(push.session.value) + " sent the second)");
+                                     " at step " + std::to_string(push.step.value) + "; the first is kept (" +
+                                     shard_.sessions.NameOf(push.session) + " sent the second)");
   }
   const bool is_new = *outcome == StagedBlock::Outcome::kStaged;
   (is_new ? shard_.metrics->pushes_staged : shard_.metrics->pushes_duplicate).Add(1);
@@ -116,6 +132,10 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
   if (is_next || end.step == shard_.step()) {
     const SlotIndex slot = end.report.slot;
     Reports& reports = is_next ? next_reports_ : reports_;
+    const Node leaf{slot, slot + 1};
+    if (!reports.slots.contains(slot) && !MayPush(*shard_.sessions.Find(end.session), leaf)) {
+      return shard_.Refuse(from, Code::kBusy, NotIts(leaf), out);
+    }
     if (Status status = reports.program_state.Check(end.step, slot, end.program_state); !status.ok()) {
       return shard_.Refuse(from, status.code(), status.message(), out);
     }

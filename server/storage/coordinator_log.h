@@ -31,9 +31,6 @@ struct CatalogRecord {
 struct TermRecord {
   Term term;
 };
-struct SessionRecord {  // workers may have been given ids up to this one
-  SessionId session;
-};
 // Generation `generation` starts from `snapshot`, or from version 0 if that is none. If `timeline` began in an earlier
 // generation, this generation continues the timeline where it stopped.
 struct RecoverRecord {
@@ -55,8 +52,8 @@ struct ManifestRecord {  // a snapshot exists: every shard's part is on disk
 };
 struct DoneRecord {};  // all steps are committed and the final weights are written
 
-using LogRecord = std::variant<JobRecord, CatalogRecord, TermRecord, SessionRecord, RecoverRecord, RunningRecord,
-                               ManifestRecord, DoneRecord>;
+using LogRecord =
+    std::variant<JobRecord, CatalogRecord, TermRecord, RecoverRecord, RunningRecord, ManifestRecord, DoneRecord>;
 
 class CoordinatorLog {
  public:

@@ -50,7 +50,6 @@ Json ToJson(const CatalogRecord& record) {
       .Take();
 }
 Json ToJson(const TermRecord& record) { return Begin("term").Number("term", record.term.value).Take(); }
-Json ToJson(const SessionRecord& record) { return Begin("session").Number("session", record.session.value).Take(); }
 Json ToJson(const RecoverRecord& record) {
   return Begin("recover")
       .Number("generation", record.generation.value)
@@ -105,7 +104,6 @@ bool Read(const Json& json, CatalogRecord* record) {
          ReadNumber(Member(json, "data_fingerprint"), &record->data_fingerprint);
 }
 bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
-bool Read(const Json& json, SessionRecord* record) { return ReadNumber(Member(json, "session"), &record->session); }
 // A log of an older build has no timelines: there each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
   const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
@@ -139,12 +137,17 @@ Reader ReaderOf(std::string_view kind) {
   if (kind == "job") return ReadAs<JobRecord>;
   if (kind == "catalog") return ReadAs<CatalogRecord>;
   if (kind == "term") return ReadAs<TermRecord>;
-  if (kind == "session") return ReadAs<SessionRecord>;
   if (kind == "recover") return ReadAs<RecoverRecord>;
   if (kind == "running") return ReadAs<RunningRecord>;
   if (kind == "manifest") return ReadAs<ManifestRecord>;
   if (kind == "done") return ReadAs<DoneRecord>;
   return nullptr;
+}
+
+bool HasKind(std::string_view text, std::string_view wanted) {
+  const Json json = ParseJson(text);
+  std::string kind;
+  return ReadText(Member(json, "record"), &kind) && kind == wanted;
 }
 
 Result<LogRecord> Decode(std::string_view text) {
@@ -174,6 +177,14 @@ Status CheckLogHeader(std::string_view text) {
                        std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
   }
   return {};
+}
+
+bool IsObsoleteLogRecord(std::string_view json) {
+  try {
+    return HasKind(json, "session");  // reserved ids of sessions, when these were counted
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 Result<LogRecord> DecodeLogRecord(std::string_view json) {

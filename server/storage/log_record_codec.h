@@ -1,5 +1,5 @@
-// EncodeLogRecord, DecodeLogRecord: the coordinator's records as one line of JSON each. EncodeLogHeader and
-// CheckLogHeader: the line that begins a log.
+// EncodeLogRecord, DecodeLogRecord, IsObsoleteLogRecord: the coordinator's records as one line of JSON each.
+// EncodeLogHeader and CheckLogHeader: the line that begins a log.
 //
 // Kind:   pure functions.
 // Limits: lists as on the wire (limits.h).
@@ -21,5 +21,7 @@ Status CheckLogHeader(std::string_view json);
 
 Result<std::string> EncodeLogRecord(const LogRecord& record);
 Result<LogRecord> DecodeLogRecord(std::string_view json);
+// Whether the record is of a kind that older builds wrote, and that says nothing any more. DecodeLogRecord refuses it.
+bool IsObsoleteLogRecord(std::string_view json);
 
 }  // namespace capstan::server

@@ -47,15 +47,16 @@ Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::strin
       "somebody has edited it: put back a copy, or move the run directory away and start the job from its beginning");
 }
 
-// Decodes a line whose hash is right: the first line of the log, or a record, which is added to `log`.
+// Decodes a line whose hash is right: the first line of the log, or a record, which is added to `log` unless it is
+// obsolete.
 Status TakeLine(const std::string& where, std::string_view line, ParsedLog* log) {
   const std::string_view json = line.substr(kSealBytes);
   Status status;
-  if (log->begun) {
+  if (log->begun && !IsObsoleteLogRecord(json)) {
     Result<LogRecord> record = DecodeLogRecord(json);
     status = record.status();
     if (record.ok()) log->records.push_back(std::move(record).value());
-  } else {
+  } else if (!log->begun) {
     status = CheckLogHeader(json);
   }
   if (!status.ok()) return {status.code(), where + ": " + status.message()};

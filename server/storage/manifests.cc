@@ -56,7 +56,6 @@ std::vector<LogRecord> RecordsInForce(const std::vector<LogRecord>& records, std
   CopyLast<JobRecord>(records, &rest);
   CopyLast<CatalogRecord>(records, &rest);
   CopyLast<TermRecord>(records, &rest);
-  CopyLast<SessionRecord>(records, &rest);
   CopyLast<RecoverRecord>(records, &rest);
   if (IsLater<RunningRecord, RecoverRecord>(records)) CopyLast<RunningRecord>(records, &rest);
   for (ManifestRecord& manifest : ManifestsOf(records, keep)) rest.emplace_back(std::move(manifest));

@@ -119,7 +119,7 @@ const std::vector<InFolder> kInFolder = {
     {"a start that failed, and its log",
      [](const TempFolder& folder) {
        LeaveStart(folder);
-       Log(folder, {JobOf(""), server::TermRecord{{1}}, server::CatalogRecord{}, server::SessionRecord{{1}}});
+       Log(folder, {JobOf(""), server::TermRecord{{1}}, server::CatalogRecord{}});
      },
      ""},
     {"a start that failed, before its log's first line was whole",

@@ -15,9 +15,11 @@
 #include "common/config/job_config.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/membership.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/staged.h"
+#include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 #include "common/wire/zmq_transport.h"
 #include "tests/catch.h"
@@ -103,12 +105,13 @@ constexpr std::uint32_t kPushes = 2;
 // in order. The peer has almost no receive buffer, so until it reads, answers to its pulls wait in the shard's memory.
 class LatePeer {
  public:
-  explicit LatePeer(const std::string& shard)
+  LatePeer(const std::string& shard, SessionId session)
       : transport_(CreateZmqTransport({.queue_messages_max = 1})),
-        shard_(std::move(transport_->Connect(shard)).value()) {}
+        shard_(std::move(transport_->Connect(shard)).value()),
+        session_(session) {}
 
   void Pull() {
-    capstan::Pull pull{kGeneration, kIncarnation, SessionId{1}, Version{0}, {}, 0, Encoding::kFp32, {}, false};
+    capstan::Pull pull{kGeneration, kIncarnation, session_, Version{0}, {}, 0, Encoding::kFp32, {}, false};
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) pull.blocks.push_back(block);
     Send({std::move(pull), {}});
   }
@@ -122,7 +125,7 @@ class LatePeer {
     for (BlockIndex block = 0; block < kWholeBlocks; ++block) {
       Send({capstan::Push{kGeneration,
                           kIncarnation,
-                          SessionId{1},
+                          session_,
                           Step{1},
                           Node{slot, slot + 1},
                           block,
@@ -136,7 +139,7 @@ class LatePeer {
     SlotReport report;
     report.slot = slot;
     report.samples = report.predictions = 1;
-    Send({EndSlot{kGeneration, kIncarnation, SessionId{1}, Step{1}, report, {}}, {}});
+    Send({EndSlot{kGeneration, kIncarnation, session_, Step{1}, report, {}}, {}});
   }
   // Reads until `blocks` blocks have arrived, or a refusal, which fails the test.
   std::vector<Message> Read(std::size_t blocks) {
@@ -152,15 +155,15 @@ class LatePeer {
     CHECK(refused.empty());
     return read;
   }
-  // Whether the shard has applied the first push of each of the first `slots` slots.
-  bool HasApplied(std::uint32_t slots) {
+  // Whether the shard has applied the first push of each of these slots.
+  bool HasApplied(const std::vector<SlotIndex>& slots) {
     bool all = false;
-    (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kIncarnation, SessionId{1}, Step{1}}, {}}).ok();
+    (void)transport_->Send(shard_, {CoverageQuery{kGeneration, kIncarnation, session_, Step{1}}, {}}).ok();
     transport_->Poll(std::chrono::milliseconds(1), [&](PeerId, const Principal&, const Message& message) {
       const auto* staged = message.header.As<Staged>();
-      all = staged != nullptr && staged->clocks.size() >= slots &&
-            std::all_of(staged->clocks.begin(), staged->clocks.begin() + slots,
-                        [](SequenceNumber c) { return c == SequenceNumber{1}; });
+      all = staged != nullptr && std::all_of(slots.begin(), slots.end(), [&](SlotIndex slot) {
+              return slot < staged->clocks.size() && staged->clocks[slot] == SequenceNumber{1};
+            });
     });
     return all;
   }
@@ -179,7 +182,27 @@ class LatePeer {
 
   const std::unique_ptr<Transport> transport_;
   const PeerId shard_;
+  const SessionId session_;
 };
+
+// Joins a running job as a worker that then says nothing more. Returns the view with its session and slots.
+View JoinJob(const std::string& coordinator) {
+  const std::unique_ptr<Transport> transport = CreateZmqTransport({});
+  const PeerId peer = std::move(transport->Connect("tcp://" + coordinator)).value();
+  Join join;
+  join.worker = "late";
+  join.nonce = 9;
+  View view;
+  testing::Until([&] {
+    (void)transport->Send(peer, {join, {}}).ok();
+    transport->Poll(std::chrono::milliseconds(10), [&](PeerId, const Message& message) {
+      if (const auto* received = message.header.As<View>()) view = *received;
+    });
+    if (join.catalog.empty()) join.catalog = view.catalog;
+    return view.session.value != 0;
+  });
+  return view;
+}
 
 // Whether the block has had exactly `updates` updates, each of which adds -0.25 to every number.
 bool IsOfVersion(const Message& message, std::uint64_t updates) {
@@ -227,6 +250,7 @@ TEST_CASE("async: a block that waits to be read stays as it was while pushes are
   EditableJobConfig config = MakeConfig(1);
   config.optimizer.lr = 0.25;
   config.cluster.workers = config.cluster.min_workers = 1;
+  config.limits.lease = 60;
   InProcessJob job(config);
   job.StartShard(0);
   const std::unique_ptr<Client> worker =
@@ -234,12 +258,15 @@ TEST_CASE("async: a block that waits to be read stays as it was while pushes are
   REQUIRE(worker->Declare({.tensors = {{"large", {kWholeBlocks, kBlockElements}}}}).ok());
   REQUIRE(worker->NextWork(std::chrono::steady_clock::now() + std::chrono::seconds(60 * testing::Patience())).ok());
 
-  LatePeer late(job.shards[0]->endpoint()), other(job.shards[0]->endpoint());
-  for (SlotIndex slot = 0; slot <= kPushes; ++slot) {
+  const View view = JoinJob(job.address());
+  REQUIRE(view.slots.size() == kPushes);
+  const std::string& shard = job.shards[0]->endpoint();
+  LatePeer late(shard, view.session), other(shard, view.session);
+  for (std::uint32_t push = 0; push <= kPushes; ++push) {
     for (std::uint32_t i = 0; i < kPullsAtOnce; ++i) late.Pull();
-    if (slot < kPushes) late.Push(slot);
+    if (push < kPushes) late.Push(view.slots[push]);
   }
-  testing::Until([&] { return other.HasApplied(kPushes); });
+  testing::Until([&] { return other.HasApplied(view.slots); });
   constexpr std::size_t kBlocksAtOnce = kPullsAtOnce * kWholeBlocks;
   const std::vector<Message> read = late.Read((kPushes + 1) * kBlocksAtOnce);
   REQUIRE(read.size() == (kPushes + 1) * kBlocksAtOnce);

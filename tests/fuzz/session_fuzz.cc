@@ -71,7 +71,8 @@ class AttackedSession {
     view.group_epoch = script_.Below(3);
     view.founder = script_.Below(8) == 1;
     view.phase = script_.Below(8) == 1 ? JobPhase::kDone : JobPhase::kRunning;
-    if (script_.Flag()) view.group = {{SessionId{7}, "w", "here"}, {SessionId{8}, "v", script_.Flag() ? "there" : ""}};
+    if (script_.Flag()) view.group = {{"w", "here"}, {"v", script_.Flag() ? "there" : ""}};
+    view.group_rank = static_cast<std::uint32_t>(script_.Below(3));
     return view;
   }
   Header AsShard(ShardIndex shard) {

@@ -80,13 +80,13 @@ class AttackedShard {
     const std::uint64_t step = harness_.shard->version().value;
     const auto attempt = static_cast<std::uint32_t>(harness_.shard->engine().attempt() + script_.Below(2));
     Header header = MakeOrder(step, attempt);
-    header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown>(
+    header.VisitAs<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>(
         [&](auto& body) { body.term = harness_.shard->term(); });
     return header;
   }
   Header MakeOrder(std::uint64_t step, std::uint32_t attempt) {
     const std::uint64_t generation = harness_.generation.value;
-    switch (script_.Below(12)) {
+    switch (script_.Below(13)) {
       case 0: return harness_.MakeReset(generation + script_.Below(2));
       case 1: return harness_.MakeResetTo(generation + 1, {Part()});
       case 2: return harness_.MakeCommit(step, attempt, script_.Flag() ? StepAction::kSkip : StepAction::kApply);
@@ -97,6 +97,12 @@ class AttackedShard {
       case 7: return harness_.MakeRetained({Part().id}, Part().id);
       case 8: return Ping{{}, harness_.generation};
       case 9: return Shutdown{{}, harness_.generation};
+      case 11: {
+        LiveSession session = harness_.MakeSession(1 + script_.Below(2));
+        if (script_.Flag()) session.slots = {{0, 2}};
+        const std::uint64_t sequence = harness_.shard->sessions().sequence(harness_.shard->term());
+        return LiveSessions{{}, sequence + script_.Below(3), script_.Flag() ? sequence : 0, {session}, {}};
+      }
       case 10: return Error{Code::kRefused, harness_.generation, Incarnation{7}, {}, {}, 0, "two of one index"};
       default: {
         Reset reset = harness_.MakeReset(generation + 1);
@@ -131,7 +137,7 @@ class AttackedShard {
   Header OfShard() {
     const SnapshotPart part = Part();
     const auto block = script_.Flag() ? kFetchHeader : static_cast<BlockIndex>(script_.Below(3));
-    if (script_.Flag()) return Fetch{part.id, part.part, block};
+    if (script_.Flag()) return Fetch{part.id, part.part, block, script_.Below(2)};
     return Fetched{part.id, part.part, block, 0, 1, {}, 0, {}, 1};
   }
   void HoldOrLetGo() {
@@ -173,8 +179,9 @@ class AttackedShard {
     harness_.LetLogGo();
     harness_.generation = harness_.shard->generation().Next();
     Reset reset = harness_.MakeReset(harness_.generation.value);
-    reset.term = harness_.shard->term();
+    reset.term = harness_.shard->term().Next();  // another coordinator, whose list of sessions replaces every other
     harness_.FromCoordinator(reset);
+    harness_.Tell({harness_.MakeSession(1)});
     Require(harness_.shard->serving() && harness_.shard->generation() == harness_.generation,
             "a sound coordinator has the shard serve a new generation");
     if (options_.mode != Mode::kSync || options_.groups != 0 || options_.encoding != Encoding::kFp32) return;

@@ -215,7 +215,6 @@ std::vector<LogRecord> SomeRecords() {
   return {JobRecord{{1, 2}, "[job]\nsteps = 5\n"},
           CatalogRecord{{{"w", {2, 3}, {InitKind::kNormal, 0.5F}}}, "class", 3, 4},
           TermRecord{Term{2}},
-          SessionRecord{SessionId{5}},
           RecoverRecord{Generation{1}, {}, SomeParameters(), TimelineId{1}},
           RunningRecord{Generation{1}, {Incarnation{50}, Incarnation{51}}},
           ManifestRecord{{Generation{1}, Version{40}}, SomeParameters(), {6, 7}, 100},

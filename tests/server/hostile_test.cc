@@ -81,7 +81,7 @@ void AttackAsWorkers(ShardHarnessOptions options, std::uint64_t seed) {
         break;
       }
       case 3: message = hostile.Spoil(CoverageQuery{Generation{1}, Incarnation{7}, SessionId{1}, Step{step}}); break;
-      case 4: message = hostile.Spoil(Fetch{kRetained, 0, hostile.Chance(50) ? 0 : kFetchHeader}); break;
+      case 4: message = hostile.Spoil(Fetch{kRetained, 0, hostile.Chance(50) ? 0 : kFetchHeader, 5}); break;
       case 5: message = hostile.Spoil(Fetched{kRetained, 0, 0, 0, 1, {}, Hash64(payload.bytes()), {}, 1}); break;
       default: break;
     }
@@ -134,8 +134,9 @@ void ServesAgain(ShardHarness* harness, const ShardHarnessOptions& options) {
   harness->LetDiskGo();
   harness->generation = harness->shard->generation().Next();
   Reset reset = harness->MakeReset(harness->generation.value);
-  reset.term = harness->shard->term();
+  reset.term = harness->shard->term().Next();  // another coordinator, whose list of sessions replaces every other
   harness->FromCoordinator(reset);
+  harness->Tell({harness->MakeSession(1)});
   REQUIRE(harness->shard->serving());
   REQUIRE(harness->shard->generation() == harness->generation);
   harness->Forget();

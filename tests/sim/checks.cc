@@ -228,8 +228,18 @@ void Checks::SeePublished(const Shard& shard, const std::vector<const Shard*>& s
   }
 }
 
+void Checks::ToStranger(const Message& message) {
+  const auto* error = message.header.As<Error>();
+  if (error == nullptr) return Fail("I8: a stranger was answered");
+  const bool told = error->generation.value != 0 || error->incarnation.value != 0 || error->step.value != 0;
+  if (told) Fail("I8: a stranger was told the job's numbers");
+}
+
 void Checks::PushCounted(const Shard& shard, Incarnation incarnation, std::size_t index, Version before,
                          const Push& push) {
+  const LiveSession* sender = shard.sessions().Find(push.session);
+  if (sender == nullptr || !server::MayPush(*sender, push.node))
+    Fail("I8: a push was counted that its session may not send");
   if (push.generation != shard.generation() || push.incarnation != incarnation)
     Fail("I3: a push of another life was counted");
   if (HasGlobalSteps(options_.mode)) {

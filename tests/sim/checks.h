@@ -1,7 +1,7 @@
 // Checks: invariants that must hold after every event of a simulated cluster.
 //
 // Kind:   owned by the cluster.
-// Why:    a violation is reported at the event that causes it, not when the weights turn out wrong. I1 to I7 are the
+// Why:    a violation is reported at the event that causes it, not when the weights turn out wrong. I1 to I8 are the
 //         invariants in docs/design/protocol.md.
 #pragma once
 
@@ -20,6 +20,7 @@
 
 namespace capstan {
 class Header;
+struct Message;
 struct Commit;
 struct Push;
 }  // namespace capstan
@@ -68,6 +69,9 @@ class Checks {
   void Followed(Version version, const float* weights);
   // Checks that a worker that is behind goes on with the present step, and does not go through all steps that are over.
   void SeePassed(std::uint64_t node, const session::RoundWork& work, const Header& to_worker);
+
+  // Call when a process that knows no secret of the job gets this message.
+  void ToStranger(const Message& message);
 
   // Null except in mode allreduce.
   ReplicaChecks* replicas() { return replicas_.get(); }

@@ -26,6 +26,7 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
       mutant_(mutant),
       flaw_(mutant != nullptr ? mutant->flaw : Flaw::kNone),
       random_(options.seed, 1),
+      secrets_(options.seed, 13),
       config_(MakeConfig(options)),
       tensors_(MakeCatalog(options)),
       records_(flaw_, config_.snapshot.keep),
@@ -78,6 +79,7 @@ void Cluster::StartCoordinator() {
   options.job = JobId{1, options_.seed};
   options.block_elements = options_.block_elements;
   options.accept_loss = true;  // the checks demand a log line for each loss
+  options.draw_secret = [this] { return secrets_.Next64(); };
   log_ = std::make_shared<FencedLog>(&records_);
   logs_.push_back(log_);
   coordinator_.metrics = std::make_shared<monitoring::CoordinatorMetrics>();

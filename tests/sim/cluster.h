@@ -91,6 +91,9 @@ struct ClusterOptions {
   bool follower = false;    // a reader follows the job to its last version
   double non_finite = 0.0;  // probability that a slot's gradient is infinite
 
+  // Since edition 9.
+  double strangers = 0.0;  // probability that a shard gets a forged message in front of a worker's or another shard's
+
   bool unconnected = false;  // workers of a group never connect to each other
 
   // Only OldJob and SlowLines set this option.

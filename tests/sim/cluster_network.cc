@@ -1,7 +1,10 @@
 // How messages travel in a simulated cluster: late, twice, not at all, in another order, and changed.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
+#include "common/wire/messages/end_slot.h"
+#include "common/wire/messages/fetch.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/reset.h"
@@ -125,6 +128,13 @@ void Cluster::Replay(const Delivery& delivery) {
   Count("older message delivered again");
 }
 
+// Flips a bit of the payload, and has the hash match it.
+template <class Body>
+void Cluster::Falsify(Message* message, Body* body) {
+  Damage(message);
+  if (!message->payload.empty()) body->payload_hash = Hash64(message->payload.bytes());
+}
+
 void Cluster::Damage(Message* message) {
   const bool of_blocks =
       message->header.Is<Push>() || message->header.Is<Weights>() || message->header.Is<UploadBlock>();
@@ -197,6 +207,10 @@ void Cluster::Deliver() {
     if (coordinator_.core && !Postponed(delivery, coordinator_.paused_until)) {
       DeliverToCoordinator(&coordinator_, delivery);
     }
+  } else if (delivery.to == kStranger) {
+    checks_->ToStranger(delivery.message);
+  } else if (delivery.to == kIntruder) {
+    return;  // it may learn what a worker learns
   } else if (delivery.to == kReader) {
     Outbox out;
     follower_->Handle(from, delivery.message, now_, &out);
@@ -236,8 +250,73 @@ void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& 
   AfterCoordinator(coordinator, &out);
 }
 
+SessionId Cluster::ForgeSession(const Shard& shard, bool intrudes, const std::function<bool(const LiveSession&)>& may) {
+  if (!intrudes) return SessionId{random_.Next64()};
+  std::vector<SessionId> others;
+  for (const LiveSession& live : shard.sessions().sessions()) {
+    if (!may(live)) others.push_back(live.session);
+  }
+  return others.empty() ? SessionId{} : others[random_.Below(others.size())];
+}
+
+std::uint64_t Cluster::ForgeContents(const Shard& shard, Message* message) {
+  if (!shard.serving()) return 0;
+  bool intrudes = Chance(0.3), forges = true;
+  message->header.VisitAs<Push, EndSlot, CoverageQuery, UploadBlock, Fetch>([&](auto& body) {
+    using Body = std::decay_t<decltype(body)>;
+    if constexpr (std::is_same_v<Body, Fetch>) {
+      intrudes = false;
+      body.key = random_.Next64();
+    } else if constexpr (std::is_same_v<Body, CoverageQuery>) {
+      intrudes = false;
+      body.session = SessionId{random_.Next64()};
+    } else if constexpr (std::is_same_v<Body, UploadBlock>) {
+      body.session = ForgeSession(shard, intrudes, [&](const LiveSession& live) {
+        return WorkersUpdate(options_.mode) ? !live.slots.empty() : live.founder;
+      });
+      Falsify(message, &body);
+    } else if constexpr (std::is_same_v<Body, EndSlot>) {
+      const Node leaf{body.report.slot, body.report.slot + 1};
+      body.session =
+          ForgeSession(shard, intrudes, [&](const LiveSession& live) { return server::MayPush(live, leaf); });
+      body.report.samples += 1;
+    } else {
+      body.session =
+          ForgeSession(shard, intrudes, [&](const LiveSession& live) { return server::MayPush(live, body.node); });
+      const auto block = std::find(shard.store().blocks().begin(), shard.store().blocks().end(), body.block);
+      // What the shard has already, it acknowledges to any worker, and compares.
+      forges = block != shard.store().blocks().end() &&
+               !(intrudes && shard.engine().Holds(static_cast<std::size_t>(block - shard.store().blocks().begin()),
+                                                  body.step, body.node));
+      Falsify(message, &body);
+    }
+    if constexpr (requires { body.session; }) forges = forges && body.session.value != 0;
+  });
+  const Header& header = message->header;
+  const bool is_one = header.Is<Push>() || header.Is<EndSlot>() || header.Is<CoverageQuery>() ||
+                      header.Is<UploadBlock>() || header.Is<Fetch>();
+  return is_one && forges ? (intrudes ? kIntruder : kStranger) : 0;
+}
+
+void Cluster::Forge(std::size_t index, const Message& seen) {
+  SimShard& shard = shards_[index];
+  Delivery forged{now_, 0, 0, kShards + index, seen, false, false};
+  forged.from = ForgeContents(*shard.core, &forged.message);
+  if (forged.from == 0) return;
+  Count(forged.from == kStranger ? "message forged by a stranger" : "message forged by an intruder");
+  if (options_.trace) Trace("forged: " + checks_->Describe(forged.message.header));
+  const std::uint64_t counted = shard.metrics->pushes_staged.value();
+  Outbox out;
+  Arrive(forged, nullptr, [&](const Message& message) {
+    shard.core->Handle(PeerId{forged.from}, message, now_ + shard.clock_offset, &out);
+  });
+  if (shard.metrics->pushes_staged.value() > counted) outcome_.violation = "I8: a forged push was counted";
+  AfterShard(index, &out);
+}
+
 void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   SimShard& shard = shards_[index];
+  if (!Calm() && options_.strangers > 0 && Chance(options_.strangers)) Forge(index, delivery.message);
   markers_->ToShard(Look(), delivery.from, index, delivery.message, delivery.zombie);
   const Version before = shard.core->version();
   const std::uint64_t counted = shard.metrics->pushes_staged.value();

@@ -120,6 +120,8 @@ class Cluster {
   void Replay(const Delivery& delivery);
   // Flips a bit of the payload, if it is a gradient or weights.
   void Damage(Message* message);
+  template <class Body>
+  void Falsify(Message* message, Body* body);
   Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
   void SendForged(const Tampering& tampering);
   bool MutateSend(std::uint64_t from, bool zombie, Envelope* envelope);
@@ -131,6 +133,12 @@ class Cluster {
   void See();
   void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery);
   void DeliverToShard(std::size_t index, const Delivery& delivery);
+  // Delivers a forged message to the shard: this one with other contents, from a sender that may not send it.
+  void Forge(std::size_t index, const Message& seen);
+  // Changes the message into a forged one. Returns its sender; 0: nothing of this kind is forged now.
+  std::uint64_t ForgeContents(const Shard& shard, Message* message);
+  // Returns an id that nobody has or, for an intruder, that of a worker which may not send this message: `may` decides.
+  SessionId ForgeSession(const Shard& shard, bool intrudes, const std::function<bool(const LiveSession&)>& may);
   void AfterCoordinator(SimCoordinator* coordinator, Outbox* out);
   void AfterShard(std::size_t index, Outbox* out);
 
@@ -175,6 +183,7 @@ class Cluster {
   const Mutant* const mutant_;
   const Flaw flaw_;
   RandomStream random_;
+  RandomStream secrets_;  // what coordinators draw
   EditableJobConfig config_;
   const std::vector<TensorSpec> tensors_;
   std::unique_ptr<Catalog> catalog_;

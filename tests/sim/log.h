@@ -34,7 +34,6 @@ class SimLog : public server::CoordinatorLog {
   // kind if it is among the last two. Every other time the next coordinator finds the log compacted.
   void Crash() {
     if (flaw_ == Flaw::kTermForgotten) Forget<server::TermRecord>();
-    if (flaw_ == Flaw::kSessionForgotten) Forget<server::SessionRecord>();
     LoseNewest();
     if (++crashes_ % 2 == 1) records_ = server::RecordsInForce(records_, keep_);
   }

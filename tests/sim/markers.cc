@@ -82,7 +82,20 @@ void Markers::ToShard(const World& world, std::uint64_t, std::size_t index, cons
         if constexpr (std::is_same_v<Body, Commit>) {
           if (body.generation < shard.generation()) Count("Commit of a former generation ignored");
         }
+        if constexpr (std::is_same_v<Body, LiveSessions>) {
+          const std::uint64_t known = shard.sessions().sequence(body.term);
+          if (body.sequence <= known) {
+            Count("list of sessions older than the shard's ignored");
+          } else if (body.base > known) {
+            Count("list of sessions continues one that never came");
+          } else if (body.base == 0 && known != 0) {
+            Count("whole list of sessions sent again");
+          }
+        }
         if (!shard.serving()) return;
+        if constexpr (std::is_same_v<Body, Push>) {
+          if (shard.sessions().Find(body.session) == nullptr) Count("push of a session that the shard does not know");
+        }
         if constexpr (std::is_same_v<Body, UploadBlock>) {
           const bool made = WorkersUpdate(options_.mode);
           if (body.generation < shard.generation()) {

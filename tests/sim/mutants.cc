@@ -538,8 +538,6 @@ void AddFlaws(std::vector<Mutant>* all) {
   add("running-not-durable", "RUNNING is acted on before it is durable", Flaw::kRunningNotDurable);
   add("manifest-not-durable", "a manifest is announced before it is durable", Flaw::kManifestNotDurable);
   add("term-forgotten", "terms are not remembered: all coordinators have one", Flaw::kTermForgotten);
-  add("session-forgotten", "sessions are not remembered: each coordinator counts from the beginning",
-      Flaw::kSessionForgotten);
   add("sum-order", "a worker adds its slots in another order than the tree's", Flaw::kSumInSlotOrder);
   add("data-by-position", "a worker gives its slots their data by position, not by number", Flaw::kDataByPosition);
   add("not-reproducible", "a gradient depends on who computed it", Flaw::kNotReproducible);
@@ -582,6 +580,7 @@ std::vector<Mutant> MakeMutants() {
   AddLimits(&all);
   AddReplicas(&all);
   AddMachine(&all);
+  AddSessions(&all);
   return all;
 }
 

@@ -38,8 +38,7 @@ enum class Flaw {
   kRecoverNotDurable,     // these records are lost if the coordinator dies soon after
   kRunningNotDurable,
   kManifestNotDurable,
-  kTermForgotten,  // these records are never there when a coordinator starts
-  kSessionForgotten,
+  kTermForgotten,           // these records are never there when a coordinator starts
   kLogNotDurable,           // the newest append is gone when its shard dies
   kReplayedTwice,           // a log record is returned twice
   kLogTrimmedEarly,         // the log is trimmed when a part is written, before its snapshot exists
@@ -112,6 +111,8 @@ void AddEnding(std::vector<Mutant>* all);
 void AddLimits(std::vector<Mutant>* all);
 // Adds the mutants of machine reduction.
 void AddMachine(std::vector<Mutant>* all);
+// Adds the mutants of sessions: who may send what to a shard.
+void AddSessions(std::vector<Mutant>* all);
 // Adds the mutants of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Returns the mutant of this name; null: there is none.

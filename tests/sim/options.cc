@@ -96,6 +96,9 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   options.stops = rate(4, 0.3);
   options.follower = pick(3) == 0;
   options.non_finite = rate(4, 0.1);
+  if (edition < 9) return options;
+  random = RandomStream(seed, 14);
+  options.strangers = rate(3, 0.5);
   return options;
 }
 
@@ -245,6 +248,7 @@ std::string Describe(const ClusterOptions& options) {
   add("aimed crashes", options.aimed_crashes);
   add("stops", options.stops);
   add("infinite gradients", options.non_finite);
+  add("strangers", options.strangers);
   add("bytes per second of a line", options.line_bytes_per_second);
   if (options.follower) text += ", followed";
   return text;

@@ -26,6 +26,7 @@ class ClockedPlan final : public WorkPlan {
   void RoundOver(const std::vector<SlotIndex>&) override {}
   bool ChoosesAtAcknowledgement() const override { return true; }
   void EnterGeneration(Step step) override { *this = ClockedPlan(last_, step); }
+  void StartOver() override { clocks_.clear(); }
   bool IsBehind(Step) const override { return false; }
 
   Step PushStep() const override { return step_.Next(); }

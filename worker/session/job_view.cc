@@ -11,6 +11,7 @@ bool JobView::IsOlder(const View& view) const {
 
 bool JobView::IsSound(const View& view) {
   if (view.slot_count > kSlotsMax) return false;
+  if (!view.group.empty() && view.group_rank >= view.group.size()) return false;
   for (std::size_t i = 0; i < view.slots.size(); ++i) {
     if (view.slots[i] >= view.slot_count || (i > 0 && view.slots[i] <= view.slots[i - 1])) return false;
   }
@@ -23,6 +24,7 @@ bool JobView::IsSound(const View& view) {
 void JobView::Take(const View& view, bool keep_slots) {
   std::optional<View> before = std::exchange(view_, view);
   if (!before) return;
+  session_changed_ = session_changed_ || view_->session != before->session;
   if (keep_slots)
     view_->slots = std::move(before->slots);
   else if (view_->slots != before->slots)

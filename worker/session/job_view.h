@@ -26,7 +26,8 @@ class JobView {
 
   // Whether the view is older than the newest view taken: by its term, then by its sequence number.
   bool IsOlder(const View& view) const;
-  // Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on.
+  // Whether the view is well formed: slots ascend and belong to the job, shards are numbered 0, 1, 2 and so on, and
+  // this worker is a member of its group.
   static bool IsSound(const View& view);
   // Whether the view has a notice for the user that differs from the notice of the newest view taken.
   bool HasNewNotice(const View& view) const { return !view.notice.empty() && (!view_ || view.notice != view_->notice); }
@@ -34,11 +35,14 @@ class JobView {
   void Take(const View& view, bool keep_slots);
   // Whether this session's slots have changed since the last call. The first view's slots are no change.
   bool TakeSlotsChanged() { return std::exchange(slots_changed_, false); }
+  // Whether this process has been given another session since the last call. The first one is no change.
+  bool TakeSessionChanged() { return std::exchange(session_changed_, false); }
 
  private:
   JobId job_;
   std::optional<View> view_;
   bool slots_changed_ = false;
+  bool session_changed_ = false;
 };
 
 }  // namespace capstan::session

@@ -4,6 +4,12 @@
 
 namespace capstan::session {
 
+bool HasAll(const std::vector<SlotIndex>& slots, Node node) {
+  const auto first = std::lower_bound(slots.begin(), slots.end(), node.begin);
+  const auto count = static_cast<std::ptrdiff_t>(node.end - node.begin);
+  return slots.end() - first >= count && *first == node.begin && *(first + count - 1) == node.end - 1;
+}
+
 void PendingPushes::Add(std::size_t position, PendingPush push) {
   const Place place{position, next_number_++};
   RoundCount& round = rounds_[push.round];
@@ -64,6 +70,11 @@ std::map<Step, std::vector<StagedNode>> PendingPushes::Unanswered() const {
     if (push.sent) unanswered[push.header.step].push_back({push.header.block, push.header.node});
   }
   return unanswered;
+}
+
+bool PendingPushes::HasBeyond(const std::vector<SlotIndex>& slots) const {
+  return std::any_of(pushes_.begin(), pushes_.end(),
+                     [&](const auto& push) { return !HasAll(slots, push.second.header.node); });
 }
 
 std::optional<PendingRound> PendingPushes::oldest() const {

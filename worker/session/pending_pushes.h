@@ -29,6 +29,9 @@ struct PendingRound {
   Step step;
 };
 
+// Whether all slots of the node are among `slots`, which ascend.
+bool HasAll(const std::vector<SlotIndex>& slots, Node node);
+
 class PendingPushes {
  public:
   // `total` counts the pending pushes to all shards; outlives this object.
@@ -52,6 +55,8 @@ class PendingPushes {
   // Whether pushes are pending that this worker sends itself (not kDeferred).
   bool any_own() const { return pushes_.size() > deferred_.size(); }
 
+  // Whether a push is pending whose node has a slot that is not among `slots`, which ascend.
+  bool HasBeyond(const std::vector<SlotIndex>& slots) const;
   // Returns the oldest round with pending pushes; nullopt if none is pending.
   std::optional<PendingRound> oldest() const;
 

@@ -1,5 +1,6 @@
 #include "worker/session/push_line.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace capstan::session {
@@ -22,6 +23,7 @@ void PushLine::SendAllowed(Instant now, Outbox* out) {
   pushes_.SendNew(credit_->positions(), [&](PendingPush* push) {
     if (!credit_->HasRoom(pace_.count()) || !pace_.HasRoom(push->payload.size)) return false;
     push->sent = pace_.Send(++shard_->sent, push->payload.size, now);
+    push->header.session = shard_->context.session;  // this worker may have joined again since the push was made
     out->Send(shard_->peer, push->header, push->payload);
     return true;
   });
@@ -67,8 +69,16 @@ void PushLine::SendLost(const Staged& answer, Outbox* out) {
   for (PendingEnd& end : ends_) {
     if (end.number >= answer.answers) continue;
     end.number = ++shard_->sent;
+    end.header.session = shard_->context.session;
     out->Send(shard_->peer, end.header);
   }
+}
+
+bool PushLine::HasBeyond(const std::vector<SlotIndex>& slots) const {
+  return pushes_.HasBeyond(slots) || std::any_of(ends_.begin(), ends_.end(), [&](const PendingEnd& end) {
+           const SlotIndex slot = end.header.report.slot;
+           return !HasAll(slots, {slot, slot + 1});
+         });
 }
 
 void PushLine::DropThrough(Step passed) {

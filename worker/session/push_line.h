@@ -37,6 +37,8 @@ class PushLine {
   // Takes the shard's answer to a question (a numbered CoverageQuery). What was sent before the question has arrived by
   // then or is lost. So pushes that the shard lacks become unsent, and unacknowledged ends of slots are sent again.
   void SendLost(const Staged& answer, Outbox* out);
+  // Whether a push or an end is pending of a slot that is not among `slots`, which ascend.
+  bool HasBeyond(const std::vector<SlotIndex>& slots) const;
   // Drops everything of step `passed` and of earlier steps, because these steps are over at the shard.
   void DropThrough(Step passed);
 

@@ -33,13 +33,19 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
     if constexpr (std::is_same_v<Body, Error>) {
-      // Of this process's own transport, or of a shard that knows nothing of the sender: it names no start of the shard.
-      if (body.code == Code::kRefused && body.incarnation.value == 0) return Refuse(*link, body);
+      // It names no start of the shard if it is of this process's own transport, or if the shard does not know the sender.
+      if (body.incarnation.value == 0) {
+        if (body.code == Code::kRefused) return Refuse(*link, body);
+        link->last_message = now;
+        link->knows_us = false;  // the shard may not have heard of this session yet; a later question finds out
+        return;
+      }
     }
     // A message of another start of the shard than this session knows is dropped. If that start is newer, the next view
     // will name it.
     if (body.incarnation != link->shard.address.incarnation) return;
     link->last_message = now;
+    link->knows_us = true;
     if (body.generation != context_.generation) return;  // around a recovery: the next view decides
     if constexpr (std::is_same_v<Body, Weights>) {
       On(link, body, message.payload, now, out);
@@ -109,7 +115,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (!declaration_ || view.session.value == 0 || !JobView::IsSound(view)) return;
   if (view.session != context_.session) {
     context_.session = view.session;
-    events_.push_back(Joined{view.session});
+    events_.push_back(Joined{});
   }
   if (view_.HasNewNotice(view)) out->Log(Severity::kWarning, Excerpt(view.notice, kLongExcerptBytesMax));
   const bool had_slots = !view_.slots().empty();
@@ -132,7 +138,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     EnterGeneration(view, now, out);
     if (ended_) return;
   }
-  WorkerGroup::News group = mode_.group->Follow(view, context_.session, context_.generation);
+  WorkerGroup::News group = mode_.group->Follow(view, context_.generation);
   // The machine's group is over: this session sends the pushes that it deferred for that group.
   if (group.replaced) ReleasePushes(round_.number, now, out);
   if (group.event) events_.push_back(*std::move(group.event));
@@ -142,6 +148,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     mode_.plan->SlotsChanged();
     ReconsiderPull();
   }
+  if (view_.TakeSessionChanged() && !mode_.plan->KeepsSlots()) StartOverWithin(view_.newest().slots);
   // A worker that had no slots took no part in recent steps; it begins at the job's current step.
   const bool idle = !had_slots && round_.state == RoundState::kNone && view.generation == context_.generation;
   if (idle && mode_.plan->IsBehind(view.step)) MoveToStep(view.step, now, out);
@@ -370,6 +377,19 @@ void Session::VoidRound() {
   ++round_.number;  // later calls for the old round are dropped
 }
 
+// For a new session with these slots: if this worker has sent or computes something of other slots that no shard has for
+// sure, gives up all that the shards have not acknowledged, and begins the step again with the question what they have.
+// The new session may push only the slots of its own views. So a sum with other slots would not be taken, and what it has
+// of this worker's slots must be computed again.
+void Session::StartOverWithin(const std::vector<SlotIndex>& slots) {
+  const bool computes = round_.announced && std::any_of(round_.slots.begin(), round_.slots.end(),
+                                                        [&](SlotIndex slot) { return !Has(slots, slot); });
+  if (!computes && !links_.Any([&](const ShardLink& link) { return link.up.HasBeyond(slots); })) return;
+  for (auto& [shard, link] : links_) link.up.DropThrough(Step{UINT64_MAX});
+  VoidRound();
+  mode_.plan->StartOver();
+}
+
 // Gives up the current round, because the job is at `step` and this worker is behind.
 void Session::MoveToStep(Step step, Instant now, Outbox* out) {
   VoidRound();
@@ -511,9 +531,10 @@ std::string Session::WaitingFor() const {
   for (const auto& [shard, link] : links_) {
     const Owed owed = OwedBy(link);
     if (!owed.any()) continue;
-    const std::string what = uploads_.owes_initial(shard) ? " (to take the first weights)"
-                             : owed.weights               ? " (for version " + std::to_string(step().value) + ")"
-                                                          : " (to answer)";
+    const std::string what = !link.knows_us                 ? " (which the coordinator has not told of this worker yet)"
+                             : uploads_.owes_initial(shard) ? " (to take the first weights)"
+                             : owed.weights                 ? " (for version " + std::to_string(step().value) + ")"
+                                                            : " (to answer)";
     who += (who.empty() ? "shard " : ", shard ") + std::to_string(shard) + " at " + link.shard.address.endpoint + what;
   }
   return who;

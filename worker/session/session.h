@@ -176,6 +176,7 @@ class Session {
   void DropPulls();
   void ReconsiderPull();
   void VoidRound();
+  void StartOverWithin(const std::vector<SlotIndex>& slots);
   void MoveToStep(Step step, Instant now, Outbox* out);
 
   const SessionOptions options_;

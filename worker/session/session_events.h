@@ -35,9 +35,7 @@ struct JobFile {
   std::string text;
   JobId job;
 };
-struct Joined {
-  SessionId session;
-};
+struct Joined {};
 struct WorkReady {
   RoundWork work;
   float loss_scale = 1.0F;

@@ -46,6 +46,7 @@ struct ShardLink {
   PushLine up;
   PullLine down;
   Instant last_message{};
+  bool knows_us = true;  // false: it has answered that the coordinator has not named this session to it
 };
 
 class ShardLinks {

@@ -65,6 +65,13 @@ void SyncPlan::MoveToStep(Step step) {
   coverage_sure_ = false;
 }
 
+// While no work of a step is announced, the shards may still lack something of the step before.
+void SyncPlan::StartOver() {
+  (void)ReconsiderPull(false);
+  done_slots_.clear();
+  coverage_sure_ = false;
+}
+
 bool SyncPlan::EndSlot(SlotIndex slot) {
   if (!IsDone(slot)) done_slots_.push_back(slot);
   return !coverage_.HasEnd(slot);

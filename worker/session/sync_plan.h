@@ -21,6 +21,7 @@ class SyncPlan : public WorkPlan {
   bool ChoosesAtAcknowledgement() const override { return false; }
   void MoveToStep(Step step) override;
   void EnterGeneration(Step step) override { *this = SyncPlan(step); }
+  void StartOver() override;
   bool IsBehind(Step step) const override { return step > step_; }
 
   Step PushStep() const override { return step_; }

@@ -71,6 +71,8 @@ class WorkPlan {
   virtual bool ChoosesAtAcknowledgement() const = 0;
   virtual void MoveToStep(Step step) { step_ = step; }
   virtual void EnterGeneration(Step step) = 0;
+  // Begins the step again, of which nothing counts that the shards do not have: asks them for their coverage first.
+  virtual void StartOver() = 0;
   // Whether this session's step is over, because the job is at `step`.
   virtual bool IsBehind(Step step) const = 0;
   // Whether this session's slots stay the same for a whole generation.

@@ -8,31 +8,21 @@ bool WorkerGroup::AllOffered(const std::vector<GroupMember>& members) {
   return std::none_of(members.begin(), members.end(), [](const GroupMember& member) { return member.address.empty(); });
 }
 
-int WorkerGroup::RankOf(const std::vector<GroupMember>& members, SessionId session) {
-  const auto me = std::find_if(members.begin(), members.end(),
-                               [&](const GroupMember& member) { return member.session == session; });
-  return static_cast<int>(me - members.begin());
-}
-
-WorkerGroup::News AllReduceGroup::Follow(const View& view, SessionId session, Generation generation) {
+WorkerGroup::News AllReduceGroup::Follow(const View& view, Generation generation) {
   const std::vector<GroupMember>& members = view.group;
   if (view.generation != generation || members.empty()) return {};
   if (members_.empty()) {
     members_ = members;
     for (GroupMember& member : members_) member.address.clear();
-    rank_ = RankOf(members, session);  // a later session id does not change the rank
+    rank_ = static_cast<int>(view.group_rank);
   }
-  if (known_ || state() != GroupState::kOffered) return {};
-  const int rank = RankOf(members, session);
-  if (rank == static_cast<int>(members.size()) || !AllOffered(members)) return {};
+  if (known_ || state() != GroupState::kOffered || !AllOffered(members)) return {};
   known_ = true;
-  return {GroupKnown{generation, members, rank}};
+  return {GroupKnown{generation, members, static_cast<int>(view.group_rank)}};
 }
 
-WorkerGroup::News MachineGroup::Follow(const View& view, SessionId session, Generation) {
-  const int rank = RankOf(view.group, session);
-  MachineGrouping group{view.group_epoch, view.group, rank};
-  if (rank == static_cast<int>(view.group.size())) group = {view.group_epoch, {}, 0};
+WorkerGroup::News MachineGroup::Follow(const View& view, Generation) {
+  MachineGrouping group{view.group_epoch, view.group, static_cast<int>(view.group_rank)};
   if (group.epoch != epoch_) {
     epoch_ = group.epoch;
     known_ = false;

@@ -25,7 +25,7 @@ class WorkerGroup {
     bool replaced = false;  // another group took the place of the one that pushes were deferred for
   };
   // Takes a view from the coordinator. `generation`: the generation that this session is in.
-  virtual News Follow(const View& view, SessionId session, Generation generation) = 0;
+  virtual News Follow(const View& view, Generation generation) = 0;
   virtual void EnterGeneration() = 0;
   // Returns the group's epoch for Heartbeats; 0: the group is named by its generation, or no group was announced yet.
   virtual std::uint64_t epoch() const = 0;
@@ -44,8 +44,6 @@ class WorkerGroup {
     std::string text;
   };
   static bool AllOffered(const std::vector<GroupMember>& members);
-  // Returns the session's rank among the members; members.size() if it is not a member.
-  static int RankOf(const std::vector<GroupMember>& members, SessionId session);
 
   Reported report_;
 };
@@ -54,7 +52,7 @@ class WorkerGroup {
 class AllReduceGroup final : public WorkerGroup {
  public:
   // Notes the members. Returns a GroupKnown with their addresses once per generation, when all have offered one.
-  News Follow(const View& view, SessionId session, Generation generation) override;
+  News Follow(const View& view, Generation generation) override;
   void EnterGeneration() override { *this = {}; }
   std::uint64_t epoch() const override { return 0; }
   const std::vector<GroupMember>& members() const override { return members_; }
@@ -71,7 +69,7 @@ class AllReduceGroup final : public WorkerGroup {
 // bounded no group is ever announced.
 class MachineGroup final : public WorkerGroup {
  public:
-  News Follow(const View& view, SessionId session, Generation generation) override;
+  News Follow(const View& view, Generation generation) override;
   void EnterGeneration() override {}
   std::uint64_t epoch() const override { return epoch_; }
   const std::vector<GroupMember>& members() const override { return none_; }

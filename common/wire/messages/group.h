@@ -5,13 +5,10 @@
 
 #include <string>
 
-#include "common/base/types.h"
-
 namespace capstan {
 
 // A group consists of the workers of one generation (mode allreduce) or of one machine (mode sync).
 struct GroupMember {
-  SessionId session;
   std::string worker;
   std::string address;  // opaque address for the other members; all are empty until all are known
 };

@@ -30,6 +30,7 @@ struct Hello {
   std::vector<SnapshotPart> parts;  // parts of snapshots that this process can serve
   SnapshotId newest_retained;       // the newest snapshot that a RetainedSnapshots has named to this directory
   std::string metrics;              // host:port or https://host:port of the process's metrics; empty: none
+  std::uint64_t sessions = 0;       // the newest LiveSessions of `term` that it has taken: its sequence; 0: none
 };
 
 }  // namespace capstan

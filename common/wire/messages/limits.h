@@ -12,6 +12,7 @@ namespace capstan {
 
 inline constexpr std::uint64_t kSamplesPerPushMax = std::uint64_t{1} << 24;  // exact in fp32
 inline constexpr SlotIndex kSlotsMax = 4096;                                 // slots of a job
+inline constexpr std::size_t kWorkersMax = 4096;                             // sessions of a job
 inline constexpr std::size_t kFrameBytesMax = std::size_t{16} << 20;         // bytes of a header or of a payload
 inline constexpr std::size_t kListEntriesMax = 65536;                        // entries of a list without its own limit
 inline constexpr std::size_t kDimensionsMax = 8;                             // dimensions of a tensor

@@ -36,6 +36,7 @@ struct Reset {
   using Source = PartSource;
   std::vector<Source> sources;  // one source for each shard that wrote the snapshot
   TimelineId timeline;
+  std::uint64_t fetch_key = 0;  // a secret of this job's shards: a shard answers a Fetch only if it has this key
 };
 
 }  // namespace capstan

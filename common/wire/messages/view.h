@@ -41,6 +41,7 @@ struct View {  // information only: it gives a worker no exclusive right to a sl
   // The members of this worker's group, in rank order: in allreduce the workers of `generation`, in sync those of its
   // machine. Empty: the worker is in no group.
   std::vector<GroupMember> group;
+  std::uint32_t group_rank = 0;   // this worker's position in `group`
   std::uint64_t group_epoch = 0;  // sync: rises with every change of the group, and never falls
   std::string notice;             // a problem that the worker's user should know of; empty: none
 };

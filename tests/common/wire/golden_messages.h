@@ -25,7 +25,7 @@ inline std::vector<Header> GoldenMessages() {
   const std::vector<StagedNode> nodes = {{7, {0, 4}}, {10, {0, 4}}, {13, {0, 4}}, {2, {4, 5}}};
   return {
       Ping{{1}, {2}},
-      Reset{{1}, {2}, {3}, {4, 5}, {{6}, {7}}, parameters, 8, catalog, {{9, "tcp://a:1"}, {10, "tcp://b:2"}}, {11}},
+      Reset{{1}, {2}, {3}, {4, 5}, {{6}, {7}}, parameters, 8, catalog, {{9, "tcp://a:1"}, {10, "tcp://b:2"}}, {11}, 12},
       commit,
       Redo{{1}, {2}, {3}, 4, 0.5F, {1.5F, 2.5F, 3.5F}},
       ClockUpdate{{1}, {2}, {3}, parameters},
@@ -47,7 +47,8 @@ inline std::vector<Header> GoldenMessages() {
             "tcp://a:1",
             {{{{9}, {10}}, 11, 12}},
             {{13}, {14}},
-            "a:9"},
+            "a:9",
+            15},
       ResetDone{1, {2}, {3}},
       ResetBad{1, {2}, {3}, "disk \xC3\xA9"},
       Progress{1, {2}, {3}, {{4}, {5}, {6}}, {{{7}, report}, {{8}, {}}}},
@@ -69,8 +70,9 @@ inline std::vector<Header> GoldenMessages() {
            catalog,
            15,
            {16},
-           {{{17}, "worker-18", state}, {{19}, "worker-20", ""}},
-           21,
+           {{"worker-17", state}, {"worker-18", ""}},
+           19,
+           20,
            "a notice"},
       Heartbeat{{1}, 2, {3}, {4}, true, 5, {6, 7}, 8, GroupState::kBroken, state, 9},
       Leave{{1}, 2, "a reason"},
@@ -93,9 +95,10 @@ inline std::vector<Header> GoldenMessages() {
       UploadBlock{{1}, {2}, {3}, 4, 5, {6}, 7},
       UploadAck{{1}, {2}, 3, {4, 5}, {6}},
       Published{{1}, {2}, {3}, 4, StepAction::kSkip, true, 0.5F, 5, state, 0.25F, true, false, {6}},
-      Fetch{{{1}, {2}}, 3, 4},
+      Fetch{{{1}, {2}}, 3, 4, 5},
       Fetched{{{1}, {2}}, 3, 4, 5, 6, {{7}, {8}}, 9, "a failure", 10},
       Error{Code::kCorrupt, {1}, {2}, {3}, {4}, 5, "a message"},
+      LiveSessions{{1}, 2, 3, {{{4}, "worker-5", {{6, 7}, {8, 9}}, true}, {{10}, "", {}, false}}, {{11}, {12}}},
   };
 }
 

@@ -54,6 +54,7 @@ std::vector<Cells> Table() {
       Row<ClockUpdate>("ClockUpdate", {"-", "C", "-", "-"}),
       Row<Pin>("Pin", {"-", "C", "-", "-"}),
       Row<RetainedSnapshots>("RetainedSnapshots", {"-", "C", "-", "-"}),
+      Row<LiveSessions>("LiveSessions", {"-", "C", "-", "-"}),
       Row<Shutdown>("Shutdown", {"-", "C", "-", "-"}),
       Row<Prepared>("Prepared", {"S", "-", "-", "-"}),
       Row<Committed>("Committed", {"S", "-", "-", "-"}),

@@ -4,9 +4,11 @@
 // Why:    here a shard is only its Hello, so a test can set the state that a coordinator finds.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "common/base/random.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/membership.h"
@@ -45,6 +47,7 @@ class CoordinatorHarness {
     options.job = JobId{1, 2};
     options.block_elements = kBlockElements;
     options.accept_rollback = options.accept_loss = accept_rollback;
+    options.draw_secret = [this] { return draw_secret(); };
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
   }
   void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
@@ -53,6 +56,7 @@ class CoordinatorHarness {
     coordinator->Tick(now, &out_);
   }
   void Conclude() { coordinator->Conclude(&out_); }
+  void WorkerDies(const std::string& name) { coordinator->WorkerDied(name, now, &out_); }
   // Lets time pass, with a Tick every half second. The workers in `alive` send Heartbeats, so they keep their leases.
   void Pass(Instant time, const std::vector<Join>& alive = {}) {
     constexpr Instant kEvery = std::chrono::milliseconds(500);
@@ -162,11 +166,13 @@ class CoordinatorHarness {
   MemoryCoordinatorLog log;
   const std::shared_ptr<monitoring::CoordinatorMetrics> metrics = std::make_shared<monitoring::CoordinatorMetrics>();
   bool accept_rollback = false;  // for the next coordinator
+  std::function<std::uint64_t()> draw_secret = [this] { return secrets_.Next64(); };
   std::unique_ptr<Coordinator> coordinator;
   std::vector<FakeShard> shards;
   Instant now = std::chrono::seconds(1000);
 
  private:
+  RandomStream secrets_{7};
   std::map<PeerId, SessionId> sessions_;
   Outbox out_;
 };

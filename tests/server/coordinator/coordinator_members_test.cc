@@ -1,6 +1,7 @@
 // Which workers may join a job, and which slots each of them computes.
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
 #include "common/wire/messages/error.h"
@@ -218,7 +219,6 @@ TEST_CASE("a worker that does not fit the job is refused, with both sides named"
   }
   CHECK(harness.metrics->joins_refused.value() == std::size(bad));
   CHECK(harness.coordinator->worker_count() == 1);
-  CHECK(harness.Logged<SessionRecord>().size() == 1);
   harness.Send(peer, harness.MakeJoin("w1", 2));
   CHECK(harness.coordinator->worker_count() == 2);
 }
@@ -285,7 +285,6 @@ TEST_CASE("the first catalog that can be is the job's, and is logged before anyt
   CHECK(harness.coordinator->catalog() != nullptr);
   REQUIRE(harness.Logged<CatalogRecord>().size() == 1);
   CHECK(harness.Logged<CatalogRecord>()[0].numeric_class == "class");
-  CHECK(harness.Logged<SessionRecord>().size() == 1);
 }
 
 TEST_CASE("a repeated Join is the same session", "[server][join]") {
@@ -296,7 +295,6 @@ TEST_CASE("a repeated Join is the same session", "[server][join]") {
   harness.Joins("w0");
   CHECK(harness.ViewOf(w0).session == session);
   CHECK(harness.coordinator->worker_count() == 2);
-  CHECK(harness.Logged<SessionRecord>().size() == 1);
 }
 
 TEST_CASE("a newer process of one name takes over, and the older one is told to end", "[server][join]") {
@@ -316,29 +314,54 @@ TEST_CASE("a newer process of one name takes over, and the older one is told to 
   CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(older)).at(0).code == Code::kStale);
 }
 
-TEST_CASE("sessions are never used twice, not even by a coordinator that is started again", "[server][join]") {
+TEST_CASE("the id of a session is a secret that was drawn, and never 0", "[server][join]") {
   CoordinatorHarness harness;
-  harness.Run();
+  std::vector<std::uint64_t> secrets = {0x5EC2E7, 0};
+  harness.draw_secret = [&] {
+    const std::uint64_t secret = secrets.front();
+    secrets.erase(secrets.begin());
+    return secret;
+  };
   harness.Live();
-  const Join w0 = harness.Joins("w0");
-  REQUIRE(harness.Logged<SessionRecord>().size() == 2);  // one by each coordinator
-  CHECK(harness.ViewOf(w0).session.value > harness.Logged<SessionRecord>()[0].session.value);
-  CHECK(harness.coordinator->term() == Term{2});
+  CHECK(harness.ViewOf(harness.Joins("w0")).session == SessionId{0x5EC2E7});
+  CHECK(harness.ViewOf(harness.Joins("w1")).session.value != 0);
 }
 
-TEST_CASE("a record of the log covers the sessions of many workers", "[server][join]") {
+TEST_CASE("slots follow the order in which workers joined, whatever ids their sessions have", "[server][join]") {
+  CoordinatorHarness harness(1, 3);
+  harness.config.job.slots = harness.config.job.global_batch = 3;
+  std::uint64_t next = 1000;
+  harness.draw_secret = [&] { return next -= 100; };
+  harness.Live();
+  harness.ShardsEchoTerm();
+  const Join w2 = harness.Joins("w2"), w0 = harness.Joins("w0"), w1 = harness.Joins("w1");
+  harness.AnswerReset(0);
+  CHECK(harness.ViewOf(w2).slots == Slots{0});
+  CHECK(harness.ViewOf(w0).slots == Slots{2});
+  CHECK(harness.ViewOf(w1).slots == Slots{1});
+}
+
+TEST_CASE("a Join of a job that knows its tensors writes nothing to the log", "[server][join]") {
   CoordinatorHarness harness;
   harness.Run();
-  std::uint64_t last = 0;
-  for (int i = 0; i < 600; ++i) {
-    const Join join = harness.MakeJoin("worker", 100 + static_cast<std::uint64_t>(i));  // each takes over from the last
+  const std::size_t before = harness.log.records().size();
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const Join join = harness.MakeJoin("worker", 100 + i);  // each takes over from the last
     harness.Send(CoordinatorHarness::PeerOf(join), join);
-    const SessionId session = harness.ViewOf(join).session;
-    REQUIRE(session.value > last);
-    last = session.value;
-    REQUIRE(harness.Logged<SessionRecord>().back().session.value >= last);
+    REQUIRE(harness.ViewOf(join).session.value != 0);
   }
-  CHECK(harness.Logged<SessionRecord>().size() == 3);
+  CHECK(harness.log.records().size() == before);
+}
+
+TEST_CASE("a session of an earlier coordinator is unknown to the next one", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  const Join w0 = harness.MakeJoin("w0");
+  harness.Send(CoordinatorHarness::PeerOf(w0), w0);
+  const Heartbeat beat = harness.MakeHeartbeat(w0);
+  harness.Live();
+  harness.Send(CoordinatorHarness::PeerOf(w0), beat);
+  CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(w0)).at(0).code == Code::kStale);
 }
 
 TEST_CASE("a Heartbeat of an unknown session is stale; of a known one it is answered with the view", "[server][beat]") {

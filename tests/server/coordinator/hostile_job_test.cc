@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "common/base/hash.h"
+#include "common/base/random.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
@@ -49,6 +50,7 @@ class WholeJob {
     options.job_file = PrintJobConfig(config_);
     options.job = JobId{1, 2};
     options.block_elements = 4;
+    options.draw_secret = [this] { return secrets_.Next64(); };
     coordinator = std::make_unique<Coordinator>(std::move(options), &log_, coordinator_metrics_, now_);
     for (ShardIndex i = 0; i < kTwoShards; ++i) shards[i] = std::make_unique<Shard>(OptionsOf(i), shard_metrics_);
   }
@@ -182,13 +184,14 @@ class WholeJob {
   const std::shared_ptr<monitoring::CoordinatorMetrics> coordinator_metrics_ =
       std::make_shared<monitoring::CoordinatorMetrics>();
   const std::shared_ptr<monitoring::ShardMetrics> shard_metrics_ = std::make_shared<monitoring::ShardMetrics>();
+  RandomStream secrets_{3};
   BufferPool pool_{64};
   std::deque<Letter> queue_;
   Instant now_ = std::chrono::seconds(1000);
 };
 
-// Sends anything except what only a correct member may send: a Push or EndSlot of the job's generation, a Hello with an
-// incarnation above shard 0's, and a Join with the worker's name.
+// Sends anything except what only a correct member may send: a Hello with an incarnation above shard 0's, and a Join with
+// the worker's name. It knows all numbers of the job but the sessions of others.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : hostile_(seed, {1, {50, 51, 60}, {0, 1, 2}, {0, 16, 16}, {1, 2}}) {}
@@ -198,7 +201,7 @@ class Attacker {
       const PeerId from = hostile_.Chance(50) ? kStrangerPeer : kMemberPeer;
       const std::uint64_t whom = hostile_.random().Below(3);
       Message message = Make(*job);
-      if (IsAMembersRight(message.header, job->coordinator->generation())) continue;
+      if (IsAMembersRight(message.header)) continue;
       job->Deliver(from, whom == 2 ? kCoordinatorPeer : WholeJob::PeerOf(static_cast<ShardIndex>(whom)),
                    std::move(message));
     }
@@ -208,23 +211,24 @@ class Attacker {
   Message Make(const WholeJob& job) {
     Join join{{}, "hostile", 1 + hostile_.random().Below(3), "class", 3, 4, TensorsOfJob(), 0, 0, {}, {}};
     Push push;
-    push.generation = Generation{2};
+    push.generation = job.coordinator->generation();
     push.incarnation = Incarnation{50};
     push.step = job.coordinator->step();
     push.node = {0, 1};
     push.samples = 1;
     push.loss_scale = 1.0F;
-    switch (hostile_.random().Below(6)) {
+    EndSlot end{push.generation, push.incarnation, {}, push.step, {}, {}};
+    end.report.samples = 7;
+    switch (hostile_.random().Below(8)) {
       case 0: return hostile_.Chance(20) ? hostile_.WithPayload(join) : hostile_.Spoil(join);
       case 1: return hostile_.Spoil(push);
       case 2: return hostile_.Spoil(Fetch{{Generation{1}, Version{0}}, 0, 0});
-      case 3: return hostile_.Spoil(Pull{Generation{1}, Incarnation{50}, {}, {}, {0, 1}, 0, Encoding::kFp32, {}, true});
+      case 3: return hostile_.Chance(50) ? hostile_.WithPayload(push) : hostile_.Spoil(end);
+      case 4: return hostile_.Spoil(Pull{Generation{1}, Incarnation{50}, {}, {}, {0, 1}, 0, Encoding::kFp32, {}, true});
       default: return hostile_.Make();
     }
   }
-  static bool IsAMembersRight(const Header& header, Generation generation) {
-    if (const auto* push = header.As<Push>()) return push->generation == generation;
-    if (const auto* end = header.As<EndSlot>()) return end->generation == generation;
+  static bool IsAMembersRight(const Header& header) {
     if (const auto* hello = header.As<Hello>()) return hello->incarnation.value > 50;
     const auto* join = header.As<Join>();
     return join != nullptr && join->worker == "sound";

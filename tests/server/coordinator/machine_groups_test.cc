@@ -72,6 +72,8 @@ TEST_CASE("a machine's workers hear of each other, in the order of their slots",
   CHECK(first.group[1].worker == "w2");
   CHECK(first.group_epoch == second.group_epoch);
   CHECK(first.group_epoch > 0);
+  CHECK(first.group_rank == 0);
+  CHECK(second.group_rank == 1);
   CHECK(other.group.empty());
   CHECK(other.group_epoch == 0);
 }

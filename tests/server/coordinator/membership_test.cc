@@ -79,6 +79,23 @@ TEST_CASE("members are found by name and session, and silence ends a lease", "[s
   CHECK(members.size() == 0);
 }
 
+TEST_CASE("members are in the order in which they joined, and keep their places when others leave",
+          "[server][membership]") {
+  Membership members;
+  for (const auto& [name, session] : {std::pair{"a", 30}, {"b", 10}, {"c", 20}}) members.Add(Named(name, session));
+  const auto names = [&] {
+    std::string all;
+    for (const auto& [joined, worker] : members.workers()) all += worker.name;
+    return all;
+  };
+  CHECK(names() == "abc");
+  members.Remove(SessionId{30});
+  members.Add(Named("a", 5));
+  CHECK(names() == "bca");
+  CHECK(members.Find(SessionId{30}) == nullptr);
+  CHECK(members.Find(SessionId{5})->name == "a");
+}
+
 TEST_CASE("a deal counts the slots that moved", "[server][membership]") {
   Membership members;
   members.Add(Named("a", 1));

@@ -15,6 +15,7 @@
 #include "common/config/job/optimizer_kind.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/reset.h"
@@ -90,7 +91,12 @@ class ShardHarness {
   static std::string EndpointOf(ShardIndex shard) { return "shard-" + std::to_string(shard); }
 
   // ---- incoming messages; the shard's answers, acknowledgements too, are collected
-  void FromCoordinator(Header header) { Handle(kCoordinator, std::move(header), {}); }
+  // After the first Reset the coordinator also names the session that workers have here.
+  void FromCoordinator(Header header) {
+    const bool begins = header.Is<Reset>() && std::exchange(names_session_, false);
+    Handle(kCoordinator, std::move(header), {});
+    if (begins) Tell({MakeSession(1)});
+  }
   void FromWorker(Header header, Slice payload = {}, PeerId from = kWorker) {
     Handle(from, std::move(header), std::move(payload));
   }
@@ -135,6 +141,17 @@ class ShardHarness {
   const std::vector<Notice>& notices() const { return out_.notices; }
   const Outbox& out() const { return out_; }
 
+  // ---- sessions
+  // Makes a session that may push all slots.
+  LiveSession MakeSession(std::uint64_t id, const std::string& worker = "w") const {
+    return {SessionId{id}, worker, {{0, options_.slots}}, true};
+  }
+  // Sends the shard a whole list of sessions, newer than all lists before it.
+  void Tell(std::vector<LiveSession> sessions) {
+    const Term term = std::max(shard->term(), Term{1});
+    Handle(kCoordinator, LiveSessions{term, shard->sessions().sequence(term) + 1, 0, std::move(sessions), {}}, {});
+  }
+
   // ---- the coordinator
   Reset MakeReset(std::uint64_t to_generation = 1) const {
     Reset reset;
@@ -145,6 +162,7 @@ class ShardHarness {
     reset.job = JobId{1, 2};
     reset.parameters.learning_rate = 1.0F;
     reset.slot_count = options_.slots;
+    reset.fetch_key = 5;
     for (std::size_t i = 0; i < options_.tensors.size(); ++i) {
       const std::uint32_t group = options_.groups == 0 ? 0 : static_cast<std::uint32_t>(i) % options_.groups + 1;
       reset.catalog.push_back({"t" + std::to_string(i), {options_.tensors[i]}, {InitKind::kZeros, 0.0F}, true, group});
@@ -190,7 +208,7 @@ class ShardHarness {
   Push MakePush(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, const Slice& payload) const {
     return {generation,
             Incarnation{7},
-            SessionId{1},
+            session,
             Step{step},
             node,
             block,
@@ -210,11 +228,10 @@ class ShardHarness {
     SlotReport report;
     report.slot = slot;
     report.samples = samples;
-    return {generation, Incarnation{7}, SessionId{1}, Step{step}, report, {}};
+    return {generation, Incarnation{7}, session, Step{step}, report, {}};
   }
   Pull MakePull(std::uint64_t version, std::vector<BlockIndex> blocks) const {
-    return {generation, Incarnation{7}, SessionId{1}, Version{version}, std::move(blocks), 0, Encoding::kFp32,
-            {},         false};
+    return {generation, Incarnation{7}, session, Version{version}, std::move(blocks), 0, Encoding::kFp32, {}, false};
   }
   // Pushes all blocks of all slots of a step, with gradients of one value and `samples` samples, and ends the slots.
   void CompleteStep(std::uint64_t step, float value, std::uint64_t samples = 1) {
@@ -226,7 +243,7 @@ class ShardHarness {
   // Asks the shard what it has of a step. Returns its answer, or an empty Staged if there is not exactly one.
   Staged Coverage(std::uint64_t step) {
     out_.Clear();
-    FromWorker(CoverageQuery{generation, Incarnation{7}, SessionId{1}, Step{step}});
+    FromWorker(CoverageQuery{generation, Incarnation{7}, session, Step{step}});
     const std::vector<Staged> answers = Take<Staged>();
     return answers.size() == 1 ? answers[0] : Staged{};
   }
@@ -254,6 +271,7 @@ class ShardHarness {
 
   MemorySnapshotStore disk;
   Generation generation{1};              // for the messages it makes
+  SessionId session{1};                  // the same
   std::vector<HyperParameters> hyper;    // for the pushes it makes
   std::map<PeerId, std::uint64_t> room;  // bytes that a peer may be sent; not named: any number
   const std::shared_ptr<monitoring::ShardMetrics> metrics = std::make_shared<monitoring::ShardMetrics>();
@@ -296,6 +314,7 @@ class ShardHarness {
   Outbox out_;
   std::vector<DiskWork> work_;
   bool holds_disk_ = false, holds_log_ = false;
+  bool names_session_ = true;
   MemoryPushLog own_log_;
 };
 

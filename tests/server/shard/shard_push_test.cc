@@ -18,7 +18,7 @@ TEST_CASE("a shard without a generation asks workers to come later", "[server][s
   harness.Stage(0, 0, kLeaf0, 1, 1.0F);
   CHECK(harness.Refused(Code::kBusy));
   harness.FromWorker(harness.MakePull(0, {0}));
-  CHECK(harness.Refused(Code::kBusy));
+  CHECK(harness.Refused(Code::kStale));
 }
 
 TEST_CASE("a push of an older generation is stale, of a newer one too early, and neither is staged",

@@ -166,6 +166,7 @@ TEST_CASE("shards serve the parts they have before they serve a generation", "[s
   Shards holders;
   for (ShardIndex i : {0U, 1U}) {
     holders.push_back(std::make_unique<ShardHarness>(OneOf(i, 3, &writers[i]->disk)));
+    holders[i]->FromCoordinator(holders[i]->MakeResetTo(2, parts));  // each lacks the other's part
     CHECK(!holders[i]->shard->serving());
   }
   ShardHarness reader(OneOf(2, 3));
@@ -561,6 +562,7 @@ TEST_CASE("a request for a part that is not here, or a block it does not have, i
   const Shards writers = Writers(2);
   ShardHarness& holder = *writers[0];
   const auto ask = [&](Fetch fetch) {
+    fetch.key = holder.MakeReset().fetch_key;
     holder.FromWorker(fetch, {}, ShardHarness::kOther);
     const std::vector<Fetched> answers = holder.Take<Fetched>(ShardHarness::kOther);
     REQUIRE(answers.size() == 1);

@@ -124,12 +124,16 @@ TEST_CASE("a record that was changed is refused or read, but never harms", "[ser
   RandomStream random(6);
   int refused = 0;
   for (int i = 0; i < 4000; ++i) {
-    std::string json = EncodeLogRecord(testing::RandomRecord(random.Below(8), random)).value();
+    std::string json =
+        EncodeLogRecord(testing::RandomRecord(random.Below(std::variant_size_v<LogRecord>), random)).value();
     json[random.Below(json.size())] ^= static_cast<char>(1 << random.Below(8));
     if (!DecodeLogRecord(json).ok()) ++refused;
   }
   CHECK(refused > 1000);
   CHECK(DecodeLogRecord(R"({"record":"tax"})").status().code() == Code::kCorrupt);
+  CHECK(IsObsoleteLogRecord(R"({"record":"session","session":256})"));
+  CHECK_FALSE(IsObsoleteLogRecord(R"({"record":"term","term":1})"));
+  CHECK_FALSE(IsObsoleteLogRecord("{"));
   CHECK(DecodeLogRecord(R"({"record":"term"})").status().code() == Code::kCorrupt);
   CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551616})").status().code() == Code::kCorrupt);
   CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551615})").ok());

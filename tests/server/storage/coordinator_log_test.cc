@@ -17,7 +17,8 @@ namespace {
 std::vector<LogRecord> SomeRecords(std::size_t count) {
   RandomStream random(11);
   std::vector<LogRecord> records;
-  for (std::size_t i = 0; i < count; ++i) records.push_back(testing::RandomRecord(i % 8, random));
+  for (std::size_t i = 0; i < count; ++i)
+    records.push_back(testing::RandomRecord(i % std::variant_size_v<LogRecord>, random));
   return records;
 }
 
@@ -49,6 +50,31 @@ TEST_CASE("a log that is opened again has its records and goes on", "[server][st
   struct stat info {};
   REQUIRE(stat(path.c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0600);
+}
+
+// Earlier builds counted sessions, and reserved their ids in the log.
+TEST_CASE("a log with records of reserved sessions is read without them, and goes on", "[server][storage]") {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  const std::string old =
+      R"(89888f22a0ef2d7b {"what":"capstan coordinator log","format":1}
+e889a691530c3df2 {"record":"job","job":[1,2],"job_file":"[job]\nsteps = 5\n"}
+5bb99672da41812b {"record":"catalog","tensors":[["w",[2,3],2,1056964608,true,0,0]],"numeric_class":"class","numeric_fingerprint":3,"data_fingerprint":4}
+5139c19ef6a63d54 {"record":"term","term":2}
+0afe0f3d8b3537b2 {"record":"session","session":5}
+)";
+  WriteWholeFile(path, old);
+  auto log = FileCoordinatorLog::Open(path, 0);
+  REQUIRE(log.status().message() == "");
+  REQUIRE(log.value()->records().size() == 3);
+  CHECK(std::holds_alternative<TermRecord>(log.value()->records().back()));
+  REQUIRE(log.value()->Append(TermRecord{{3}}).ok());
+  log.value().reset();
+  CHECK(ReadWholeFile(path).starts_with(old));
+  log = FileCoordinatorLog::Open(path, 0);
+  REQUIRE(log.ok());
+  REQUIRE(log.value()->records().size() == 4);
+  CHECK(std::get<TermRecord>(log.value()->records().back()).term == Term{3});
 }
 
 TEST_CASE("a last record cut at any byte is gone, and everything in front of it is there", "[server][storage]") {
@@ -85,7 +111,7 @@ TEST_CASE("a first line cut at any byte is written again", "[server][storage]") 
 TEST_CASE("a bit flipped anywhere in front of the last record refuses, and names the line", "[server][storage]") {
   const TempFolder folder;
   const std::string path = folder.path() + "/log";
-  std::vector<LogRecord> records = {TermRecord{{1}}, SessionRecord{{2}}, RunningRecord{{1}, {{5}}}};
+  std::vector<LogRecord> records = {TermRecord{{1}}, CatalogRecord{}, RunningRecord{{1}, {{5}}}};
   WriteLog(path, records);
   const std::size_t before = ReadWholeFile(path).size();
   std::filesystem::remove(path);

@@ -174,8 +174,7 @@ TEST_CASE("a coordinator killed while it appends leaves all that it was promised
     REQUIRE(log.status().message() == "");
     const std::vector<LogRecord>& records = log.value()->records();
     REQUIRE(records.size() >= promised);
-    for (std::size_t i = 0; i < records.size(); ++i)
-      REQUIRE(std::get<SessionRecord>(records[i]).session.value == i + 1);
+    for (std::size_t i = 0; i < records.size(); ++i) REQUIRE(std::get<TermRecord>(records[i]).term.value == i + 1);
   }
   CHECK(promised > 50);
 }

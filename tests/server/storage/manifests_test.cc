@@ -20,8 +20,8 @@ std::vector<SnapshotId> Existing(const std::vector<LogRecord>& records, std::uin
 }
 
 std::vector<LogRecord> BeginningOfALog() {
-  return {JobRecord{{1, 2}, "the job"}, CatalogRecord{}, TermRecord{{1}},
-          SessionRecord{{1}},           Recover(1, {}),  RunningRecord{{1}, {{5}, {6}}}};
+  return {JobRecord{{1, 2}, "the job"}, CatalogRecord{}, TermRecord{{1}}, Recover(1, {}),
+          RunningRecord{{1}, {{5}, {6}}}};
 }
 
 TEST_CASE("the newest manifests exist, as many as are kept and two at least", "[server]") {
@@ -61,35 +61,33 @@ TEST_CASE("a log without some snapshots has all others and nothing that had gone
 
 TEST_CASE("a log without some snapshots has the newest of everything else, and no shard lives on", "[server]") {
   std::vector<LogRecord> log = BeginningOfALog();
-  log.insert(log.end(), {Manifest(Id(1, 4)), TermRecord{{2}}, SessionRecord{{8}}, Recover(2, Id(1, 4)),
-                         Manifest(Id(2, 6)), DoneRecord{}});  // the coordinator ended between RECOVER and RUNNING
+  log.insert(log.end(), {Manifest(Id(1, 4)), TermRecord{{2}}, Recover(2, Id(1, 4)), Manifest(Id(2, 6)),
+                         DoneRecord{}});  // the coordinator ended between RECOVER and RUNNING
   const std::vector<LogRecord> rest = WithoutSnapshots(log, kKeep, {Id(1, 4)});
-  REQUIRE(rest.size() == 8);
+  REQUIRE(rest.size() == 7);
   CHECK(std::get<JobRecord>(rest[0]).job == JobId{1, 2});
   CHECK(std::holds_alternative<CatalogRecord>(rest[1]));
   CHECK(std::get<TermRecord>(rest[2]).term.value == 2);
-  CHECK(std::get<SessionRecord>(rest[3]).session.value == 8);
-  CHECK(std::get<RecoverRecord>(rest[4]).generation.value == 2);
-  CHECK(std::get<RunningRecord>(rest[5]).generation.value == 2);
-  CHECK(std::get<RunningRecord>(rest[5]).incarnations.empty());
-  CHECK(std::get<ManifestRecord>(rest[6]).id == Id(2, 6));
-  CHECK(std::holds_alternative<DoneRecord>(rest[7]));
+  CHECK(std::get<RecoverRecord>(rest[3]).generation.value == 2);
+  CHECK(std::get<RunningRecord>(rest[4]).generation.value == 2);
+  CHECK(std::get<RunningRecord>(rest[4]).incarnations.empty());
+  CHECK(std::get<ManifestRecord>(rest[5]).id == Id(2, 6));
+  CHECK(std::holds_alternative<DoneRecord>(rest[6]));
   const std::vector<LogRecord> undone = WithoutSnapshots(log, kKeep, {Id(2, 6)});
   CHECK(std::get<ManifestRecord>(undone.back()).id == Id(1, 4));
 }
 
 TEST_CASE("the records in force have what a coordinator goes on with, and nothing twice", "[server]") {
   std::vector<LogRecord> log = BeginningOfALog();
-  log.insert(log.end(), {Manifest(Id(1, 4)), Manifest(Id(1, 5)), TermRecord{{2}}, SessionRecord{{8}},
-                         Recover(2, Id(1, 4)), RunningRecord{{2}, {{7}, {8}}}, Manifest(Id(2, 6)), DoneRecord{}});
+  log.insert(log.end(), {Manifest(Id(1, 4)), Manifest(Id(1, 5)), TermRecord{{2}}, Recover(2, Id(1, 4)),
+                         RunningRecord{{2}, {{7}, {8}}}, Manifest(Id(2, 6)), DoneRecord{}});
   const std::vector<LogRecord> rest = RecordsInForce(log, kKeep);
-  REQUIRE(rest.size() == 9);
+  REQUIRE(rest.size() == 8);
   CHECK(std::get<TermRecord>(rest[2]).term.value == 2);
-  CHECK(std::get<SessionRecord>(rest[3]).session.value == 8);
-  CHECK(std::get<RecoverRecord>(rest[4]).generation.value == 2);
-  CHECK(std::get<RunningRecord>(rest[5]).incarnations == std::vector<Incarnation>{{7}, {8}});
+  CHECK(std::get<RecoverRecord>(rest[3]).generation.value == 2);
+  CHECK(std::get<RunningRecord>(rest[4]).incarnations == std::vector<Incarnation>{{7}, {8}});
   CHECK(Existing(rest) == std::vector{Id(1, 4), Id(2, 6)});
-  CHECK(std::holds_alternative<DoneRecord>(rest[8]));
+  CHECK(std::holds_alternative<DoneRecord>(rest[7]));
   CHECK(RecordsInForce(rest, kKeep).size() == rest.size());
   log.push_back(Recover(3, Id(2, 6)));  // the coordinator ended before RUNNING
   for (const LogRecord& record : RecordsInForce(log, kKeep)) CHECK_FALSE(std::holds_alternative<RunningRecord>(record));

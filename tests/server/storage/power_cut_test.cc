@@ -34,10 +34,10 @@ constexpr FileCoordinatorLog::Compaction kOften{.keep = 2, .bytes_min = 600};
 
 // Returns the records of a job that loses shards, takes snapshots, gains workers, and finishes.
 std::vector<LogRecord> JobRecords(std::uint64_t rounds) {
-  std::vector<LogRecord> records = {JobRecord{{1, 2}, "the job"}, TermRecord{{1}}, CatalogRecord{}};
+  std::vector<LogRecord> records = {JobRecord{{1, 2}, "the job"}, CatalogRecord{}};
   SnapshotId newest;
   for (std::uint64_t round = 1; round <= rounds; ++round) {
-    records.push_back(SessionRecord{{round * 256}});
+    records.push_back(TermRecord{{round}});
     records.push_back(RecoverRecord{{round}, newest, {}, {round}});
     records.push_back(RunningRecord{{round}, {{round}, {round + 1}}});
     for (std::uint64_t step = 1; step <= 3; ++step) {

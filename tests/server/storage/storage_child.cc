@@ -76,7 +76,7 @@ int AppendRecords(const std::string& path) {
   auto log = FileCoordinatorLog::Open(path, 0);
   if (!log.ok()) return Fail(log.status());
   for (std::uint64_t number = log.value()->records().size() + 1;; ++number) {
-    if (const Status status = log.value()->Append(SessionRecord{{number}}); !status.ok()) return Fail(status);
+    if (const Status status = log.value()->Append(TermRecord{{number}}); !status.ok()) return Fail(status);
     Print("appended " + std::to_string(number));
   }
 }

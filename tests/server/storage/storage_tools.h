@@ -163,10 +163,6 @@ template <class Visitor, MaybeConst<TermRecord> M>
 void Fields(Visitor& v, M& m) {
   v(m.term);
 }
-template <class Visitor, MaybeConst<SessionRecord> M>
-void Fields(Visitor& v, M& m) {
-  v(m.session);
-}
 template <class Visitor, MaybeConst<RecoverRecord> M>
 void Fields(Visitor& v, M& m) {
   v(m.generation);

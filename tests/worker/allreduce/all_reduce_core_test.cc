@@ -110,7 +110,7 @@ struct Worker {
     ready.work.slots = {2, 3};
     ready.work.updates = 5;
     ready.work.terms = terms;
-    ready.work.group = {{SessionId{1}, "w0", ""}, {SessionId{2}, "w1", ""}};
+    ready.work.group = {{"w0", ""}, {"w1", ""}};
     ready.work.rank = rank;
     return ready;
   }
@@ -119,7 +119,7 @@ struct Worker {
     return Words(core.Settle(kNow));
   }
   session::GroupKnown Known(const std::string& first, const std::string& second) const {
-    return {core.generation(), {{SessionId{1}, "w0", first}, {SessionId{2}, "w1", second}}, rank};
+    return {core.generation(), {{"w0", first}, {"w1", second}}, rank};
   }
   // Connects to a group whose members offered these texts: "+" or "-" (has the version or not), then the address.
   std::string Connect(const std::string& first, const std::string& second) {

@@ -43,7 +43,7 @@ class TwoWorkers {
     options.exchange = [this, rank](std::string address) {
       return addresses_.Exchange(rank, std::move(address), Clock::now() + seconds(15));
     };
-    return ConnectGroup({{{SessionId{1}, "w0", ""}, {SessionId{2}, "w1", ""}}, rank, Soon()}, options);
+    return ConnectGroup({{{"w0", ""}, {"w1", ""}}, rank, Soon()}, options);
   }
   // Connects the worker `rank`, which then sends its version (rank 1) or receives that version (rank 0).
   std::future<Status> Share(

@@ -52,7 +52,7 @@ TEST_CASE("the largest group's addresses fit a Heartbeat, and a view of all of t
   for (const std::size_t ranks : {200U, 256U}) {
     View view;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      view.group.push_back({SessionId{rank + 1}, std::string(128, 'n'), PackAddresses(AddressesOf(rank, ranks))});
+      view.group.push_back({std::string(128, 'n'), PackAddresses(AddressesOf(rank, ranks))});
       REQUIRE(view.group.back().address.size() <= kGroupTextBytesMax);
     }
     std::vector<std::byte> header;

@@ -106,7 +106,7 @@ struct Member {
   }
   Status Form(
       CollectiveThread* group, std::function<Status()> look_up = [] { return Status(); }) {
-    const DeviceMembers members{{{SessionId{1}, "w0", ""}, {SessionId{2}, "w1", ""}}, rank, Generation{3}, look_up};
+    const DeviceMembers members{{{"w0", ""}, {"w1", ""}}, rank, Generation{3}, look_up};
     return devices.Form(members, sum, buckets.size(), group);
   }
 

@@ -53,7 +53,7 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   collective::Groups groups("in process", size);
   MachineMembers of;
   for (int rank = 0; rank < size; ++rank) {
-    of.members.push_back({SessionId{static_cast<std::uint64_t>(rank) + 1}, "w" + std::to_string(rank), ""});
+    of.members.push_back({"w" + std::to_string(rank), ""});
   }
   of.look_up = [] { return Status(); };
   const Catalog catalog = Catalog::Create({{"a", {8}, {InitKind::kZeros, 0.0F}, true}}).value();

@@ -20,7 +20,7 @@ class Bench {
 
   MachineGrouping Grouping(std::uint64_t epoch, bool has_addresses = true) const {
     MachineGrouping group{epoch, {}, rank_};
-    for (std::uint64_t i = 0; i < 2; ++i) group.members.push_back({SessionId{i + 1}, "w", has_addresses ? "a" : ""});
+    for (std::uint64_t i = 0; i < 2; ++i) group.members.push_back({"w", has_addresses ? "a" : ""});
     return group;
   }
   client::MachineRound Round(std::uint64_t round, std::uint64_t step) const {

@@ -87,7 +87,7 @@ class Neighbour {
   void Tell(std::uint64_t epoch, const std::vector<std::string>& addresses) {
     Session::MachineGrouping group{epoch, {}, rank_};
     for (std::size_t i = 0; i < 2; ++i) {
-      group.members.push_back({SessionId{i + 1}, "w" + std::to_string(i), addresses.empty() ? "" : addresses[i]});
+      group.members.push_back({"w" + std::to_string(i), addresses.empty() ? "" : addresses[i]});
     }
     reducer_->TakeGroup(group);
   }

@@ -43,7 +43,8 @@ class GenerationHarness : public SessionHarness {
     View view = MakeView(std::move(slots), generation);
     view.sequence = sequence;
     view.step = step;
-    if (mode_ == Mode::kAllReduce) view.group = {{SessionId{6}, "v", ""}, {SessionId{7}, "w", ""}};
+    if (mode_ == Mode::kAllReduce) view.group = {{"v", ""}, {"w", ""}};
+    view.group_rank = 1;
     FromCoordinator(view);
   }
   void AnswerPull(std::uint64_t version, bool stop = false) {

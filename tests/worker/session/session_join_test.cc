@@ -76,7 +76,7 @@ TEST_CASE("a session asks for the job file until it comes, then declares what it
   View gathering = harness.MakeView({0});
   gathering.phase = JobPhase::kGathering;
   harness.FromCoordinator(gathering);
-  CHECK(harness.Events<Session::Joined>().at(0).session == SessionId{7});
+  CHECK(harness.Events<Session::Joined>().size() == 1);
   CHECK(harness.session->joined());
   harness.Tick(seconds(2));
   CHECK(harness.Take<capstan::Join>(kCoordinator).empty());
@@ -170,10 +170,118 @@ TEST_CASE("a coordinator that does not know the session is joined again, and the
   view.term = Term{2};
   view.session = SessionId{9};
   harness.FromCoordinator(view);
-  CHECK(harness.Events<Session::Joined>().at(0).session == SessionId{9});
+  CHECK(harness.Events<Session::Joined>().size() == 1);
   CHECK(harness.Events<Session::WorkVoid>().empty());
   harness.PushAll(work, {0, 1});
   CHECK(harness.TakeFor<capstan::Push>(0).size() == 2);
+}
+
+// Has another coordinator give the worker another session. Its first view has these slots.
+void JoinAgain(SessionHarness* harness, std::vector<SlotIndex> slots, JobPhase phase = JobPhase::kRunning) {
+  harness->FromCoordinator(Error{Code::kStale, {}, {}, {}, {}, 0, ""});
+  View view = harness->MakeView(std::move(slots));
+  view.term = Term{2};
+  view.session = SessionId{9};
+  view.phase = phase;
+  harness->FromCoordinator(view);
+}
+
+TEST_CASE("what is sent again carries the session that the worker has by then", "[client][join]") {
+  SessionHarness harness;
+  const RoundWork work = harness.Join({0}).BeginWork();
+  harness.PushAll(work, {0, 1});
+  harness.Forget();
+  JoinAgain(&harness, {0});
+  CHECK(harness.Events<Session::WorkVoid>().empty());
+  harness.Tick(seconds(3));
+  harness.LoseAll();
+  std::vector<capstan::Push> pushes = harness.TakeFor<capstan::Push>(0);
+  const std::vector<capstan::EndSlot> ends = harness.TakeFor<capstan::EndSlot>(0);
+  CHECK(pushes.size() == 2);
+  for (const capstan::Push& push : pushes) CHECK(push.session == SessionId{9});
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0].session == SessionId{9});
+}
+
+// Its sum of both slots would not be taken from the new session.
+TEST_CASE("a worker whose new session lacks a slot that it has pushed computes its other slots again",
+          "[client][join]") {
+  SessionHarness harness;
+  const RoundWork work = harness.Join({0, 1}).BeginWork();
+  harness.PushAll(work, {0, 2});
+  harness.Ready();  // it waits for the next version
+  harness.Forget();
+  JoinAgain(&harness, {1});
+  CHECK(harness.session->unstaged_pushes() == 0);
+  REQUIRE(harness.TakeFor<CoverageQuery>(0).size() == 1);
+  harness.NothingCovered(0);
+  const std::vector<Session::WorkReady> ready = harness.Events<Session::WorkReady>();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].work.step == Step{0});
+  CHECK(ready[0].work.slots == std::vector<SlotIndex>{1});
+  CHECK(ready[0].weights_complete);  // it still has the version of that step
+}
+
+TEST_CASE("the slots of a new session are those that it has when the job goes on", "[client][join]") {
+  for (const std::vector<SlotIndex>& at_last : {std::vector<SlotIndex>{0, 1}, std::vector<SlotIndex>{0}}) {
+    SessionHarness harness;
+    const RoundWork work = harness.Join({0, 1}).BeginWork();
+    harness.PushAll(work, {0, 2});
+    const std::size_t unstaged = harness.session->unstaged_pushes();
+    JoinAgain(&harness, {0}, JobPhase::kGathering);
+    CHECK(harness.session->unstaged_pushes() == unstaged);
+    View view = harness.MakeView(at_last);
+    view.term = Term{2};
+    view.session = SessionId{9};
+    harness.FromCoordinator(view);
+    CHECK((harness.session->unstaged_pushes() == 0) == (at_last.size() == 1));
+  }
+}
+
+TEST_CASE("a worker whose new session lacks a slot that it computes is told to stop", "[client][join]") {
+  SessionHarness harness;
+  const RoundWork work = harness.Join({0, 1}).BeginWork();
+  harness.Forget();
+  JoinAgain(&harness, {0});
+  CHECK(harness.Events<Session::WorkVoid>().at(0).round == work.round);
+  harness.Push(work, {0, 2}, 0);
+  CHECK(harness.session->unstaged_pushes() == 0);
+}
+
+TEST_CASE("async: a worker whose new session lacks a slot asks where its slots are", "[client][join][async]") {
+  SessionHarness harness(Mode::kAsync);
+  harness.Join({0, 1}).Ready();
+  for (ShardIndex shard : {0U, 1U}) {
+    Staged coverage = harness.MakeCoverage(shard, 0);
+    coverage.clocks.assign(SessionHarness::kSlots, {2});
+    harness.FromShard(shard, coverage);
+  }
+  harness.SendAllWeights(2);
+  const RoundWork work = harness.Events<Session::WorkReady>().at(0).work;
+  harness.PushAll(work, {0, 1});
+  harness.Forget();
+  JoinAgain(&harness, {1});
+  CHECK(harness.session->unstaged_pushes() == 0);
+  harness.Ready();
+  CHECK(harness.TakeFor<CoverageQuery>(0).size() == 1);
+}
+
+TEST_CASE("a shard that does not know the session yet is asked again, and named", "[client][join]") {
+  SessionHarness harness;
+  const RoundWork work = harness.Join({0}).BeginWork();
+  harness.PushAll(work, {0, 1});
+  Error unknown;
+  unknown.code = Code::kBusy;
+  unknown.message = "this shard has not been told of your session";
+  harness.FromShard(0, unknown);
+  CHECK_THAT(harness.session->WaitingFor(),
+             Catch::Matchers::Contains("shard 0 at shard-0 (which the coordinator has not told of this worker yet)"));
+  CHECK(harness.Events<Session::Failed>().empty());
+  harness.Forget();
+  harness.Tick(seconds(3));
+  CHECK(!harness.TakeFor<CoverageQuery>(0).empty());
+  harness.FromShard(0, harness.MakeStaged(0, 0));
+  CHECK_THAT(harness.session->WaitingFor(), Catch::Matchers::Contains("shard 0 at shard-0 (to answer)"));
 }
 
 TEST_CASE("views of an older term or sequence are not believed", "[client][view]") {

@@ -23,8 +23,9 @@ class MachineHarness : public SessionHarness {
     View view = MakeView({0});
     view.group_epoch = epoch;
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      view.group.push_back({SessionId{6 + i}, "w" + std::to_string(i), addresses[i]});  // the second one is this worker
+      view.group.push_back({"w" + std::to_string(i), addresses[i]});
     }
+    view.group_rank = 1;
     return view;
   }
   // Begins a round of a worker whose machine's group has epoch 5.

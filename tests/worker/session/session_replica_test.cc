@@ -20,8 +20,9 @@ class ReplicaHarness : public SessionHarness {
   View MakeGroupView(std::vector<std::string> addresses, std::uint64_t generation = 1) {
     View view = MakeView({0}, generation);
     for (std::size_t i = 0; i < addresses.size(); ++i) {
-      view.group.push_back({SessionId{6 + i}, "w" + std::to_string(i), addresses[i]});  // the second one is this worker
+      view.group.push_back({"w" + std::to_string(i), addresses[i]});
     }
+    view.group_rank = 1;
     return view;
   }
   Published MakePublished(ShardIndex shard, std::uint64_t version) const {
