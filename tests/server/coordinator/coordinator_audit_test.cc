@@ -30,7 +30,7 @@ TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[se
   CAPTURE(joined);
   CHECK(std::count(joined.begin(), joined.end(), '\n') == 3);
   CHECK(Mentions(joined, "server 0 at " + harness.shards[0].hello.endpoint + ", life "));
-  CHECK(Mentions(joined, "\"w0\" as session 1, machine \"node-5\", metrics at 10.0.0.5:90\n"));
+  CHECK(Mentions(joined, "\"w0\", machine \"node-5\", metrics at 10.0.0.5:90\n"));
   CHECK(Texts(harness, AuditKind::kTookOver).empty());
 
   harness.Joins("w0", 2);
