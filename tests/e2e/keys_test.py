@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Jobs whose connections are encrypted: the same bits, nobody gets in without a key, and no secret is anywhere but in its file."""
+import concurrent.futures
 import contextlib
 import glob
 import os
 import re
 import stat
 import subprocess
+import time
 
 import harness
 import recovery
@@ -14,6 +16,7 @@ import zmtp_attacker
 CURVE = ("--set", "security.transport=\"curve\"")
 ROLES = ("coordinator", "server", "worker", "reader", "admin")
 STRANGERS, FLOOD_BYTES, GROWTH_MIB = 32, 64 << 20, 64  # growth: at most
+FLOOD_SECONDS = 4
 REFUSED_WITHIN = 10  # seconds for which a process that is not let in waits at most for an answer
 
 
@@ -154,6 +157,28 @@ class KeysTest(recovery.RecoveryTest):
                 recovery.say(f"{name} grew by {growth:.0f} MiB for {STRANGERS} strangers, who connected {made} times")
                 self.assertLess(growth, GROWTH_MIB)
             self.assert_stops_with_same_bits(launch)
+
+    def test_a_flood_beside_training(self):
+        """24 connections send 10 MB a second in all to coordinator and server. Says what share of the steps is still done;
+        on a machine of few cores the flood's own work takes some."""
+        with self.launch(self.job(), *CURVE) as launch:
+            self.wait_for_steps(launch, 15)
+            known = self.endpoints()
+            addresses = [address.split("#")[0] for address in (known["coordinator"], known["shards"][0])]
+            for connections, rate in ((8, 2_000_000), (24, 10_000_000)):
+                calm = self.steps_done_while(lambda: time.sleep(FLOOD_SECONDS))
+                with concurrent.futures.ThreadPoolExecutor() as pool:
+                    flooded = self.steps_done_while(lambda: list(pool.map(
+                        lambda address: zmtp_attacker.flood(address, connections // 2, rate * FLOOD_SECONDS // 2, rate / 2), addresses)))
+                self.assertGreater(flooded, 0)
+                recovery.say(f"{flooded / calm:.2f} of the undisturbed steps beside {rate // 1_000_000} MB/s of {connections} strangers")
+            self.assert_stops_with_same_bits(launch)
+
+    def steps_done_while(self, act):
+        """Returns how many steps a second are done meanwhile."""
+        before, begun = recovery.count_records(self.path("run")), time.monotonic()
+        act()
+        return (recovery.count_records(self.path("run")) - before) / (time.monotonic() - begun)
 
     def test_a_process_listens_only_under_its_own_key(self):
         keys, _ = self.keygen()

@@ -5,6 +5,7 @@ import selectors
 import socket
 import struct
 import threading
+import time
 
 import harness
 
@@ -126,14 +127,17 @@ class Crowd:
             key.fileobj.close()
 
 
-def flood(address, connections, total):
+def flood(address, connections, total, rate=None):
     """Sends `total` bytes over so many connections at a time: frames and commands without end, with and without keys. A
-    connection that is closed is made again. Returns how often."""
+    connection that is closed is made again. `rate`: bytes a second; None: as fast as they are taken. Returns how often a
+    connection was made."""
     openings = [GREETING + ready(), CURVE_GREETING, CURVE_GREETING + frame(b"\5HELLO" + bytes(194), COMMAND), GREETING]
     bodies = [b"\1\0" * 8192, ping() * 4096, frame(bytes(1 << 16), MORE), frame(bytes(200), COMMAND) * 64]
-    peers, made, sent = [None] * connections, 0, 0
+    peers, made, sent, begun = [None] * connections, 0, 0, time.monotonic()
     try:
         while sent < total:
+            if rate is not None:
+                time.sleep(max(0, begun + sent / rate - time.monotonic()))
             for number in range(connections):
                 if peers[number] is None:
                     peers[number] = Peer(address, openings[number % 4])
