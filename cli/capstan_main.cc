@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -131,4 +133,14 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace capstan::cli
 
-int main(int argc, char** argv) { return capstan::cli::Main(argc, argv); }
+// Libraries throw where there is too little memory, or where a folder changes while it is read.
+int main(int argc, char** argv) {
+  try {
+    return capstan::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    capstan::cli::Complain("capstan", "no more memory was given; use a machine, or a limit, with more of it");
+  } catch (const std::exception& error) {
+    capstan::cli::Complain("capstan", std::string("a library gave up: ") + error.what());
+  }
+  return capstan::cli::kExitFailed;
+}

@@ -34,6 +34,7 @@ Status Journal::Append(LogRecord record) {
 Status Journal::Replay() {
   Status refused;
   for (const LogRecord& record : log_->records()) {
+    CAPSTAN_RETURN_IF_ERROR(CheckCatalog(record));
     std::visit([this](const auto& body) { Apply(body); }, record);
     const auto* const job = std::get_if<JobRecord>(&record);
     if (job == nullptr) continue;
@@ -44,6 +45,16 @@ Status Journal::Replay() {
   if (Status status = RenewParameters(); !status.ok()) refused = std::move(status);
   if (options_.config.steps() > steps_) concluded_ = false;
   return refused;
+}
+
+// A seal does not prove that a coordinator wrote the log.
+Status Journal::CheckCatalog(const LogRecord& record) const {
+  const auto* const catalog = std::get_if<CatalogRecord>(&record);
+  if (catalog == nullptr) return {};
+  const Status status = Catalog::Create(catalog->tensors, options_.block_elements).status();
+  if (status.ok()) return {};
+  return Corrupt("the coordinator's log names tensors that no job has: " + status.message() +
+                 "; put back a copy of it, or begin a new run");
 }
 
 Status Journal::CheckJobFile(const std::string& job_file) {
@@ -79,7 +90,7 @@ StepParameters Journal::Renewed(StepParameters parameters, Version version) cons
 
 void Journal::Apply(const CatalogRecord& record) {
   Result<Catalog> catalog = Catalog::Create(record.tensors, options_.block_elements);
-  CAPSTAN_CHECK(catalog.ok());  // it was checked before it was logged
+  CAPSTAN_CHECK(catalog.ok());  // it was checked before it was logged, or by Replay
   SegmentOrder order(*catalog, options_.config.shard_count());
   catalog_.emplace(JobCatalog{record, std::move(catalog).value(), std::move(order)});
 }

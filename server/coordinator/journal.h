@@ -81,6 +81,7 @@ class Journal {
   void Apply(const ManifestRecord& record);
   void Apply(const DoneRecord&) { concluded_ = true; }
   Status Replay();
+  Status CheckCatalog(const LogRecord& record) const;
   Status CheckJobFile(const std::string& job_file);
   Status RenewParameters();
   StepParameters Renewed(StepParameters parameters, Version version) const;

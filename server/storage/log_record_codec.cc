@@ -103,20 +103,20 @@ bool Read(const Json& json, CatalogRecord* record) {
          ReadNumber(Member(json, "numeric_fingerprint"), &record->numeric_fingerprint) &&
          ReadNumber(Member(json, "data_fingerprint"), &record->data_fingerprint);
 }
-bool Read(const Json& json, TermRecord* record) { return ReadNumber(Member(json, "term"), &record->term); }
+bool Read(const Json& json, TermRecord* record) { return ReadCount(Member(json, "term"), &record->term); }
 // A log of an older build has no timelines: there each generation is its own timeline.
 bool Read(const Json& json, RecoverRecord* record) {
-  const bool good = ReadNumber(Member(json, "generation"), &record->generation) &&
+  const bool good = ReadCount(Member(json, "generation"), &record->generation) &&
                     ReadSnapshotId(Member(json, "snapshot"), &record->snapshot) &&
                     ReadParameters(Member(json, "parameters"), &record->parameters);
   record->timeline = TimelineFrom(record->generation);
   const Json* timeline = Member(json, "history");
-  return good && (timeline == nullptr || ReadNumber(timeline, &record->timeline));
+  return good && (timeline == nullptr || ReadCount(timeline, &record->timeline));
 }
 bool Read(const Json& json, RunningRecord* record) {
-  return ReadNumber(Member(json, "generation"), &record->generation) &&
+  return ReadCount(Member(json, "generation"), &record->generation) &&
          ReadList(Member(json, "incarnations"), &record->incarnations, kListEntriesMax,
-                  [](const Json* from, Incarnation* to) { return ReadNumber(from, to); });
+                  [](const Json* from, Incarnation* to) { return ReadCount(from, to); });
 }
 bool Read(const Json& json, ManifestRecord* record) {
   return ReadSnapshotId(Member(json, "id"), &record->id) &&

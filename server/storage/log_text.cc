@@ -21,14 +21,6 @@ bool HasRecord(std::string_view text) {
   }
 }
 
-// Whether the line begins with a whole record. If so, the end of the line is damaged.
-bool BeginsWithRecord(std::uint64_t previous, std::string_view line) {
-  for (std::size_t end = line.find('}'); end != std::string_view::npos; end = line.find('}', end + 1)) {
-    if (end + 1 < line.size() && Unseal(previous, line.substr(0, end + 1))) return true;
-  }
-  return false;
-}
-
 // Ok if the text is a torn first line or empty. Any other text is another file, which must not be changed.
 Status JudgeFirstLine(const std::string& where, std::string_view text) {
   if ((Seal(0, EncodeLogHeader()) + '\n').starts_with(text)) return {};
@@ -40,7 +32,8 @@ Status JudgeFirstLine(const std::string& where, std::string_view text) {
 Status JudgeBadLine(const std::string& where, std::uint64_t previous, std::string_view text) {
   const std::size_t end = text.find('\n');
   const bool followed = end != std::string_view::npos && HasRecord(text.substr(end + 1));
-  if (!followed && !BeginsWithRecord(previous, text.substr(0, end))) return {};
+  const bool damaged_end = BeginsWithSealed(previous, text.substr(0, end), '}');  // behind a whole record
+  if (!followed && !damaged_end) return {};
   return Corrupt(
       where +
       ": this line is not what was written, and it is not the end of the log; the disk has damaged it or "

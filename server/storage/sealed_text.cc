@@ -46,4 +46,19 @@ std::optional<std::string_view> Unseal(std::uint64_t previous, std::string_view 
   return text;
 }
 
+bool BeginsWithSealed(std::uint64_t previous, std::string_view sealed, char last) {
+  const std::optional<std::uint64_t> stated = StatedHash(sealed);
+  if (!stated) return false;
+  Hasher hasher;
+  hasher.Add(previous);
+  std::size_t hashed = kSealBytes;
+  while (true) {
+    const std::size_t at = sealed.find(last, hashed);
+    if (at >= sealed.size() - 1) return false;  // none, or the last byte
+    hasher.Add(sealed.substr(hashed, at + 1 - hashed));
+    if (hasher.Digest() == *stated) return true;
+    hashed = at + 1;
+  }
+}
+
 }  // namespace capstan::server

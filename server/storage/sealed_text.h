@@ -25,4 +25,8 @@ std::optional<std::uint64_t> StatedHash(std::string_view sealed);
 // Returns the text without its seal; nothing if it is not what was sealed with `previous`.
 std::optional<std::string_view> Unseal(std::uint64_t previous, std::string_view sealed);
 
+// Whether `sealed`, without some bytes at its end, is what was sealed with `previous`, as a text that ends with `last`.
+// Takes time in proportion to the length.
+bool BeginsWithSealed(std::uint64_t previous, std::string_view sealed, char last);
+
 }  // namespace capstan::server

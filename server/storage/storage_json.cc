@@ -182,8 +182,8 @@ bool ReadJob(const Json* json, JobId* job) {
 }
 
 bool ReadSnapshotId(const Json* json, SnapshotId* id) {
-  return json != nullptr && ElementCount(*json) == 2 && ReadNumber(Element(*json, 0), &id->generation) &&
-         ReadNumber(Element(*json, 1), &id->version);
+  return json != nullptr && ElementCount(*json) == 2 && ReadCount(Element(*json, 0), &id->generation) &&
+         ReadCount(Element(*json, 1), &id->version);
 }
 
 bool ReadParameters(const Json* json, StepParameters* p) {
@@ -195,7 +195,7 @@ bool ReadParameters(const Json* json, StepParameters* p) {
   if (const Json* on_shards = json != nullptr ? Member(*json, "held") : nullptr;
       on_shards != nullptr && !ReadBool(on_shards, &p->on_shards))
     return false;
-  return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates) &&
+  return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates, kCountMax) &&
          ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&
          ReadFloat(Member(*json, "loss_scale_bits"), &p->loss_scale) &&
          ReadNumber(Member(*json, "good_steps"), &p->good_steps) && ReadBool(Member(*json, "snapshot"), &p->snapshot) &&

@@ -97,6 +97,13 @@ template <class Tag>
 bool ReadNumber(const Json* json, Number<Tag>* out) {
   return ReadNumber(json, &out->value);
 }
+// Reads a number that a coordinator counts up. No coordinator counts as far as kCountMax, so it did not write a larger
+// number, and adding to that could begin from 0 again.
+inline constexpr std::uint64_t kCountMax = std::uint64_t{1} << 62;
+template <class Tag>
+bool ReadCount(const Json* json, Number<Tag>* out) {
+  return ReadNumber(json, &out->value, kCountMax);
+}
 
 bool IsList(const Json* json, std::size_t count_max);
 // Reads a list of at most `count_max` elements, each with `read(const Json*, T*)`.

@@ -95,7 +95,7 @@ TEST_CASE("a shard's life comes back as it was, and not at all when a bit of it 
   RandomStream random(4);
   for (int i = 0; i < 200; ++i) {
     ShardIdentity identity;
-    testing::Fill(identity, random);
+    testing::FillAsStored(identity, random);
     std::string bytes = EncodeShardIdentity(identity);
     Result<ShardIdentity> back = DecodeShardIdentity(bytes);
     REQUIRE(back.ok());
@@ -136,7 +136,9 @@ TEST_CASE("a record that was changed is refused or read, but never harms", "[ser
   CHECK_FALSE(IsObsoleteLogRecord("{"));
   CHECK(DecodeLogRecord(R"({"record":"term"})").status().code() == Code::kCorrupt);
   CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551616})").status().code() == Code::kCorrupt);
-  CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551615})").ok());
+  CHECK(DecodeLogRecord(R"({"record":"term","term":18446744073709551615})").status().code() == Code::kCorrupt);
+  CHECK(DecodeLogRecord(R"({"record":"term","term":4611686018427387905})").status().code() == Code::kCorrupt);
+  CHECK(DecodeLogRecord(R"({"record":"term","term":4611686018427387904})").ok());
 }
 
 TEST_CASE("a program's state is written down as any bytes; without one a record and its digest are as ever",

@@ -168,6 +168,20 @@ TEST_CASE("a log of a newer format, or no log at all, is left alone", "[server][
   CHECK(ReadWholeFile(path) == other);
 }
 
+TEST_CASE("a damaged line of any length is judged by reading it once", "[server][storage]") {
+  constexpr std::size_t kBraces = std::size_t{8} << 20;
+  const TempFolder folder;
+  const std::string path = folder.path() + "/log";
+  WriteLog(path, {TermRecord{{1}}});
+  const std::string whole = ReadWholeFile(path), braces(kBraces, '}');
+  const std::string good =
+      Seal(*StatedHash(std::string_view(whole).substr(whole.find('\n') + 1)), R"({"record":"done"})");
+  WriteWholeFile(path, whole + std::string(16, '0') + " {" + braces);
+  CHECK(FileCoordinatorLog::Look(path)->size() == 1);  // as a record that was cut
+  WriteWholeFile(path, whole + good + braces);
+  CHECK(FileCoordinatorLog::Look(path).status().code() == Code::kCorrupt);
+}
+
 TEST_CASE("a file that is no log is refused and not touched", "[server][storage]") {
   const TempFolder folder;
   const std::string path = folder.path() + "/log";

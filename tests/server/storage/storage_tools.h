@@ -14,6 +14,7 @@
 #include "common/base/random.h"
 #include "server/storage/coordinator_log.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/storage_json.h"
 #include "tests/common/wire/random_fields.h"
 #include "tests/temp_folder.h"
 
@@ -189,12 +190,31 @@ void Fields(Visitor&, M&) {}
 
 namespace capstan::testing {
 
+// Random contents of what a coordinator stores: what it counts up is at most kCountMax.
+struct StoredContents {
+  std::uint64_t Below(std::uint64_t bound) { return random.Below(bound); }
+  std::uint64_t Next64() { return random.Next64(); }
+
+  RandomStream& random;
+};
+template <class Tag>
+void Fill(Number<Tag>& number, StoredContents& contents) {
+  Fill(number.value, contents);
+  number.value %= server::kCountMax + 1;
+}
+template <class T>
+void FillAsStored(T& value, RandomStream& random) {
+  StoredContents contents{random};
+  Fill(value, contents);
+  if constexpr (requires { value.parameters.updates; }) value.parameters.updates %= server::kCountMax + 1;
+}
+
 template <std::size_t kKind = 0>
 server::LogRecord RandomRecord(std::size_t kind, RandomStream& random) {
   if constexpr (kKind < std::variant_size_v<server::LogRecord>) {
     if (kind != kKind) return RandomRecord<kKind + 1>(kind, random);
     std::variant_alternative_t<kKind, server::LogRecord> record;
-    Fill(record, random);
+    FillAsStored(record, random);
     return record;
   } else {
     return server::DoneRecord{};
@@ -209,7 +229,7 @@ inline bool SameRecord(server::LogRecord a, server::LogRecord b) {
 // Makes a header with random contents that are consistent.
 inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
   server::SnapshotHeader header;
-  Fill(header, random);
+  FillAsStored(header, random);
   header.array_count = 1 + static_cast<std::uint32_t>(random.Below(server::kBlockArraysMax));
   header.part_count = std::max(header.part_count, 1U);
   header.part %= header.part_count;
