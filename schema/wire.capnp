@@ -43,6 +43,7 @@ struct Header {
     uploadAck @31 :UploadAck;
     published @32 :Published;
     liveSessions @33 :LiveSessions;
+    disagreement @34 :Disagreement;
   }
 }
 
@@ -307,6 +308,16 @@ struct Progress {
     sequence @0 :UInt64;
     report @1 :SlotReport;
   }
+}
+
+struct Disagreement {
+  shard @0 :UInt32;
+  incarnation @1 :UInt64;
+  generation @2 :UInt64;
+  step @3 :UInt64;
+  first @4 :UInt64;
+  second @5 :UInt64;
+  what @6 :Text;
 }
 
 # ---- worker <-> coordinator -----------------------------------------------------------------------------------------

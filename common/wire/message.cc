@@ -86,5 +86,7 @@ template Header::Header(Error);
 template Error* Header::Find() const;
 template Header::Header(LiveSessions);
 template LiveSessions* Header::Find() const;
+template Header::Header(Disagreement);
+template Disagreement* Header::Find() const;
 
 }  // namespace capstan

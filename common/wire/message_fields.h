@@ -229,6 +229,17 @@ void Fields(Visitor& v, M& m) {
   v(m.failure, CAPSTAN_FIELD(Failure), form::UserText{});
 }
 
+template <class Visitor, MaybeConst<Disagreement> M>
+void Fields(Visitor& v, M& m) {
+  v(m.shard, CAPSTAN_FIELD(Shard));
+  v(m.incarnation, CAPSTAN_FIELD(Incarnation));
+  v(m.generation, CAPSTAN_FIELD(Generation));
+  v(m.step, CAPSTAN_FIELD(Step));
+  v(m.first, CAPSTAN_FIELD(First));
+  v(m.second, CAPSTAN_FIELD(Second));
+  v(m.what, CAPSTAN_FIELD(What), form::UserText{});
+}
+
 // ---- worker <-> coordinator ----------------------------------------------------------------------------------------
 
 template <class Visitor, MaybeConst<Join> M>
@@ -486,5 +497,6 @@ inline auto HeaderField(const Fetch*) { return CAPSTAN_FIELD(Fetch); }
 inline auto HeaderField(const Fetched*) { return CAPSTAN_FIELD(Fetched); }
 inline auto HeaderField(const Error*) { return CAPSTAN_FIELD(Error); }
 inline auto HeaderField(const LiveSessions*) { return CAPSTAN_FIELD(LiveSessions); }
+inline auto HeaderField(const Disagreement*) { return CAPSTAN_FIELD(Disagreement); }
 
 }  // namespace capstan

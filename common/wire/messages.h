@@ -13,6 +13,7 @@
 
 #include "common/wire/message.h"
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/fetch.h"
@@ -55,10 +56,10 @@ struct TypeList {
   using In = Template<Ts...>;
 };
 
-using MessageTypes =
-    TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
-             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
-             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error, LiveSessions>;
+using MessageTypes = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared,
+                              Committed, Hello, ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat,
+                              Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, UploadBlock, UploadAck,
+                              Published, Fetch, Fetched, Error, LiveSessions, Disagreement>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

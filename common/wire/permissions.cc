@@ -28,8 +28,9 @@ constexpr std::array<Row, kMessages> kRows = [] {
   const auto set = [&]<class... Ts>(TypeList<Ts...>, const Row& row) {
     ((rows[MessageTypes::IndexOf<Ts>()] = row), ...);
   };
-  using OfCoordinator = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>;
-  using OfServer = TypeList<Hello, ResetDone, ResetBad, Prepared, Committed, Progress, SnapshotDone>;
+  using OfCoordinator =
+      TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, LiveSessions, Shutdown>;
+  using OfServer = TypeList<Hello, ResetDone, ResetBad, Prepared, Committed, Progress, SnapshotDone, Disagreement>;
   set(OfCoordinator(), {.shard = kCoordinator});
   set(OfServer(), {.coordinator = kServers});
   set(TypeList<Join>(), {.coordinator = kServers | kWorkers | kReaders});  // a server asks for the job file

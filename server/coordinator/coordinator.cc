@@ -8,6 +8,7 @@
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/shard_orders.h"
@@ -36,7 +37,7 @@ std::string HowMany(std::size_t members, std::uint32_t wanted) {
 
 // Describes a worker that joins.
 std::string DescribeJoin(const Worker& worker) {
-  std::string text = "\"" + worker.name + "\" as session " + std::to_string(worker.session.value);
+  std::string text = "\"" + worker.name + "\"";
   if (worker.rank != 0) text += ", rank " + std::to_string(worker.rank - 1);
   if (!worker.machine.empty()) text += ", machine \"" + worker.machine + "\"";
   if (!worker.metrics.empty()) text += ", metrics at " + worker.metrics;
@@ -63,7 +64,8 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
 void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
   const Header& header = message.header;
-  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone>(take))
+  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone,
+                     Disagreement>(take))
     return;
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
   if (header.Is<Error>()) return;
@@ -158,6 +160,33 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
   course_.DecideSteps(now, out);
 }
 
+// Of two workers that contradict each other, the one that joined later is set aside. If its word counts in the step
+// under way, or that of a worker that has left, the step is given up.
+void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out) {
+  if (job_.state.now() != State::kRunning || !IsFromRunning(from, disagreement, job_)) return;
+  const Worker* first = job_.members.Find(disagreement.first);
+  const Worker* second = job_.members.Find(disagreement.second);
+  if (second == nullptr || disagreement.first.value == 0) return;  // it has left; or nobody knows who is at fault
+  const bool is_now = disagreement.step == job_.steps->step();
+  const bool first_is_later = first != nullptr && job_.members.IsSenior(disagreement.second, disagreement.first);
+  if (is_now) job_.members.set_aside().NoteStep(disagreement.generation, disagreement.step);
+  if (first != nullptr) {
+    const Worker aside = first_is_later ? *first : *second;
+    const std::string& other = first_is_later ? second->name : first->name;
+    const std::string why =
+        (aside.name == other ? "it contradicts itself" : "it contradicts \"" + other + "\", which joined before it") +
+        ": " + PrintableLine(disagreement.what);
+    RefuseTo(aside.peer, Code::kRefused, "this worker is set aside: " + why, out);
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
+                     "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why);
+    job_.members.set_aside().Add({aside.name, aside.nonce, "this worker is set aside: " + why});
+    job_.members.Remove(aside.session);
+    course_.Reassign(out);
+  }
+  if (is_now && (first == nullptr || first_is_later)) course_.GiveUpStep(now, out);
+  course_.Advance(now, out);
+}
+
 Roster Coordinator::roster() const {
   Roster roster;
   for (ShardIndex i = 0; i < job_.shards.size(); ++i) {
@@ -229,6 +258,8 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     SendView(&job_, worker, out);
     return;
   }
+  if (const std::string* why = job_.members.set_aside().Find(join.nonce))
+    return RefuseTo(from, Code::kRefused, *why, out);
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
@@ -273,6 +304,8 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   }
   Worker* worker = job_.members.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
+    if (const std::string* why = job_.members.set_aside().Find(beat.nonce))
+      return RefuseTo(from, Code::kRefused, *why, out);
     RefuseTo(from, Code::kStale, "unknown session; join again", out);
     return;
   }

@@ -27,6 +27,7 @@
 namespace capstan {
 struct Heartbeat;
 struct Committed;
+struct Disagreement;
 struct Hello;
 struct Join;
 struct Leave;
@@ -110,6 +111,7 @@ class Coordinator {
   void On(PeerId from, const Prepared& prepared, Instant now, Outbox* out);
   void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
   void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
+  void On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out);
   void On(PeerId from, const Join& join, Instant now, Outbox* out);
   void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);

@@ -129,6 +129,10 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   const Step before = steps.step();
   Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
   if (!decision.failure.ok()) {
+    if (job_->members.set_aside().MayBeIn(job_->journal.generation(), before)) {
+      out->Log(Severity::kWarning, decision.failure.message());
+      return GiveUpStep(now, out);
+    }
     return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(*job_, decision.suspects)}, out);
   }
   if (decision.snapshot) job_->snapshots.Begin({job_->journal.generation(), *decision.snapshot}, now);
@@ -145,6 +149,15 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     steps.Announce(now, out);
   }
   if (decision.ended) Finish(out);
+}
+
+void JobCourse::GiveUpStep(Instant now, Outbox* out) {
+  if (job_->state.now() != CoordinatorState::kRunning) return;
+  const std::string cause = "step " + std::to_string(job_->steps->step().value) +
+                            " may have gradients of a worker that was set aside or has left";
+  job_->clock.SetCause(cause);
+  out->Log(Severity::kWarning, cause + "; it is done again");
+  StartRecovery(Recovery::kGoBack, now, out);
 }
 
 // Finishes the job, because the last step is on every shard.
@@ -288,8 +301,9 @@ void JobCourse::FallBack(const std::string& reason, Instant now, Outbox* out) {
 Result<std::vector<PartSource>> JobCourse::FindSources() const {
   std::vector<Reset::Source> sources;
   if (job_->journal.recover().snapshot.IsNone()) return sources;
-  CAPSTAN_CHECK(!job_->journal.manifests().empty() &&
-                job_->journal.manifests().back().id == job_->journal.recover().snapshot);
+  if (job_->journal.manifests().empty() || job_->journal.manifests().back().id != job_->journal.recover().snapshot) {
+    return Corrupt("the coordinator's log has no record of it");
+  }
   const std::vector<std::uint64_t>& digests = job_->journal.manifests().back().digests;
   for (ShardIndex part = 0; part < digests.size(); ++part) {
     const SnapshotPart wanted{job_->journal.recover().snapshot, part, digests[part]};

@@ -31,6 +31,8 @@ class JobCourse {
   void Advance(Instant now, Outbox* out);
   void DecideSteps(Instant now, Outbox* out);
   void LoseShard(ShardIndex shard, Instant now, Outbox* out);
+  // Goes back to the newest snapshot, because the step under way may have gradients that do not count.
+  void GiveUpStep(Instant now, Outbox* out);
   // Goes back to an older start, or fails the job, because the newest generation cannot begin as its record says.
   void FallBack(const std::string& reason, Instant now, Outbox* out);
   // Deals the slots again after a change of members. If a job of mode allreduce runs, asks for another group instead,

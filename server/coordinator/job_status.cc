@@ -77,6 +77,12 @@ std::string StatusJson(const Job& job, Instant now) {
                        {"slots", Ranges(worker.slots)},
                        {"last_heard", WholeSeconds(now - worker.last_message) + " ago"}});
   }
+  Json aside = Json::array();
+  for (const SetAside::Process& process : job.members.set_aside().processes()) {
+    if (aside.size() == kRowsMax) break;
+    aside.push_back({{"worker", PrintableLine(process.worker)}, {"why", PrintableLine(process.why)}});
+  }
+  if (!aside.empty()) json["set_aside"] = std::move(aside);
   json["shard_count"] = job.shards.size();
   Json& shards = json["shards"] = Json::array();
   for (ShardIndex i = 0; i < job.shards.size() && i < kRowsMax; ++i) {

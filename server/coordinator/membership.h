@@ -14,6 +14,7 @@
 
 #include "common/base/types.h"
 #include "common/wire/messages/limits.h"
+#include "server/coordinator/set_aside.h"
 
 namespace capstan {
 enum class GroupState : std::uint8_t;
@@ -80,6 +81,11 @@ class Membership {
   // The workers in the order in which they joined.
   std::map<JoinNumber, Worker>& workers() { return workers_; }
   const std::map<JoinNumber, Worker>& workers() const { return workers_; }
+  // Whether the first of these two sessions joined before the second. Both are sessions of members.
+  bool IsSenior(SessionId first, SessionId second) const { return joined_.at(first) < joined_.at(second); }
+  // Processes that take part no more.
+  SetAside& set_aside() { return set_aside_; }
+  const SetAside& set_aside() const { return set_aside_; }
 
  private:
   std::vector<std::vector<SlotIndex>> RankedSlots() const;
@@ -89,7 +95,8 @@ class Membership {
   std::map<SessionId, JoinNumber> joined_;  // of all members
   JoinNumber newest_join_;
   std::map<std::string, std::uint64_t> newest_;  // by name; kept after a worker has left; at most kNamesMax
-  std::set<std::uint64_t> superseded_;           // nonces of replaced processes; at most kNamesMax
+  SetAside set_aside_;
+  std::set<std::uint64_t> superseded_;  // nonces of replaced processes; at most kNamesMax
 };
 
 }  // namespace capstan::server

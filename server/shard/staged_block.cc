@@ -4,57 +4,39 @@
 
 namespace capstan::server {
 
-namespace {
-
-std::string NodeName(Node node) {
-  return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) + ")";
-}
-
-Status Disagreement(Node node, std::uint64_t before, std::uint64_t now) {
-  return Invalid(NodeName(node) + " came with " + std::to_string(before) + " samples before and with " +
-                 std::to_string(now) + " now; workers disagree about the data");
-}
-
-}  // namespace
-
 bool StagedBlock::Covers(Node node) const {
   return complete_ || std::any_of(contributions_.begin(), contributions_.end(),
                                   [&](const Contribution& contribution) { return contribution.node.Contains(node); });
 }
 
-Result<StagedBlock::Outcome> StagedBlock::Add(Node node, std::uint64_t samples, std::uint64_t payload_hash,
-                                              Slice payload, Encoding encoding, const ReductionTree& tree,
-                                              std::uint32_t count, BufferPool* sums) {
-  CAPSTAN_ASSIGN_OR_RETURN(const Outcome compared, CompareWithSeen(node, samples, payload_hash));
-  for (const Contribution& contribution : contributions_) {
-    if (contribution.node == node && contribution.samples != samples)
-      return Disagreement(node, contribution.samples, samples);
-    if (contribution.node.Contains(node)) return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyStaged;
-  }
-  if (complete_) {  // the node is the root, and its children are staged or already summed
-    if (this->samples() != samples) return Disagreement(node, this->samples(), samples);
-    return compared == Outcome::kMismatch ? compared : Outcome::kAlreadyStaged;
-  }
-  if (compared == Outcome::kStaged) seen_.push_back({node, samples, payload_hash});
+StagedBlock::Added StagedBlock::Add(Pushed pushed, const ReductionTree& tree, std::uint32_t count, BufferPool* sums) {
+  const Node node = pushed.node;
+  if (Covers(node)) return Compare(pushed);
+  seen_.push_back({pushed.session, node, pushed.samples, pushed.payload_hash});
   std::erase_if(contributions_, [&](const Contribution& contribution) { return node.Contains(contribution.node); });
-  Insert({node, samples, std::move(payload), encoding, false});
+  Insert({node, pushed.samples, std::move(pushed.payload), pushed.encoding, false});
   MergeAround(node, tree, count, sums);
   SlotIndex covered = 0;
   for (const Contribution& contribution : contributions_) covered += contribution.node.end - contribution.node.begin;
   complete_ = covered == tree.slots();
-  return Outcome::kStaged;
+  return {};
 }
 
-Result<StagedBlock::Outcome> StagedBlock::CompareWithSeen(Node node, std::uint64_t samples,
-                                                          std::uint64_t payload_hash) const {
+StagedBlock::Added StagedBlock::Compare(const Pushed& pushed) const {
   for (const Seen& seen : seen_) {
-    if (seen.node != node) continue;
-    if (seen.samples != samples) {
-      return Disagreement(node, seen.samples, samples);
-    }
-    return seen.payload_hash == payload_hash ? Outcome::kAlreadyStaged : Outcome::kMismatch;
+    if (seen.node != pushed.node) continue;
+    if (seen.samples != pushed.samples) return {Outcome::kDisagrees, seen.session, seen.samples};
+    const bool same = seen.payload_hash == pushed.payload_hash;
+    return {same ? Outcome::kAlreadyStaged : Outcome::kMismatch, seen.session, 0};
   }
-  return Outcome::kStaged;
+  for (const Contribution& contribution : contributions_) {  // this node may have been summed from others
+    if (contribution.node == pushed.node && contribution.samples != pushed.samples)
+      return {Outcome::kDisagrees, {}, contribution.samples};
+  }
+  const bool is_all = complete_ && !contributions_.empty() && pushed.node.begin == contributions_.front().node.begin &&
+                      pushed.node.end == contributions_.back().node.end;
+  if (is_all && samples() != pushed.samples) return {Outcome::kDisagrees, {}, samples()};
+  return {Outcome::kAlreadyStaged, {}, 0};
 }
 
 void StagedBlock::Insert(Contribution contribution) {

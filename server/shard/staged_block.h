@@ -3,9 +3,8 @@
 // Kind:   owned by the Shard.
 // Limits: at most ceil(slots / 2) payloads, and 2 for 2 slots: siblings are added as soon as both are there, except the
 //         two children of the root, which the update adds. If the job's aggregation adds nothing: one per slot.
-// Fails:  kInvalid: a node that came before with another sample count.
 // Why:    nodes may arrive in any order, twice, and from several workers. The staged nodes are always disjoint, and the
-//         bits of their sum do not depend on the order of arrival.
+//         bits of their sum do not depend on the order of arrival. What came first counts.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +19,32 @@ namespace capstan::server {
 
 class StagedBlock {
  public:
-  enum class Outcome { kStaged, kAlreadyStaged, kMismatch };
+  enum class Outcome {
+    kStaged,
+    kAlreadyStaged,
+    kMismatch,  // already staged, but the same node came before with another payload
+    kDisagrees  // already staged, but the node or what it consists of came before with another number of samples
+  };
+  struct Added {
+    Outcome outcome = Outcome::kStaged;
+    SessionId first;        // kMismatch, kDisagrees: who sent the copy that counts; 0: several sessions did
+    std::uint64_t had = 0;  // kDisagrees: the number of samples that counts
+  };
+  // A node that a session pushed, with its checked payload.
+  struct Pushed {
+    SessionId session;
+    Node node;
+    std::uint64_t samples = 0;
+    std::uint64_t payload_hash = 0;
+    Slice payload;
+    Encoding encoding = Encoding::kFp32;
+  };
 
-  // Whether a staged node has all slots of this one, so that Add() stages nothing.
+  // Whether a staged node has all slots of this one, so that Add() changes nothing.
   bool Covers(Node node) const;
-  // Stages a node. `sums` supplies buffers for sums of siblings; `count` is the block's element count. kMismatch: the
-  // same node came before with another payload; the first payload counts.
-  Result<Outcome> Add(Node node, std::uint64_t samples, std::uint64_t payload_hash, Slice payload, Encoding encoding,
-                      const ReductionTree& tree, std::uint32_t count, BufferPool* sums);
+  // Stages a node, and drops the staged nodes inside it. `sums` supplies buffers for sums of siblings; `count` is the
+  // block's element count.
+  Added Add(Pushed pushed, const ReductionTree& tree, std::uint32_t count, BufferPool* sums);
 
   bool complete() const { return complete_; }
   // Samples of all slots; meaningful when complete.
@@ -53,12 +70,14 @@ class StagedBlock {
     StagedInput Input() const { return {node, samples, samples == 0 ? nullptr : payload.data, encoding}; }
   };
   struct Seen {  // a node that arrived in this step, for comparison with a second copy
+    SessionId session;
     Node node;
     std::uint64_t samples = 0;
     std::uint64_t payload_hash = 0;
   };
 
-  Result<Outcome> CompareWithSeen(Node node, std::uint64_t samples, std::uint64_t payload_hash) const;
+  // Compares a node that is staged already with what came before.
+  Added Compare(const Pushed& pushed) const;
   void Insert(Contribution contribution);
   void MergeAround(Node node, const ReductionTree& tree, std::uint32_t count, BufferPool* sums);
   static Contribution Merge(const Contribution& left, const Contribution& right, std::uint32_t count, BufferPool* sums);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "common/wire/messages/push.h"
+
 namespace capstan::server {
 
 namespace {
@@ -13,17 +15,19 @@ std::string NameOf(Node node) {
 
 }  // namespace
 
-Status StepHyperParameters::Take(Step step, Node node, const std::vector<HyperParameters>& groups) {
-  if (groups.empty() || groups == groups_) return {};
-  if (groups_.empty()) {
-    groups_ = groups;
-    from_ = node;
-    hash_ = HashOf(groups);
-    return {};
-  }
-  const HyperDifference difference = FindDifference(groups_, groups);
+void StepHyperParameters::Take(const Push& push) {
+  if (push.hyper.empty() || !groups_.empty()) return;
+  groups_ = push.hyper;
+  from_ = push.node;
+  session_ = push.session;
+  hash_ = HashOf(groups_);
+}
+
+Status StepHyperParameters::Compare(const Push& push) const {
+  if (push.hyper.empty() || groups_.empty() || push.hyper == groups_) return {};
+  const HyperDifference difference = FindDifference(groups_, push.hyper);
   return Invalid(
-      "step " + std::to_string(step.value) + ": " + NameOf(node) + " came with " + difference.field + " " +
+      "step " + std::to_string(push.step.value) + ": " + NameOf(push.node) + " came with " + difference.field + " " +
       difference.other + " of group " + std::to_string(difference.group) + ", " + NameOf(from_) + " before with " +
       difference.known +
       "; every worker is to set the hyper-parameters of a step from its number alone, and not from a counter "
@@ -32,6 +36,7 @@ Status StepHyperParameters::Take(Step step, Node node, const std::vector<HyperPa
 
 void StepHyperParameters::Clear() {
   groups_.clear();
+  session_ = {};
   hash_ = 0;
 }
 

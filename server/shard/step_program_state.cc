@@ -2,26 +2,38 @@
 
 #include <algorithm>
 
+#include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 
 namespace capstan::server {
 
-Status StepProgramState::Check(Step step, SlotIndex slot, const std::string& state) const {
-  const std::string where = "step " + std::to_string(step.value) + ": slot " + std::to_string(slot) + " ends with ";
-  if (state.size() > kProgramStateBytesMax) {
-    return Invalid(where + "a program state of " + std::to_string(state.size()) + " bytes; at most " +
-                   std::to_string(kProgramStateBytesMax) + " are kept");
-  }
+namespace {
+
+std::string Where(const EndSlot& end) {
+  return "step " + std::to_string(end.step.value) + ": slot " + std::to_string(end.report.slot) + " ends with ";
+}
+
+}  // namespace
+
+Status StepProgramState::Check(const EndSlot& end) {
+  if (end.program_state.size() <= kProgramStateBytesMax) return {};
+  return Invalid(Where(end) + "a program state of " + std::to_string(end.program_state.size()) + " bytes; at most " +
+                 std::to_string(kProgramStateBytesMax) + " are kept");
+}
+
+Status StepProgramState::Compare(const EndSlot& end) const {
+  const std::string& state = end.program_state;
   if (state.empty() || state_.empty() || state == state_) return {};
-  return Invalid(where + "another program state (" + std::to_string(state.size()) + " bytes) than slot " +
+  return Invalid(Where(end) + "another program state (" + std::to_string(state.size()) + " bytes) than slot " +
                  std::to_string(slot_) + " (" + std::to_string(state_.size()) +
                  " bytes); every worker is to make it from the state that it was handed and the step alone");
 }
 
-void StepProgramState::Take(SlotIndex slot, const std::string& state) {
-  if (state.empty()) return;
-  slot_ = state_.empty() ? slot : std::min(slot_, slot);
-  state_ = state;
+void StepProgramState::Take(const EndSlot& end) {
+  if (end.program_state.empty()) return;
+  slot_ = state_.empty() ? end.report.slot : std::min(slot_, end.report.slot);
+  if (state_.empty()) session_ = end.session;
+  state_ = end.program_state;
 }
 
 }  // namespace capstan::server

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/pull.h"
@@ -18,11 +19,12 @@ namespace capstan::server {
 
 namespace {
 
-// Why a push or an end of a slot is not taken: the sender's view of its slots may be older than the shard's, or newer.
-std::string NotIts(Node node) {
-  return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) +
-         ") are not all its sender's, as far as this shard knows";
+std::string SlotsText(Node node) {
+  return "slots [" + std::to_string(node.begin) + ", " + std::to_string(node.end) + ")";
 }
+
+// Why a push or an end of a slot is not taken: the sender's view of its slots may be older than the shard's, or newer.
+std::string NotIts(Node node) { return SlotsText(node) + " are not all its sender's, as far as this shard knows"; }
 
 }  // namespace
 
@@ -50,6 +52,7 @@ void SyncStep::BeginStep() {
   }
   complete_blocks_ = 0;
   hyper_parameters_.Clear();
+  disagreeing_.clear();
   reports_ = std::exchange(next_reports_, {});
   attempt_ = {};
   prepared_ = false;
@@ -95,7 +98,8 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
     return false;
   }
   StagedBlock& staged = blocks_[index].staged;
-  if (!staged.Covers(push.node) && !MayPush(*shard_.sessions.Find(push.session), push.node)) {
+  const bool covered = staged.Covers(push.node);
+  if (!covered && !MayPush(*shard_.sessions.Find(push.session), push.node)) {
     shard_.metrics->pushes_busy.Add(1);
     shard_.Refuse(from, Code::kBusy, NotIts(push.node), out, push.block);
     return false;
@@ -105,20 +109,34 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
     return refuse("a push of loss scale " + std::to_string(push.loss_scale) + "; the step's is " +
                   std::to_string(loss_scale));
   }
-  const Status taken = hyper_parameters_.Take(push.step, push.node, push.hyper);
-  if (!taken.ok()) return refuse(taken.message());
-  const Result<StagedBlock::Outcome> outcome =
-      staged.Add(push.node, push.samples, push.payload_hash, payload, push.encoding, shard_.tree(),
+  if (const Status same = hyper_parameters_.Compare(push); !same.ok()) {
+    Disagree(hyper_parameters_.session(), push.session, push.step, same.message(), out);
+    if (!covered) {
+      shard_.metrics->pushes_busy.Add(1);
+      shard_.Refuse(from, Code::kBusy, same.message(), out, push.block);
+      return false;
+    }
+  }
+  if (!covered) hyper_parameters_.Take(push);
+  const StagedBlock::Added added =
+      staged.Add({push.session, push.node, push.samples, push.payload_hash, payload, push.encoding}, shard_.tree(),
                  shard_.store->count(index), shard_.store->pool());
-  if (!outcome.ok()) return refuse(outcome.status().message());
-  if (*outcome == StagedBlock::Outcome::kMismatch) {
+  if (added.outcome == StagedBlock::Outcome::kMismatch) {
     ++hash_mismatches_;
     shard_.metrics->hash_mismatches.Add(1);
     out->Log(Severity::kWarning, "two workers computed different gradients for block " + std::to_string(push.block) +
-                                     " at step " + std::to_string(push.step.value) + "; the first is kept (" +
-                                     shard_.sessions.NameOf(push.session) + " sent the second)");
+                                     " at step " + std::to_string(push.step.value) + "; that of " +
+                                     shard_.sessions.NameOf(added.first) + " is kept, which came before that of " +
+                                     shard_.sessions.NameOf(push.session));
   }
-  const bool is_new = *outcome == StagedBlock::Outcome::kStaged;
+  if (added.outcome == StagedBlock::Outcome::kDisagrees) {
+    Disagree(added.first, push.session, push.step,
+             "step " + std::to_string(push.step.value) + ": " + SlotsText(push.node) + " came with " +
+                 std::to_string(added.had) + " samples before and with " + std::to_string(push.samples) +
+                 " now; workers disagree about the data",
+             out);
+  }
+  const bool is_new = added.outcome == StagedBlock::Outcome::kStaged;
   (is_new ? shard_.metrics->pushes_staged : shard_.metrics->pushes_duplicate).Add(1);
   acknowledgements_->AddPush(from, push.step, push.block, push.node);
   return true;
@@ -130,19 +148,40 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
   // next step is kept until then.
   const bool is_next = end.step == shard_.step().Next();
   if (is_next || end.step == shard_.step()) {
-    const SlotIndex slot = end.report.slot;
     Reports& reports = is_next ? next_reports_ : reports_;
-    const Node leaf{slot, slot + 1};
-    if (!reports.slots.contains(slot) && !MayPush(*shard_.sessions.Find(end.session), leaf)) {
-      return shard_.Refuse(from, Code::kBusy, NotIts(leaf), out);
-    }
-    if (Status status = reports.program_state.Check(end.step, slot, end.program_state); !status.ok()) {
-      return shard_.Refuse(from, status.code(), status.message(), out);
-    }
-    if (reports.slots.try_emplace(slot, end.report).second) reports.program_state.Take(slot, end.program_state);
+    const Status same = reports.program_state.Compare(end);
+    if (!same.ok()) Disagree(reports.program_state.session(), end.session, end.step, same.message(), out);
+    if (!reports.slots.contains(end.report.slot) && !TakeReport(from, end, same, &reports, out)) return;
   }
   acknowledgements_->For(from, end.step).ended.push_back(end.report.slot);
   if (end.step == shard_.step()) ReportWhenComplete(now, out);
+}
+
+// Takes the first report of a slot. `same`: whether it agrees with the reports before it. If the report is refused,
+// answers an Error and returns false.
+bool SyncStep::TakeReport(PeerId from, const EndSlot& end, const Status& same, Reports* reports, Outbox* out) {
+  const auto refuse = [&](Code code, std::string why) {
+    shard_.Refuse(from, code, std::move(why), out);
+    return false;
+  };
+  const Node leaf{end.report.slot, end.report.slot + 1};
+  if (!MayPush(*shard_.sessions.Find(end.session), leaf)) return refuse(Code::kBusy, NotIts(leaf));
+  if (const Status status = StepProgramState::Check(end); !status.ok()) return refuse(status.code(), status.message());
+  if (!same.ok()) return refuse(Code::kBusy, same.message());
+  reports->slots.emplace(end.report.slot, end.report);
+  reports->program_state.Take(end);
+  return true;
+}
+
+// Reports to the coordinator that `second` contradicts `first`, whose word counts.
+void SyncStep::Disagree(SessionId first, SessionId second, Step step, const std::string& what, Outbox* out) {
+  const ShardOptions& options = shard_.options;
+  out->Send(options.coordinator,
+            Disagreement{options.shard, options.incarnation, shard_.generation, step, first, second, what});
+  if (!disagreeing_.insert(second).second) return;
+  out->Log(Severity::kWarning, shard_.name() + ": " + shard_.sessions.NameOf(second) + " disagrees with " +
+                                   (first.value == 0 ? "workers before it" : shard_.sessions.NameOf(first)) + ": " +
+                                   what);
 }
 
 // Returns true for every push of a step that is over, because the acknowledgement says that nothing of it is missing.

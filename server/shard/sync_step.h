@@ -11,6 +11,8 @@
 #pragma once
 
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "common/base/backoff.h"
@@ -88,6 +90,8 @@ class SyncStep : public StepEngine {
   };
 
   bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out);
+  bool TakeReport(PeerId from, const EndSlot& end, const Status& same, Reports* reports, Outbox* out);
+  void Disagree(SessionId first, SessionId second, Step step, const std::string& what, Outbox* out);
   void Prepare(std::size_t index);
   void BeginStep();
   void Publish(const Commit& commit);
@@ -110,6 +114,7 @@ class SyncStep : public StepEngine {
   bool prepared_ = false;
   Backoff backoff_;
   std::uint64_t hash_mismatches_ = 0;  // since the shard started
+  std::set<SessionId> disagreeing_;    // sessions whose disagreement in this step was logged
 };
 
 }  // namespace capstan::server

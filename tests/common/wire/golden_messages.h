@@ -99,6 +99,7 @@ inline std::vector<Header> GoldenMessages() {
       Fetched{{{1}, {2}}, 3, 4, 5, 6, {{7}, {8}}, 9, "a failure", 10},
       Error{Code::kCorrupt, {1}, {2}, {3}, {4}, 5, "a message"},
       LiveSessions{{1}, 2, 3, {{{4}, "worker-5", {{6, 7}, {8, 9}}, true}, {{10}, "", {}, false}}, {{11}, {12}}},
+      Disagreement{1, {2}, {3}, {4}, {5}, {6}, "the samples"},
   };
 }
 

@@ -63,6 +63,7 @@ std::vector<Cells> Table() {
       Row<ResetBad>("ResetBad", {"S", "-", "-", "-"}),
       Row<Progress>("Progress", {"S", "-", "-", "-"}),
       Row<SnapshotDone>("SnapshotDone", {"S", "-", "-", "-"}),
+      Row<Disagreement>("Disagreement", {"S", "-", "-", "-"}),
       Row<Join>("Join for the job file", {"SWRA", "-", "-", "-"}),
       Row<Join>("Join with a catalog", {"W", "-", "-", "-"}, JoinWithCatalog()),
       Row<Heartbeat>("Heartbeat of no session", {"WRA", "-", "-", "-"}),

@@ -89,6 +89,8 @@ TEST_CASE("members are in the order in which they joined, and keep their places 
     return all;
   };
   CHECK(names() == "abc");
+  CHECK(members.IsSenior(SessionId{30}, SessionId{10}));
+  CHECK_FALSE(members.IsSenior(SessionId{20}, SessionId{10}));
   members.Remove(SessionId{30});
   members.Add(Named("a", 5));
   CHECK(names() == "bca");

@@ -1,5 +1,6 @@
 // Hyper-parameters that come with pushes: which ones count, the error for others, and how long the shard keeps them.
 #include "common/data/hyper_parameters.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"
@@ -25,11 +26,11 @@ ShardHarnessOptions AsyncGroups() {
   return options;
 }
 
-// Returns the text of the only answer, which must be an Error of kInvalid.
-std::string Refusal(ShardHarness* harness, PeerId to = ShardHarness::kWorker) {
-  const std::vector<Error> errors = harness->Take<Error>(to);
+// Returns the text of the only answer, which must be an Error of this code.
+std::string Refusal(ShardHarness* harness, Code code = Code::kInvalid) {
+  const std::vector<Error> errors = harness->Take<Error>();
   REQUIRE(errors.size() == 1);
-  CHECK(errors[0].code == Code::kInvalid);
+  CHECK(errors[0].code == code);
   CHECK(harness->Silent());
   return errors[0].message;
 }
@@ -48,20 +49,38 @@ TEST_CASE("each group's tensors are updated with its own hyper-parameters of the
   CHECK(harness.WeightOf(1) == -2.0F);
 }
 
-TEST_CASE("the first set of a step counts; another is invalid and names both slots, the group and the field",
+// Returns the only report of a disagreement to the coordinator.
+Disagreement TakeDisagreement(ShardHarness* harness) {
+  const std::vector<Disagreement> all = harness->Take<Disagreement>(kCoordinator);
+  REQUIRE(all.size() == 1);
+  return all[0];
+}
+
+TEST_CASE("the first set of a step counts; another is not taken, and the coordinator learns who brought both",
           "[server][hyper]") {
   ShardHarness harness(Groups());
-  harness.Start().hyper = GroupRates(0.5, 2.0);
+  harness.Start().Tell({harness.MakeSession(1, "a"), harness.MakeSession(2, "b")});
+  harness.hyper = GroupRates(0.5, 2.0);
   harness.Stage(0, 0, kLeaf1, 0, 0.0F);  // a slot without samples brings its set too
   harness.Forget();
   harness.hyper = GroupRates(0.5, 2.5);
-  harness.Stage(0, 1, kLeaf0, 1, 1.0F, kOther);
-  const std::string text = Refusal(&harness, kOther);
+  harness.session = SessionId{2};
+  harness.Stage(0, 1, kLeaf0, 1, 1.0F);
+  const Disagreement disagreement = TakeDisagreement(&harness);
+  CHECK(disagreement.first == SessionId{1});
+  CHECK(disagreement.second == SessionId{2});
+  CHECK(disagreement.step == Step{0});
+  const std::string text = Refusal(&harness, Code::kBusy);  // the worker may be the one that is right
   CHECK_THAT(text, Contains("step 0: slot 0 came with learning_rate 2.5 of group 2, slot 1 before with 2;"));
-  CHECK(harness.metrics->pushes_invalid.value() == 1);
+  CHECK(disagreement.what == text);
+  REQUIRE(harness.notices().size() == 1);
+  CHECK_THAT(harness.notices()[0].text, Contains("\"b\" disagrees with \"a\""));
   CHECK(harness.Coverage(0).nodes == std::vector<Staged::Entry>{{0, kLeaf1}});  // none of it was staged
   harness.Stage(0, 0, kLeaf1, 0, 0.0F);  // even a node that is already staged must not come with another set
-  CHECK_THAT(Refusal(&harness), Contains("group 2"));
+  CHECK(TakeDisagreement(&harness).second == SessionId{2});
+  CHECK(harness.Take<Staged>().size() == 1);
+  CHECK(harness.notices().empty());  // each session is logged once in a step
+  harness.session = SessionId{1};
   harness.hyper = GroupRates(0.5, 2.0);
   harness.CompleteStep(0, 1.0F);
   harness.Commits(0);
@@ -75,7 +94,8 @@ TEST_CASE("a node of several slots is named by all of them", "[server][hyper]") 
   harness.Forget();
   harness.hyper[0].nesterov = true;
   harness.Stage(0, 1, kLeaf0, 1, 1.0F);
-  CHECK_THAT(Refusal(&harness), Contains("slot 0 came with nesterov true of group 1, slots 0 to 1 before with false"));
+  CHECK_THAT(TakeDisagreement(&harness).what,
+             Contains("slot 0 came with nesterov true of group 1, slots 0 to 1 before with false"));
 }
 
 TEST_CASE("Redo updates again with the set of the step", "[server][hyper]") {

@@ -1,5 +1,6 @@
 // A shard and the state that a program carries from step to step.
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/prepared.h"
@@ -24,9 +25,9 @@ void StageAll(ShardHarness* harness, std::uint64_t step) {
   for (BlockIndex block : {0U, 1U}) harness->Stage(step, block, {0, 2}, 2, 1.0F);
 }
 
-std::string StateRefusal(ShardHarness* harness, PeerId to = kWorker) {
-  const std::vector<Error> errors = harness->Take<Error>(to);
-  return errors.size() == 1 && errors[0].code == Code::kInvalid ? errors[0].message : "no refusal";
+std::string StateRefusal(ShardHarness* harness, Code code) {
+  const std::vector<Error> errors = harness->Take<Error>();
+  return errors.size() == 1 && errors[0].code == code ? errors[0].message : "no refusal";
 }
 
 ShardHarnessOptions TwoBlocks() { return {.slots = 2, .tensors = {4, 4}, .optimizer = OptimizerKind::kMomentum}; }
@@ -62,17 +63,28 @@ TEST_CASE("what slots end with is in the report; what was committed is handed ou
   CHECK(harness.Take<Prepared>(kCoordinator).at(0).report.program_state.empty());
 }
 
-TEST_CASE("of two states of a step the second is invalid, and names both slots", "[server][program]") {
+TEST_CASE("of two states of a step the second is not taken, and the coordinator learns who brought both",
+          "[server][program]") {
   ShardHarness harness(TwoBlocks());
-  harness.Start();
+  harness.Start().Tell({harness.MakeSession(1, "a"), harness.MakeSession(2, "b")});
   End(&harness, 0, 1, "one");
   harness.Forget();
-  End(&harness, 0, 0, "other", kOther);
-  CHECK_THAT(StateRefusal(&harness, kOther),
-             Contains("step 0: slot 0 ends with another program state (5 bytes) than slot 1 (3 bytes);"));
+  harness.session = SessionId{2};
+  End(&harness, 0, 0, "other");
+  const std::string text = StateRefusal(&harness, Code::kBusy);
+  CHECK_THAT(text, Contains("step 0: slot 0 ends with another program state (5 bytes) than slot 1 (3 bytes);"));
+  std::vector<Disagreement> disagreements = harness.Take<Disagreement>(kCoordinator);
+  REQUIRE(disagreements.size() == 1);
+  CHECK(disagreements[0].first == SessionId{1});
+  CHECK(disagreements[0].second == SessionId{2});
+  CHECK(disagreements[0].what == text);
   CHECK(harness.Coverage(0).ended == std::vector<SlotIndex>{1});
+  harness.session = SessionId{1};
   End(&harness, 0, 1, "two");  // not even of the same slot
-  CHECK_THAT(StateRefusal(&harness), Contains("slot 1 ends with another program state"));
+  CHECK(harness.Take<Staged>().size() == 1);
+  disagreements = harness.Take<Disagreement>(kCoordinator);
+  REQUIRE(disagreements.size() == 1);
+  CHECK(disagreements[0].first == disagreements[0].second);
   End(&harness, 0, 0, "");  // a slot may have none
   StageAll(&harness, 0);
   CHECK(harness.Take<Prepared>(kCoordinator).at(0).report.program_state == "one");
@@ -97,7 +109,7 @@ TEST_CASE("a state that is too long is invalid, with its size and the limit", "[
   End(&harness, 0, 0, std::string(kProgramStateBytesMax, 's'));
   CHECK(harness.Take<Error>().empty());
   End(&harness, 0, 1, std::string(kProgramStateBytesMax + 1, 's'));
-  CHECK_THAT(StateRefusal(&harness), Contains("65537 bytes; at most 65536 are kept"));
+  CHECK_THAT(StateRefusal(&harness, Code::kInvalid), Contains("65537 bytes; at most 65536 are kept"));
 }
 
 TEST_CASE("the end of a slot of the next step keeps its state for then; a new generation forgets both",
@@ -111,7 +123,7 @@ TEST_CASE("the end of a slot of the next step keeps its state for then; a new ge
   harness.Commits(0);
   harness.Forget();
   End(&harness, 1, 1, "other");
-  CHECK_THAT(StateRefusal(&harness),
+  CHECK_THAT(StateRefusal(&harness, Code::kBusy),
              Contains("step 1: slot 1 ends with another program state (5 bytes) than slot 0 (1 bytes)"));
   End(&harness, 2, 0, "2");
   harness.FromCoordinator(harness.MakeReset(2));

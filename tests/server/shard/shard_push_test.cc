@@ -1,4 +1,5 @@
 // Rules by which a shard stages pushes, one push at a time: docs/design/protocol.md 6.
+#include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/prepared.h"
@@ -10,6 +11,8 @@
 
 namespace capstan::server {
 namespace {
+
+using Catch::Matchers::Contains;
 
 constexpr Node kLeaf2{2, 3};
 
@@ -172,20 +175,31 @@ TEST_CASE("a node inside a held one is acknowledged and ignored; a node takes th
   for (std::size_t index : {0U, 1U, 2U}) CHECK(harness.WeightOf(index) == -4.0F);  // (12 + 1 * 4) / 4 samples
 }
 
-TEST_CASE("another sample count for a node already seen is invalid, also for the sum of two", "[server][shard]") {
+TEST_CASE("another sample count for a node already seen is reported with both sessions, also for the sum of two",
+          "[server][shard]") {
   ShardHarness harness;
-  harness.Start().Stage(0, 0, kLeaf0, 2, 1.0F);
+  harness.Start().Tell({harness.MakeSession(1, "a"), harness.MakeSession(2, "b")});
+  const auto disagreements = [&] { return harness.Take<Disagreement>(ShardHarness::kCoordinator); };
+  harness.Stage(0, 0, kLeaf0, 2, 1.0F);
   harness.Forget();
-  harness.Stage(0, 0, kLeaf0, 3, 1.0F, ShardHarness::kOther);
-  CHECK(harness.Refused(Code::kInvalid, ShardHarness::kOther));
+  harness.session = SessionId{2};
+  harness.Stage(0, 0, kLeaf0, 3, 1.0F);
+  std::vector<Disagreement> first = disagreements();
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].first == SessionId{1});
+  CHECK(first[0].second == SessionId{2});
+  CHECK_THAT(first[0].what, Contains("step 0: slots [0, 1) came with 2 samples before and with 3 now"));
+  CHECK_THAT(harness.notices().at(0).text, Contains("\"b\" disagrees with \"a\""));
+  CHECK(harness.Take<Staged>().at(0).nodes.size() == 1);  // the slot is staged: its sender need not send it again
+  CHECK(harness.Take<Error>().empty());
   harness.Stage(0, 0, kLeaf1, 2, 1.0F);
   harness.Stage(0, 0, kLeaf1, 1, 1.0F);  // now part of [0, 2)
-  harness.Take<Staged>();
-  CHECK(harness.Refused(Code::kInvalid));
+  CHECK(disagreements().size() == 1);
   harness.Stage(0, 0, {0, 2}, 5, 1.0F);
-  CHECK(harness.Refused(Code::kInvalid));
+  CHECK(disagreements().at(0).first == SessionId{});  // two sessions have sent its parts
   harness.Stage(0, 0, {0, 2}, 4, 1.0F);
-  CHECK(harness.Take<Staged>().size() == 1);
+  CHECK(disagreements().empty());
+  CHECK(harness.Take<Error>().empty());
 }
 
 TEST_CASE("two results for one node are counted and told, and the first is kept", "[server][shard]") {
@@ -210,7 +224,8 @@ TEST_CASE("nothing that arrives after a block is complete changes its sum or its
   REQUIRE(harness.shard->engine().prepared());
   harness.Forget();
   harness.Stage(0, 0, {0, 3}, 0, 0.0F);  // all slots at once, and another number of samples
-  CHECK(harness.Refused(Code::kInvalid));
+  CHECK(harness.Take<Disagreement>(ShardHarness::kCoordinator).size() == 1);
+  CHECK(harness.Take<Staged>().at(0).nodes == std::vector<Staged::Entry>{{0, {0, 3}}});
   harness.Stage(0, 0, {0, 3}, 3, 24.0F);  // the same again, as a sum
   CHECK(harness.Take<Staged>().at(0).nodes == std::vector<Staged::Entry>{{0, {0, 3}}});
   CHECK(harness.shard->engine().staged_bytes() == 0);

@@ -58,16 +58,16 @@ class Stage {
  public:
   explicit Stage(const Slots& slots) : slots_(slots) {}
 
-  Result<StagedBlock::Outcome> Add(Node node) { return Add(node, slots_.SamplesOf(node), slots_.PayloadOf(node)); }
-  Result<StagedBlock::Outcome> Add(Node node, std::uint64_t samples, const Values& values) {
+  StagedBlock::Outcome Add(Node node) { return Add(node, slots_.SamplesOf(node), slots_.PayloadOf(node)).outcome; }
+  StagedBlock::Added Add(Node node, std::uint64_t samples, const Values& values, std::uint64_t session = 1) {
     Slice payload;
     if (samples > 0) {
       payload = WholeBuffer(received_.Take());
       std::memcpy(payload.owner->data(), values.data(), kCount * sizeof(float));
     }
     const std::uint64_t hash = samples > 0 ? Hash64(payload.bytes().first(kCount * sizeof(float))) : 0;
-    return block.Add(node, samples, hash, std::move(payload), Encoding::kFp32, ReductionTree(slots_.count()), kCount,
-                     &sums_);
+    return block.Add({SessionId{session}, node, samples, hash, std::move(payload), Encoding::kFp32},
+                     ReductionTree(slots_.count()), kCount, &sums_);
   }
   std::optional<Values> Sum() const {
     std::optional<Values> sum;
@@ -120,9 +120,10 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     while (!stage.block.complete()) {
       const Node node = nodes[random.Below(nodes.size())];
       if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;
-      const Result<StagedBlock::Outcome> outcome = stage.Add(node);
-      REQUIRE(outcome.ok());
-      REQUIRE(*outcome != StagedBlock::Outcome::kMismatch);
+      const bool covered = stage.block.Covers(node);
+      const StagedBlock::Outcome outcome = stage.Add(node);
+      REQUIRE(outcome == (covered ? StagedBlock::Outcome::kAlreadyStaged : StagedBlock::Outcome::kStaged));
+      REQUIRE(stage.block.Covers(node));
       REQUIRE(stage.payloads() <= std::max(2U, (slots.count() + 1) / 2));
       const std::vector<Node> held = stage.block.nodes();
       REQUIRE(std::is_sorted(held.begin(), held.end()));
@@ -130,7 +131,7 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
     INFO("round " << round);
     REQUIRE(stage.block.samples() == slots.SamplesOf(root));
     REQUIRE(stage.Sum() == slots.ValueOf(root));
-    for (Node node : nodes) REQUIRE(*stage.Add(node) == StagedBlock::Outcome::kAlreadyStaged);
+    for (Node node : nodes) REQUIRE(stage.Add(node) == StagedBlock::Outcome::kAlreadyStaged);
     REQUIRE(stage.Sum() == slots.ValueOf(root));
   }
 }
@@ -139,10 +140,11 @@ TEST_CASE("a block is complete when every slot is covered, and not before", "[se
   const Slots slots(5, 1);
   Stage stage(slots);
   for (Node node : {Node{4, 5}, Node{0, 2}, Node{3, 4}, Node{0, 1}}) {
-    REQUIRE(stage.Add(node).ok());
+    const bool is_new = node != Node{0, 1};  // which lies in [0, 2)
+    CHECK(stage.Add(node) == (is_new ? StagedBlock::Outcome::kStaged : StagedBlock::Outcome::kAlreadyStaged));
     CHECK(!stage.block.complete());
   }
-  REQUIRE(stage.Add({2, 3}).ok());
+  REQUIRE(stage.Add({2, 3}) == StagedBlock::Outcome::kStaged);
   CHECK(stage.block.complete());
   CHECK(stage.block.nodes() == std::vector<Node>{{0, 4}, {4, 5}});
 }
@@ -150,7 +152,7 @@ TEST_CASE("a block is complete when every slot is covered, and not before", "[se
 TEST_CASE("siblings are added as soon as both are there, and their memory goes back", "[server][staging]") {
   const Slots slots(8, 4);
   Stage stage(slots);
-  for (SlotIndex slot = 0; slot < 8; ++slot) REQUIRE(stage.Add({slot, slot + 1}, 1, Values(kCount, 1.0F)).ok());
+  for (SlotIndex slot = 0; slot < 8; ++slot) stage.Add({slot, slot + 1}, 1, Values(kCount, 1.0F));
   CHECK(stage.block.nodes() == std::vector<Node>{{0, 4}, {4, 8}});
   CHECK(stage.payloads() == 2);
   CHECK(stage.bytes_in_use() == 2 * 64);  // one cache line each
@@ -161,25 +163,35 @@ TEST_CASE("siblings are added as soon as both are there, and their memory goes b
   stage.block.Clear();
   CHECK(stage.block.nodes().empty());
   CHECK(!stage.block.complete());
-  REQUIRE(*stage.Add({0, 1}, 2, Values(kCount, 3.0F)) == StagedBlock::Outcome::kStaged);  // nothing is remembered
+  CHECK(stage.Add({0, 1}, 2, Values(kCount, 3.0F)).outcome == StagedBlock::Outcome::kStaged);  // nothing is remembered
 }
 
-TEST_CASE("an equal node with another payload is a mismatch; with other samples it is invalid", "[server][staging]") {
+TEST_CASE("an equal node with another payload is a mismatch, with other samples a disagreement; the first copy counts",
+          "[server][staging]") {
+  using Outcome = StagedBlock::Outcome;
   const Slots slots(3, 1);
   Stage stage(slots);
   const Values a(kCount, 1.0F), b(kCount, 2.0F);
-  REQUIRE(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kStaged);
-  CHECK(*stage.Add({0, 1}, 1, a) == StagedBlock::Outcome::kAlreadyStaged);
-  CHECK(*stage.Add({0, 1}, 1, b) == StagedBlock::Outcome::kMismatch);
-  CHECK(stage.Add({0, 1}, 2, a).status().code() == Code::kInvalid);
-  CHECK(stage.Add({0, 1}, 0, {}).status().code() == Code::kInvalid);
-  REQUIRE(*stage.Add({1, 2}, 1, b) == StagedBlock::Outcome::kStaged);
-  CHECK(*stage.Add({0, 1}, 1, b) == StagedBlock::Outcome::kMismatch);  // also when it is part of a sum
-  CHECK(stage.Add({0, 1}, 2, a).status().code() == Code::kInvalid);
-  CHECK(stage.Add({0, 2}, 3, b).status().code() == Code::kInvalid);
-  REQUIRE(*stage.Add({2, 3}, 1, a) == StagedBlock::Outcome::kStaged);
-  CHECK(stage.Add({0, 3}, 4, a).status().code() == Code::kInvalid);
-  CHECK(*stage.Add({0, 3}, 3, a) == StagedBlock::Outcome::kAlreadyStaged);
+  CHECK(stage.Add({0, 1}, 1, a, 7).outcome == Outcome::kStaged);
+  CHECK(stage.Add({0, 1}, 1, a, 8).outcome == Outcome::kAlreadyStaged);
+  const StagedBlock::Added mismatch = stage.Add({0, 1}, 1, b, 8);
+  CHECK(mismatch.outcome == Outcome::kMismatch);
+  CHECK(mismatch.first == SessionId{7});
+  const StagedBlock::Added disagrees = stage.Add({0, 1}, 2, a, 8);
+  CHECK(disagrees.outcome == Outcome::kDisagrees);
+  CHECK(disagrees.first == SessionId{7});
+  CHECK(disagrees.had == 1);
+  CHECK(stage.Add({0, 1}, 0, {}, 8).outcome == Outcome::kDisagrees);
+  CHECK(stage.Add({1, 2}, 1, b, 8).outcome == Outcome::kStaged);
+  CHECK(stage.Add({0, 1}, 1, b, 8).outcome == Outcome::kMismatch);  // also when it is part of a sum
+  CHECK(stage.Add({0, 1}, 2, a, 8).outcome == Outcome::kDisagrees);
+  const StagedBlock::Added sum = stage.Add({0, 2}, 3, b, 9);
+  CHECK(sum.outcome == Outcome::kDisagrees);
+  CHECK(sum.first == SessionId{});  // two sessions have sent its parts
+  CHECK(sum.had == 2);
+  CHECK(stage.Add({2, 3}, 1, a, 7).outcome == Outcome::kStaged);
+  CHECK(stage.Add({0, 3}, 4, a, 9).outcome == Outcome::kDisagrees);
+  CHECK(stage.Add({0, 3}, 3, a, 9).outcome == Outcome::kAlreadyStaged);
   CHECK(stage.Sum() == Values(kCount, 4.0F));
 }
 

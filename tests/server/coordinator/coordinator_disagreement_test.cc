@@ -1,0 +1,168 @@
+// Two workers that contradict each other: one of them is set aside, and the job goes on.
+#include "common/config/job/cluster_section.h"
+#include "common/config/job/job_section.h"
+#include "common/wire/messages/disagreement.h"
+#include "common/wire/messages/error.h"
+#include "common/wire/messages/prepared.h"
+#include "common/wire/messages/reset.h"
+#include "common/wire/messages/view.h"
+#include "tests/catch.h"
+#include "tests/server/coordinator/coordinator_harness.h"
+
+namespace capstan::server {
+namespace {
+
+using Catch::Matchers::Contains;
+using State = Coordinator::State;
+using Slots = std::vector<SlotIndex>;
+
+class DisagreementHarness : public CoordinatorHarness {
+ public:
+  // A running job of one shard, in which "w0" has joined before "w1", and that before "w2".
+  DisagreementHarness() : CoordinatorHarness(1, 3) {
+    config.job.slots = config.job.global_batch = 3;
+    Live();
+    ShardsEchoTerm();
+    for (const char* name : {"w0", "w1", "w2"}) joins.push_back(Joins(name));
+    AnswerReset(0);
+    for (const Join& join : joins) sessions.push_back(ViewOf(join).session);
+    Forget();
+  }
+  void Disagree(SessionId first, SessionId second, std::uint64_t step = 0) {
+    Send(shards[0].peer, MakeDisagreement(first, second, step));
+  }
+  Disagreement MakeDisagreement(SessionId first, SessionId second, std::uint64_t step = 0) const {
+    return {0,      shards[0].hello.incarnation, coordinator->generation(), Step{step}, first,
+            second, "step 0: about slots"};
+  }
+  // Returns the text with which a worker is refused; empty if it is not.
+  std::string RefusalOf(std::size_t worker) {
+    const std::vector<Error> errors = Take<Error>(PeerOf(joins[worker]));
+    return errors.empty() || errors[0].code != Code::kRefused ? "" : errors[0].message;
+  }
+
+  std::vector<Join> joins;
+  std::vector<SessionId> sessions;
+};
+
+TEST_CASE("of two workers that disagree the later one is set aside by name, whoever came first at the shard",
+          "[server][disagreement]") {
+  for (bool later_was_first : {false, true}) {
+    DisagreementHarness harness;
+    harness.Disagree(harness.sessions[later_was_first ? 1 : 0], harness.sessions[later_was_first ? 0 : 1]);
+    CHECK_THAT(harness.RefusalOf(1),
+               Contains("this worker is set aside: it contradicts \"w0\", which joined before it: "
+                        "step 0: about slots"));
+    CHECK(harness.RefusalOf(0).empty());
+    CHECK_THAT(harness.Notices(), Contains("\"w1\" is set aside, and the job goes on without it"));
+    CHECK(harness.coordinator->worker_count() == 2);
+    CHECK(harness.coordinator->failure().ok());
+    CHECK_THAT(harness.coordinator->StatusJson(harness.now), Contains("\"worker\":\"w1\",\"why\""));
+  }
+}
+
+TEST_CASE("the slots of a worker that is set aside move", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[0], harness.sessions[2]);
+  CHECK(harness.ViewOf(harness.joins[0]).slots == Slots{0, 1});
+  CHECK(harness.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("if the word of the worker that is set aside counts in the step, the step is done again",
+          "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[2], harness.sessions[0]);
+  CHECK(harness.coordinator->state() == State::kResetting);
+  CHECK(harness.coordinator->generation() == Generation{2});
+  harness.Tick(std::chrono::milliseconds(200));
+  CHECK_FALSE(harness.TakeFromShard<Reset>(0).empty());
+  harness.AnswerReset(0);
+  CHECK(harness.coordinator->state() == State::kRunning);
+  CHECK(harness.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("if it counts in a step that is over, the job only goes on", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.DoStep(0);
+  harness.Disagree(harness.sessions[2], harness.sessions[0], 0);
+  CHECK(harness.coordinator->state() == State::kRunning);
+  CHECK(harness.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("if the word of a worker that has left counts in the step, the step is done again, and nobody is set aside",
+          "[server][disagreement]") {
+  DisagreementHarness harness;
+  const Leave leave = harness.MakeLeave(harness.joins[2]);
+  harness.Send(CoordinatorHarness::PeerOf(harness.joins[2]), Leave{harness.sessions[2], leave.nonce, "test"});
+  harness.Disagree(harness.sessions[2], harness.sessions[0]);
+  CHECK(harness.coordinator->generation() == Generation{2});
+  CHECK(harness.coordinator->worker_count() == 2);
+  CHECK(harness.RefusalOf(0).empty());
+}
+
+TEST_CASE("a worker that contradicts itself is set aside", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[0], harness.sessions[0]);
+  CHECK_THAT(harness.RefusalOf(0), Contains("it contradicts itself"));
+  CHECK(harness.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("where several sessions together are contradicted, nobody is set aside", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree({}, harness.sessions[1]);
+  CHECK(harness.coordinator->worker_count() == 3);
+  CHECK(harness.coordinator->state() == State::kRunning);
+}
+
+TEST_CASE("a process that is set aside does not come back; a new one of its name may", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[0], harness.sessions[1]);
+  harness.Forget();
+  harness.Send(CoordinatorHarness::PeerOf(harness.joins[1]), harness.joins[1]);
+  CHECK_THAT(harness.RefusalOf(1), Contains("this worker is set aside"));
+  Heartbeat beat;  // the first refusal may have been lost
+  beat.session = harness.sessions[1];
+  beat.nonce = harness.joins[1].nonce;
+  harness.Send(CoordinatorHarness::PeerOf(harness.joins[1]), beat);
+  CHECK_THAT(harness.RefusalOf(1), Contains("this worker is set aside"));
+  CHECK(harness.coordinator->worker_count() == 2);
+  harness.Joins("w1", 2);
+  CHECK(harness.coordinator->worker_count() == 3);
+}
+
+TEST_CASE("a verdict that would stop the job goes back instead, if the step may have what was set aside",
+          "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[0], harness.sessions[1]);
+  Prepared prepared = harness.MakePrepared(0, 0);
+  prepared.report.block_samples[1] += 7;  // another block has the word of the worker that was set aside
+  harness.Send(harness.shards[0].peer, prepared);
+  CHECK(harness.coordinator->failure().ok());
+  CHECK(harness.coordinator->generation() == Generation{2});
+  harness.Tick(std::chrono::milliseconds(200));
+  harness.AnswerReset(0);
+  prepared.generation = Generation{2};
+  harness.Send(harness.shards[0].peer, prepared);  // the workers that are left disagree, too
+  CHECK_THAT(harness.coordinator->failure().message(), Contains("some worker disagrees about the data"));
+}
+
+TEST_CASE("only a shard of the running generation is believed", "[server][disagreement]") {
+  DisagreementHarness harness;
+  Disagreement disagreement = harness.MakeDisagreement(harness.sessions[0], harness.sessions[1]);
+  harness.Send(CoordinatorHarness::kStranger, disagreement);
+  disagreement.generation = Generation{7};
+  harness.Send(harness.shards[0].peer, disagreement);
+  CHECK(harness.coordinator->worker_count() == 3);
+}
+
+TEST_CASE("the newest processes that were set aside are remembered", "[server][disagreement]") {
+  SetAside aside;
+  for (std::uint64_t nonce = 1; nonce <= SetAside::kMax + 1; ++nonce) aside.Add({"w", nonce, std::to_string(nonce)});
+  CHECK(aside.processes().size() == SetAside::kMax);
+  CHECK(aside.Find(1) == nullptr);
+  REQUIRE(aside.Find(2) != nullptr);
+  CHECK(*aside.Find(2) == "2");
+}
+
+}  // namespace
+}  // namespace capstan::server
