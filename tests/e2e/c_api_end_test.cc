@@ -1,9 +1,10 @@
-// A client in C that is freed while its background thread still writes the weights of a round.
+// The codes in C, and a client in C that is freed while its background thread still writes the weights of a round.
 #include <capstan/capstan.h>
 
 #include <array>
 #include <string>
 
+#include "common/base/status.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
@@ -64,6 +65,16 @@ TEST_CASE("a client may be ended in the middle of a round, while weights are sti
     capstan_free(client);
   }
   CHECK(still_coming == 10);
+}
+
+TEST_CASE("codes in C have the names and numbers of those in C++", "[c]") {
+  CHECK(CAPSTAN_REFUSED == static_cast<int>(Code::kRefused));
+  CHECK(CAPSTAN_STALE == static_cast<int>(Code::kStale));
+  for (int code = CAPSTAN_OK; code <= CAPSTAN_REFUSED; ++code) {
+    CHECK(capstan_code_name(code) == std::string(CodeName(static_cast<Code>(code))));
+  }
+  CHECK(std::string(capstan_code_name(99)) == "unknown");
+  CHECK(capstan_abi_version() == CAPSTAN_ABI_VERSION);
 }
 
 }  // namespace capstan

@@ -592,14 +592,4 @@ TEST_CASE("in a child of fork() every call is invalid and the end of the handle 
   }
 }
 
-TEST_CASE("codes in C have the names and numbers of those in C++", "[c]") {
-  CHECK(CAPSTAN_REFUSED == static_cast<int>(Code::kRefused));
-  CHECK(CAPSTAN_STALE == static_cast<int>(Code::kStale));
-  for (int code = CAPSTAN_OK; code <= CAPSTAN_REFUSED; ++code) {
-    CHECK(capstan_code_name(code) == std::string(CodeName(static_cast<Code>(code))));
-  }
-  CHECK(std::string(capstan_code_name(99)) == "unknown");
-  CHECK(capstan_abi_version() == CAPSTAN_ABI_VERSION);
-}
-
 }  // namespace capstan

@@ -35,7 +35,10 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
     if constexpr (std::is_same_v<Body, Error>) {
       // It names no start of the shard if it is of this process's own transport, or if the shard does not know the sender.
       if (body.incarnation.value == 0) {
-        if (body.code == Code::kRefused) return Refuse(*link, body);
+        if (body.code == Code::kRefused) {
+          return Fail(
+              Refused("shard " + std::to_string(link->index()) + ": " + Excerpt(body.message, kLongExcerptBytesMax)));
+        }
         link->last_message = now;
         link->knows_us = false;  // the shard may not have heard of this session yet; a later question finds out
         return;
@@ -239,10 +242,6 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
 }
 
 // A shard that does not let this process in, or is another one than the coordinator has named, does not change its mind.
-void Session::Refuse(const ShardLink& link, const Error& error) {
-  Fail(Refused("shard " + std::to_string(link.index()) + ": " + Excerpt(error.message, kLongExcerptBytesMax)));
-}
-
 void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kStale && mode_.plan->IsBehind(error.step)) {
     MoveToStep(error.step, now, out);

@@ -156,7 +156,6 @@ class Session {
   void On(ShardLink* link, const Staged& staged, Instant now, Outbox* out);
   void On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out);
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
-  void Refuse(const ShardLink& link, const Error& error);
   void On(ShardLink* link, const Error& error, Instant now, Outbox* out);
 
   void Fail(Status status);
