@@ -266,6 +266,10 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" is the older of two processes of that name");
     return;
   }
+  if (!job_.members.TakeJoin(now)) {
+    out->Log(Severity::kWarning, "more processes join than the job has time for; \"" + join.worker + "\" has to wait");
+    return RefuseTo(from, Code::kBusy, "too many processes join; this one may ask again in a moment", out);
+  }
   if (same != nullptr) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);

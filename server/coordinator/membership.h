@@ -14,6 +14,7 @@
 
 #include "common/base/types.h"
 #include "common/wire/messages/limits.h"
+#include "server/coordinator/join_budget.h"
 #include "server/coordinator/set_aside.h"
 
 namespace capstan {
@@ -83,6 +84,8 @@ class Membership {
   const std::map<JoinNumber, Worker>& workers() const { return workers_; }
   // Whether the first of these two sessions joined before the second. Both are sessions of members.
   bool IsSenior(SessionId first, SessionId second) const { return joined_.at(first) < joined_.at(second); }
+  // Whether one more process may join now.
+  bool TakeJoin(Instant now) { return joins_.Take(now); }
   // Processes that take part no more.
   SetAside& set_aside() { return set_aside_; }
   const SetAside& set_aside() const { return set_aside_; }
@@ -96,6 +99,7 @@ class Membership {
   JoinNumber newest_join_;
   std::map<std::string, std::uint64_t> newest_;  // by name; kept after a worker has left; at most kNamesMax
   SetAside set_aside_;
+  JoinBudget joins_;
   std::set<std::uint64_t> superseded_;  // nonces of replaced processes; at most kNamesMax
 };
 

@@ -51,6 +51,28 @@ TEST_CASE("when a generation runs, all shards know all sessions before their wor
   }
 }
 
+TEST_CASE("whoever joins again and again has to wait, and others who ask again get in", "[server][sessions]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  std::uint64_t nonce = 1;
+  const auto joins = [&] {
+    const Join join = harness.Joins("w0", ++nonce);
+    const std::vector<Error> errors = harness.Take<Error>(CoordinatorHarness::PeerOf(join));
+    const bool joined = errors.empty();
+    if (!joined) CHECK(errors.at(0).code == Code::kBusy);
+    harness.Forget();
+    return joined;
+  };
+  std::uint64_t joined = 0;
+  while (joined < 2 * kWorkersMax && joins()) ++joined;
+  CHECK(joined == 2 * kWorkersMax - 2);  // w0 and w1 have joined before
+  harness.Tick(std::chrono::seconds(1));
+  joined = 0;
+  while (joined < 1000 && joins()) ++joined;
+  CHECK(joined == 50);
+  CHECK(harness.coordinator->worker_count() == 2);
+}
+
 TEST_CASE("a worker that joins a running job is named to the shards first, without the others", "[server][sessions]") {
   CoordinatorHarness harness(2, 1);
   harness.Run();
