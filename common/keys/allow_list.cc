@@ -108,6 +108,21 @@ std::optional<Principal> AllowList::Find(const PublicKey& key, Time now) const {
   return found->second.principal;
 }
 
+std::optional<PublicKey> AllowList::KeyIn(std::string_view section) const {
+  for (const auto& [key, entry] : keys_) {
+    if (entry.label == section) return key;
+  }
+  return std::nullopt;
+}
+
+std::vector<PublicKey> AllowList::KeysOf(Role role) const {
+  std::vector<PublicKey> keys;
+  for (const auto& [key, entry] : keys_) {
+    if (entry.principal.role == role) keys.push_back(key);
+  }
+  return keys;
+}
+
 std::string AllowList::WhyNot(const PublicKey& key, Time now) const {
   const auto found = keys_.find(key);
   if (found == keys_.end()) return "is not in the allow list";

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/keys/key_pair.h"
@@ -37,10 +38,13 @@ class AllowList {
   // Returns why it may not: a part of a sentence about the key.
   std::string WhyNot(const PublicKey& key, Time now) const;
   std::size_t size() const { return keys_.size(); }
+  // Returns the key in the section; nothing if there is no such section.
+  std::optional<PublicKey> KeyIn(std::string_view section) const;
+  std::vector<PublicKey> KeysOf(Role role) const;
 
  private:
   struct Entry {
-    std::string label;
+    std::string label;  // its section
     Principal principal;
     std::optional<Time> expires;
   };

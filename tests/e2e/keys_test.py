@@ -39,6 +39,10 @@ class KeysTest(recovery.RecoveryTest):
                               timeout=harness.DEADLINE)
         return folder, re.search(r"HOST:PORT#(\w{64})", made.stdout)[1]
 
+    def change_keys(self, folder, *change):
+        subprocess.run([harness.program("capstan"), "keygen", folder, *change], check=True, stdout=subprocess.DEVNULL,
+                       timeout=harness.DEADLINE)
+
     def worker(self, coordinator, key_file, *more):
         words = [harness.program("capstan-worker"), "--coordinator", coordinator, "--name", "late", *more]
         if key_file is not None:
@@ -123,22 +127,19 @@ class KeysTest(recovery.RecoveryTest):
 
     def test_who_is_revoked_is_told_and_a_name_belongs_to_its_key(self):
         keys, _ = self.keygen()
-        allow = os.path.join(keys, "allow.toml")
-        with open(allow, encoding="utf-8") as file:
-            text = file.read()
         with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
             self.wait_for_steps(launch, 15)
             coordinator = self.endpoints()["coordinator"]
-            with open(allow, "w", encoding="utf-8") as file:
-                file.write(text.replace('role = "reader"', 'role = "worker"\nname = "mine"'))
-            self.wait_for_lists(launch, 5)
+            self.change_keys(keys, "--add", "worker", "--name", "mine")
+            self.wait_for_lists(launch, 6)
             with self.subTest("another name than the key's"):
-                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), 'as that of a worker named "mine"')
-            with open(allow, "w", encoding="utf-8") as file:
-                file.write(re.sub(r"\[reader\]\n[^\[]*", "", text))
-            self.wait_for_lists(launch, 4)
+                self.assert_refused(coordinator, os.path.join(keys, "mine.key"), 'as that of a worker named "mine"')
+            revoked = self.path("mine.key")
+            os.rename(os.path.join(keys, "mine.key"), revoked)
+            self.change_keys(keys, "--revoke", "mine")
+            self.wait_for_lists(launch, 5)
             with self.subTest("revoked"):
-                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "does not admit the key of this process")
+                self.assert_refused(coordinator, revoked, "does not admit the key of this process")
             launch.wait_for_line("was not let in: its key")
             self.assert_stops_with_same_bits(launch)
 
