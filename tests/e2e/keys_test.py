@@ -143,6 +143,36 @@ class KeysTest(recovery.RecoveryTest):
             launch.wait_for_line("was not let in: its key")
             self.assert_stops_with_same_bits(launch)
 
+    def test_a_coordinators_key_is_renewed_while_the_job_runs(self):
+        """Servers and workers know both keys; the coordinator is killed, and comes back with the second one."""
+        keys, first = self.keygen()
+        self.change_keys(keys, "--add", "coordinator", "--name", "next")
+        with open(os.path.join(keys, "next.key"), encoding="utf-8") as file:
+            second = re.search(r'public_key = "(\w{64})"', file.read())[1]
+        address = f"{harness.free_address()}#{first},{second}"
+        job = [self.job(), *recovery.options([f"cluster.coordinator={address}", "cluster.workers=1"]),
+               "--run-dir", self.path("run")]
+
+        def server(key, *more):
+            return harness.Process(harness.program("capstan-server"), *job, *more, "--key-file", os.path.join(keys, key),
+                                   cwd=self.folder)
+
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(server("server.key", "--index", str(index))) for index in range(2)]
+            others.append(stack.enter_context(self.worker(address, os.path.join(keys, "worker.key"))))
+            with server("coordinator.key", "--coordinator") as coordinator:
+                self.wait_for_steps(coordinator, 15)
+                harness.kill(coordinator.pid)
+            with server("next.key", "--coordinator") as coordinator:
+                self.wait_for_steps(coordinator, 15)
+                self.assertTrue(self.endpoints()["coordinator"].endswith("#" + second))
+                self.change_keys(keys, "--revoke", "coordinator")
+                coordinator.wait_for_line("was read again: 5 keys")
+                self.wait_for_steps(coordinator, 15)
+                self.assert_stops_with_same_bits(coordinator)
+            for process in others[:2]:
+                self.assertEqual(process.wait(), 0, process.output)
+
     def test_strangers_cost_little_memory(self):
         """32 connections to each process send frames and commands without end, 64 MiB in all to each."""
         with self.launch(self.job(), *CURVE) as launch:
