@@ -15,15 +15,16 @@ constexpr char kCopyList[] =
     "themselves.\n";
 
 Status MakeAll(const KeygenArguments& arguments) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator, MakeJobKeys(arguments.folder));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
+                           MakeJobKeys(arguments.folder, {arguments.servers, arguments.workers}));
   std::printf(
       "The keys are in %s. In the job file:\n"
       "  [cluster]\n"
       "  coordinator = \"HOST:PORT#%s\"\n"
-      "Take coordinator.key and allow.toml to the coordinator's machine, server.key and allow.toml to each server's, "
-      "and\n"
-      "worker.key to each worker's, all with mode 0600. Start each process with --key-file FILE or CAPSTAN_KEY_FILE.\n",
-      arguments.folder.c_str(), coordinator.c_str());
+      "Take coordinator.key and allow.toml to the coordinator's machine, %s and allow.toml to each server's,\n"
+      "and %s to each worker's, all with mode 0600. Start each process with --key-file FILE or CAPSTAN_KEY_FILE.\n",
+      arguments.folder.c_str(), coordinator.c_str(), arguments.servers > 0 ? "server-N.key" : "server.key",
+      arguments.workers > 0 ? "worker-N.key" : "worker.key");
   return {};
 }
 

@@ -41,6 +41,22 @@ struct OpenFolder {
   }
 };
 
+// Returns the name of a key's section and, with .key, of its file.
+std::string TitleOf(Role role, const std::string& name) {
+  if (name.empty()) return std::string(NameOf(role));
+  return role == Role::kServer ? "server-" + name : name;
+}
+
+// Makes a key's file in the folder, then adds its section to the list: what a list admits can be proved. Returns the public key
+// as text.
+Result<std::string> MakeKey(const std::string& folder, const Principal& principal, std::string* list) {
+  const std::string title = TitleOf(principal.role, principal.name);
+  const KeyFile file{principal.role, NewKeyPair()};
+  CAPSTAN_RETURN_IF_ERROR(WriteKeyFile(folder + "/" + title + ".key", file));
+  *list += AllowListSection(title, file.keys.public_key, principal);
+  return TextOf(file.keys.public_key);
+}
+
 Result<OpenFolder> Open(const std::string& folder) {
   CAPSTAN_ASSIGN_OR_RETURN(std::string path, FindPrivateFolder(folder));
   std::string list_path = path + "/" + kAllowListName;
@@ -59,27 +75,41 @@ std::string KeyFileIn(const std::string& folder, Role role) {
   return folder + "/" + std::string(NameOf(role)) + ".key";
 }
 
-Result<std::string> MakeJobKeys(const std::string& folder) {
+std::string KeyFileFor(const std::string& folder, Role role, const std::string& process) {
+  const std::string own = folder + "/" + process + ".key";
+  return std::filesystem::exists(own) ? own : KeyFileIn(folder, role);
+}
+
+Result<std::string> MakeJobKeys(const std::string& folder, OwnKeys own) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolders(FolderOf(folder)));
   CAPSTAN_ASSIGN_OR_RETURN(const std::string made, MakePrivateFolder(folder));
   if (std::filesystem::exists(made + "/" + kAllowListName)) {
     return Invalid(folder + " has keys already, and their list would be lost; capstan keygen " + folder +
                    " --add ROLE --name NAME adds one");
   }
-  std::string list = kHead, coordinator;
-  for (const Role role : kRolesWithKeys) {
-    KeyFile file{role, NewKeyPair()};
-    CAPSTAN_RETURN_IF_ERROR(WriteKeyFile(KeyFileIn(made, role), file));
-    if (role == Role::kCoordinator) coordinator = TextOf(file.keys.public_key);
-    list += AllowListSection(NameOf(role), file.keys.public_key, {role, ""});
+  std::string list = kHead;
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator, MakeKey(made, {Role::kCoordinator, ""}, &list));
+  for (const auto& [role, count] : {std::pair(Role::kServer, own.servers), {Role::kWorker, own.workers}}) {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string number = std::to_string(i);
+      const std::string name = role == Role::kServer ? number : "worker-" + number;
+      CAPSTAN_RETURN_IF_ERROR(MakeKey(made, {role, name}, &list).status());
+    }
+    if (count == 0) CAPSTAN_RETURN_IF_ERROR(MakeKey(made, {role, ""}, &list).status());
+  }
+  for (const Role role : {Role::kReader, Role::kAdmin}) {
+    CAPSTAN_RETURN_IF_ERROR(MakeKey(made, {role, ""}, &list).status());
   }
   CAPSTAN_RETURN_IF_ERROR(WriteFileDurably(made + "/" + kAllowListName, list));
   return coordinator;
 }
 
 Result<AddedKey> AddJobKey(const std::string& folder, Role role, const std::string& name) {
-  const std::string title = name.empty() ? std::string(NameOf(role)) : name;
+  const std::string title = TitleOf(role, name);
   CAPSTAN_RETURN_IF_ERROR(CheckName("the name of a key", title));
+  if (role == Role::kServer && !IsServerNumber(name)) {
+    return Invalid("the name of a server's key is the server's number, its --index, not \"" + name + "\"");
+  }
   CAPSTAN_ASSIGN_OR_RETURN(const OpenFolder keys, Open(folder));
   if (keys.list.KeyIn(title)) {
     return Invalid(keys.list_path + " has a key [" + title +
@@ -89,11 +119,10 @@ Result<AddedKey> AddJobKey(const std::string& folder, Role role, const std::stri
   }
   AddedKey added{keys.path + "/" + title + ".key", {}};
   for (const PublicKey& key : keys.list.KeysOf(Role::kCoordinator)) added.coordinators.push_back(TextOf(key));
-  const KeyFile file{role, NewKeyPair()};
-  if (role == Role::kCoordinator) added.coordinators.push_back(TextOf(file.keys.public_key));
-  CAPSTAN_RETURN_IF_ERROR(WriteKeyFile(added.file, file));  // before its section: what the list admits can be proved
-  const Principal principal{role, role == Role::kWorker ? name : ""};
-  CAPSTAN_RETURN_IF_ERROR(keys.Write(keys.text + AllowListSection(title, file.keys.public_key, principal)));
+  std::string list = keys.text;
+  CAPSTAN_ASSIGN_OR_RETURN(std::string key, MakeKey(keys.path, {role, name}, &list));
+  CAPSTAN_RETURN_IF_ERROR(keys.Write(list));
+  if (role == Role::kCoordinator) added.coordinators.push_back(std::move(key));
   return added;
 }
 

@@ -61,6 +61,11 @@ Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) 
 
 }  // namespace
 
+bool IsServerNumber(std::string_view name) {
+  if (name.size() > 1 && name.starts_with('0')) return false;
+  return name.size() <= 9 && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_name) {
   const Result<TomlDocument> parsed = TomlDocument::Parse(text, file_name, {});
   if (!parsed.ok()) return WithoutLine(parsed.status().message());
@@ -87,6 +92,10 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
     }
     Entry entry{section.name, {*role, ""}, {}};
     if (const auto name = texts.find("name"); name != texts.end()) entry.principal.name = TextOf(*name->second);
+    if (*role == Role::kServer && !IsServerNumber(entry.principal.name)) {
+      return WithoutLine(document.Message(texts.at("name")->value.place,
+                                          "a server's name is its number, as name = \"0\" for --index 0"));
+    }
     if (const auto expires = texts.find("expires"); expires != texts.end()) {
       entry.expires = ParseTime(TextOf(*expires->second));
       if (!entry.expires) {

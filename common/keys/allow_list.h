@@ -8,7 +8,7 @@
 //   [worker-1]                              # any name; messages show it
 //   key = "64 hexadecimal digits"
 //   role = "worker"                         # or coordinator, server, reader, admin
-//   name = "worker-1"                       # the only name under which it may join, or a server's number; may be left out
+//   name = "worker-1"                       # the only name under which it may join; a server's: its number; may be left out
 //   expires = "2027-01-31T12:00:00Z"        # may be left out
 #pragma once
 
@@ -26,6 +26,9 @@
 namespace capstan {
 
 inline constexpr std::size_t kAllowedKeysMax = 10'000;
+
+// Whether a key of a server may have this name: a number without zeros in front, or none.
+bool IsServerNumber(std::string_view name);
 
 class AllowList {
  public:

@@ -19,7 +19,7 @@ constexpr bool HasKey(Role role) { return role != Role::kAnyone && role != Role:
 
 struct Principal {
   Role role = Role::kAnyone;
-  std::string name;  // a server's index, a worker's or a reader's name; empty: the key is not of one process alone
+  std::string name;  // a server's number, a worker's or a reader's name; empty: the key is not of one process alone
 
   bool operator==(const Principal&) const = default;
 };

@@ -14,6 +14,10 @@ constexpr std::size_t kFirstWithKey = static_cast<std::size_t>(Role::kCoordinato
 
 std::string_view NameOf(Role role) { return kNames[static_cast<std::size_t>(role)]; }
 
+std::string Describe(const Principal& principal) {
+  return std::string(NameOf(principal.role)) + (principal.name.empty() ? "" : " \"" + principal.name + "\"");
+}
+
 std::optional<Role> RoleOf(std::string_view name) {
   const auto* const found = std::find(kNames.begin() + kFirstWithKey, kNames.end(), name);
   if (found == kNames.end()) return std::nullopt;

@@ -7,7 +7,9 @@
 
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
+#include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/keys/role_name.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
 
@@ -33,6 +35,10 @@ CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
+  socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
+  socket.on_refused = [this](const Principal& sender, const std::string& what) {
+    out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what);
+  };
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
   const LimitsSection& limits = options_.coordinator.config.limits;

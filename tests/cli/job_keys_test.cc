@@ -59,6 +59,25 @@ TEST_CASE("a coordinator's second key is told behind its first", "[cli][keys]") 
   CHECK(keys.list().KeysOf(Role::kCoordinator).size() == 2);
 }
 
+TEST_CASE("servers and workers can have keys of their own, which are for one of them only", "[cli][keys]") {
+  const TempFolder temp;
+  const std::string folder = temp.path("keys");
+  REQUIRE(MakeJobKeys(folder, {.servers = 2, .workers = 1}).ok());
+  const AllowList list = AllowList::Parse(ContentsOf(folder + "/allow.toml"), "allow.toml").value();
+  const auto owner = [&](const std::string& file) {
+    return list.Find(ReadKeyFile(folder + "/" + file).value().keys.public_key, {}).value();
+  };
+  CHECK(owner("server-0.key") == Principal{Role::kServer, "0"});
+  CHECK(owner("server-1.key") == Principal{Role::kServer, "1"});
+  CHECK(owner("worker-0.key") == Principal{Role::kWorker, "worker-0"});
+  CHECK_FALSE(fs::exists(KeyFileIn(folder, Role::kServer)));
+  CHECK(list.size() == 6);
+  CHECK(KeyFileFor(folder, Role::kServer, "server-1") == folder + "/server-1.key");
+  CHECK(KeyFileFor(folder, Role::kServer, "server-2") == folder + "/server.key");
+  const AddedKey third = AddJobKey(folder, Role::kServer, "2").value();
+  CHECK(third.file == folder + "/server-2.key");
+}
+
 TEST_CASE("a revoked key is gone from the list, and its name is free", "[cli][keys]") {
   const Keys keys;
   const std::string before = ContentsOf(keys.list_path);
@@ -82,6 +101,9 @@ TEST_CASE("a change that cannot be made is refused in words, and changes nothing
   const std::string before = ContentsOf(keys.list_path);
   CHECK_THAT(keys.WhyNotAdd(Role::kWorker, ""), Contains("has a key [worker] already; choose another name"));
   CHECK_THAT(keys.WhyNotAdd(Role::kReader, "server"), Contains("has a key [server] already"));
+  for (const char* name : {"one", "01", "1234567890"}) {
+    CHECK_THAT(keys.WhyNotAdd(Role::kServer, name), Contains("is the server's number"));
+  }
   CHECK_THAT(keys.WhyNotAdd(Role::kReader, "a/b"), Contains("the name of a key"));
   CHECK_THAT(keys.WhyNotRevoke("w9"), Contains("allow.toml has no key [w9]"));
   CHECK_THAT(MakeJobKeys(keys.folder).status().message(), Contains("has keys already"));

@@ -2,6 +2,7 @@
 """Jobs whose connections are encrypted: the same bits, nobody gets in without a key, and no secret is anywhere but in its file."""
 import contextlib
 import glob
+import json
 import os
 import re
 import stat
@@ -32,10 +33,10 @@ def resident_mib(pid):
 
 
 class KeysTest(recovery.RecoveryTest):
-    def keygen(self, name="keys"):
+    def keygen(self, name="keys", *more):
         """Makes keys; returns their folder and the coordinator's public key."""
         folder = self.path(name)
-        made = subprocess.run([harness.program("capstan"), "keygen", folder], capture_output=True, text=True, check=True,
+        made = subprocess.run([harness.program("capstan"), "keygen", folder, *more], capture_output=True, text=True, check=True,
                               timeout=harness.DEADLINE)
         return folder, re.search(r"HOST:PORT#(\w{64})", made.stdout)[1]
 
@@ -172,6 +173,29 @@ class KeysTest(recovery.RecoveryTest):
                 self.assert_stops_with_same_bits(coordinator)
             for process in others[:2]:
                 self.assertEqual(process.wait(), 0, process.output)
+
+    def audit(self, what):
+        with open(self.path("run/audit.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        return [line for line in lines if line["what"] == what]
+
+    def test_a_servers_key_is_for_its_shards_only(self):
+        keys, _ = self.keygen("keys", "--servers", "2", "--workers", "3")
+        with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
+            self.wait_for_steps(launch, 15)
+            coordinator = self.endpoints()["coordinator"]
+            with harness.Process(harness.program("capstan-server"), "--join", coordinator, "--index", "0", "--run-dir",
+                                 self.path("other"), "--key-file", os.path.join(keys, "server-1.key"),
+                                 cwd=self.folder) as server:
+                self.assertNotEqual(server.wait(), 0)
+                self.assertRegex(server.output, 'that of a server named "1", which may not do this: it speaks for shard 0')
+            launch.wait_for_line('refused: server "1" speaks for shard 0')
+            with self.subTest("a worker's key is for its name"):
+                self.assert_refused(coordinator, os.path.join(keys, "worker-0.key"), 'it joins as "late"')
+            self.assert_stops_with_same_bits(launch)
+        refused = [line["text"] for line in self.audit("refused")]
+        self.assertIn('refused: server "1" speaks for shard 0', refused)
+        self.assertIn('refused: worker "worker-0" joins as "late"', refused)
 
     def test_strangers_cost_little_memory(self):
         """32 connections to each process send frames and commands without end, 64 MiB in all to each."""

@@ -58,6 +58,8 @@ TEST_CASE("what is wrong in an allow list is told with its place", "[keys]") {
   CHECK_THAT(Fault("[a]\nkey = \"12\"\nrole = \"worker\""), Contains("allow.toml:2:7: key is no public key: it has 2"));
   CHECK_THAT(Fault(Section("a", 1, "boss")), Contains("allow.toml:3:8: role takes coordinator"));
   CHECK_THAT(Fault(Section("a", 1, "worker", "quota = \"3\"")), Contains("unknown key \"quota\""));
+  CHECK_THAT(Fault(Section("a", 1, "server", "name = \"s1\"")),
+             Contains("allow.toml:4:8: a server's name is its number"));
   CHECK_THAT(Fault(Section("a", 1, "worker", "name = 3")), Contains("name takes a text in quotes"));
   CHECK_THAT(Fault(Section("a", 1, "worker") + Section("b", 1, "reader")), Contains("[a] has this key already"));
   for (const char* time :
