@@ -108,7 +108,21 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
       return WithoutLine(document.Message(key_entry.value.place, "[" + place->second.label + "] has this key already"));
     }
   }
+  list.ReserveNames();
   return list;
+}
+
+void AllowList::ReserveNames() {
+  std::set<std::string> names;
+  for (const auto& [key, entry] : keys_) {
+    if (entry.principal.role == Role::kWorker && !entry.principal.name.empty()) names.insert(entry.principal.name);
+  }
+  if (names.empty()) return;
+  const auto reserved = std::make_shared<const std::set<std::string>>(std::move(names));
+  for (auto& [key, entry] : keys_) {
+    if (entry.principal.role == Role::kWorker && entry.principal.name.empty())
+      entry.principal.reserved_names = reserved;
+  }
 }
 
 std::optional<Principal> AllowList::Find(const PublicKey& key, Time now) const {

@@ -51,6 +51,8 @@ class AllowList {
     Principal principal;
     std::optional<Time> expires;
   };
+  // Tells workers' keys without a name which names belong to others.
+  void ReserveNames();
   std::map<PublicKey, Entry> keys_;
 };
 

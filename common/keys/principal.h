@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
 
 namespace capstan {
@@ -20,6 +22,8 @@ constexpr bool HasKey(Role role) { return role != Role::kAnyone && role != Role:
 struct Principal {
   Role role = Role::kAnyone;
   std::string name;  // a server's number, a worker's or a reader's name; empty: the key is not of one process alone
+  // Names that belong to keys of other workers; null: none. Only a worker whose key has no name has them.
+  std::shared_ptr<const std::set<std::string>> reserved_names = nullptr;
 
   bool operator==(const Principal&) const = default;
 };

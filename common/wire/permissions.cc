@@ -83,6 +83,11 @@ bool IsOfServer(const std::string& number, const Header& header, std::uint32_t s
   return !shard || number.empty() || std::to_string(*shard / shards_per_server) == number;
 }
 
+// Whether a name belongs to another worker's key.
+bool IsReserved(const Principal& sender, const std::string& name) {
+  return sender.reserved_names != nullptr && sender.reserved_names->contains(name);
+}
+
 }  // namespace
 
 bool MaySend(const Principal& sender, const Header& header, Receiver receiver, std::uint32_t shards_per_server) {
@@ -92,7 +97,8 @@ bool MaySend(const Principal& sender, const Header& header, Receiver receiver, s
   if (sender.role == Role::kServer && !IsOfServer(sender.name, header, shards_per_server)) return false;
   if (sender.role != Role::kWorker) return !IsOfMember(header);
   const auto* join = header.As<Join>();
-  return join == nullptr || join->catalog.empty() || sender.name.empty() || join->worker == sender.name;
+  if (join == nullptr || join->catalog.empty()) return true;
+  return sender.name.empty() ? !IsReserved(sender, join->worker) : join->worker == sender.name;
 }
 
 std::string WhatItSaid(const Principal& sender, const Header& header) {
@@ -100,7 +106,10 @@ std::string WhatItSaid(const Principal& sender, const Header& header) {
     return "speaks for shard " + std::to_string(*shard);
   }
   const auto* join = header.As<Join>();
-  if (join != nullptr && sender.role == Role::kWorker) return "joins as \"" + Excerpt(join->worker) + "\"";
+  if (join != nullptr && sender.role == Role::kWorker) {
+    return "joins as \"" + Excerpt(join->worker) + "\"" +
+           (IsReserved(sender, join->worker) ? ", and that name belongs to another key" : "");
+  }
   return "sends what its role may not send";
 }
 

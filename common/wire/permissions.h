@@ -17,7 +17,7 @@ namespace capstan {
 enum class Receiver : std::uint8_t { kCoordinator, kShard, kWorker, kReader };
 
 // A sender without a key may send what any role may send to this receiver: nobody can tell which role it has. A worker
-// whose key is for one name may join only under that name, and a server whose key is for one number may speak only for
+// whose key is for one name may join only under that name, and no other key's owner may, and a server whose key is for one number may speak only for
 // that server's shards. `shards_per_server`: the job's; it matters to a coordinator.
 bool MaySend(const Principal& sender, const Header& header, Receiver receiver, std::uint32_t shards_per_server = 1);
 

@@ -135,9 +135,14 @@ class KeysTest(recovery.RecoveryTest):
             self.wait_for_lists(launch, 6)
             with self.subTest("another name than the key's"):
                 self.assert_refused(coordinator, os.path.join(keys, "mine.key"), 'as that of a worker named "mine"')
+            self.change_keys(keys, "--add", "worker", "--name", "late")
+            self.wait_for_lists(launch, 7)
+            with self.subTest("a name that belongs to another key"):
+                self.assert_refused(coordinator, os.path.join(keys, "worker.key"), "that name belongs to another key")
             revoked = self.path("mine.key")
             os.rename(os.path.join(keys, "mine.key"), revoked)
             self.change_keys(keys, "--revoke", "mine")
+            self.change_keys(keys, "--revoke", "late")
             self.wait_for_lists(launch, 5)
             with self.subTest("revoked"):
                 self.assert_refused(coordinator, revoked, "does not admit the key of this process")

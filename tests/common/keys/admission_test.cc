@@ -42,6 +42,14 @@ TEST_CASE("an allow list gives each key its role and name", "[keys]") {
   CHECK(list.WhyNot(KeyOf(3), kNow) == "is not in the allow list");
 }
 
+TEST_CASE("a worker's key without a name knows which names belong to others", "[keys]") {
+  const AllowList list = Parse(Section("a", 1, "worker") + Section("b", 2, "worker", "name = \"w1\"") +
+                               Section("c", 3, "server", "name = \"7\"") + Section("d", 4, "reader"));
+  REQUIRE(list.Find(KeyOf(1), kNow)->reserved_names != nullptr);
+  CHECK(*list.Find(KeyOf(1), kNow)->reserved_names == std::set<std::string>{"w1"});
+  for (std::uint8_t key = 2; key <= 4; ++key) CHECK(list.Find(KeyOf(key), kNow)->reserved_names == nullptr);
+}
+
 TEST_CASE("a key is allowed until it expires", "[keys]") {
   const AllowList list = Parse(Section("a", 1, "worker", "expires = \"2026-12-31T12:00:01Z\"") +
                                Section("b", 2, "worker", "expires = \"2026-12-31\""));

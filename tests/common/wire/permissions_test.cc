@@ -147,6 +147,20 @@ TEST_CASE("a message that is refused is told in words", "[wire][permissions]") {
   CHECK(WhatItSaid({Role::kReader, ""}, SpokenFor<Hello>(3).front()) == "sends what its role may not send");
 }
 
+TEST_CASE("a worker whose key has no name does not take one that belongs to another key", "[wire][permissions]") {
+  Principal sender{Role::kWorker, ""};
+  sender.reserved_names = std::make_shared<const std::set<std::string>>(std::set<std::string>{"w1"});
+  Join join = JoinWithCatalog();
+  join.worker = "w1";
+  CHECK_FALSE(MaySend(sender, Header(join), Receiver::kCoordinator));
+  CHECK(WhatItSaid(sender, Header(join)) == "joins as \"w1\", and that name belongs to another key");
+  join.worker = "w2";
+  CHECK(MaySend(sender, Header(join), Receiver::kCoordinator));
+  join.worker = "w1";
+  join.catalog.clear();
+  CHECK(MaySend(sender, Header(join), Receiver::kCoordinator));  // it only asks for the job file
+}
+
 TEST_CASE("the table has every message", "[wire][permissions]") {
   std::set<std::size_t> kinds;
   for (const Cells& row : Table()) kinds.insert(row.header.any().index());
