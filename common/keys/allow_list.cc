@@ -90,7 +90,7 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
       return Invalid(
           document.Message(role_entry.value.place, "role takes coordinator, server, worker, reader or admin"));
     }
-    Entry entry{section.name, {*role, ""}, {}};
+    Entry entry{section.name, {*role, "", *key}, {}};
     if (const auto name = texts.find("name"); name != texts.end()) entry.principal.name = TextOf(*name->second);
     if (*role == Role::kServer && !IsServerNumber(entry.principal.name)) {
       return WithoutLine(document.Message(texts.at("name")->value.place,

@@ -6,8 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+
+#include "common/keys/key_pair.h"
 
 namespace capstan {
 
@@ -22,6 +25,7 @@ constexpr bool HasKey(Role role) { return role != Role::kAnyone && role != Role:
 struct Principal {
   Role role = Role::kAnyone;
   std::string name;  // a server's number, a worker's or a reader's name; empty: the key is not of one process alone
+  std::optional<PublicKey> key = {};  // the key that it has shown
   // Names that belong to keys of other workers; null: none. Only a worker whose key has no name has them.
   std::shared_ptr<const std::set<std::string>> reserved_names = nullptr;
 

@@ -37,7 +37,8 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
   socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
   socket.on_refused = [this](const Principal& sender, const std::string& what) {
-    out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what);
+    out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what,
+                     Describe(sender));
   };
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
@@ -78,7 +79,9 @@ void CoordinatorLoop::Run() {
       next_tick = now + kTickEvery;
       Tick(now);
     }
-    socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    socket_->Poll(next_tick - now, [&](PeerId from, const Principal& sender, const Message& message) {
+      HandleOne(from, sender, message);
+    });
     SeeState(files_->JobTime());
   }
   notices_.Flush();
@@ -89,10 +92,10 @@ void CoordinatorLoop::Run() {
   if (options_.on_end) options_.on_end();
 }
 
-void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
+void CoordinatorLoop::HandleOne(PeerId from, const Principal& sender, const Message& message) {
   const Instant now = files_->JobTime();
   if (!completion_->Handle(from, message, now, &out_)) {
-    core_->Handle(from, message, now, &out_);
+    core_->Handle(from, sender, message, now, &out_);
     CountRequest(message, out_, &metrics_->requests);
   }
   (void)SendOut();

@@ -36,7 +36,7 @@ int LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
   const auto take = [&](PeerId from, const Principal& sender, const Message& message) {
     const bool allowed = MaySend(sender, message.header, receiver_, shards_per_server_);
-    allowed ? on_message(from, message) : Refuse(from, sender, message.header);
+    allowed ? on_message(from, sender, message) : Refuse(from, sender, message.header);
   };
   const int received = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, take);
   if (outgoing_->waiting()) outgoing_->Retry();

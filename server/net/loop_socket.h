@@ -39,7 +39,7 @@ class LoopSocket {
     std::uint32_t shards_per_server = 1;  // of the job, for MaySend
     OnRefused on_refused = {};            // may be empty
   };
-  using OnMessage = std::function<void(PeerId from, const Message& message)>;
+  using OnMessage = std::function<void(PeerId from, const Principal& sender, const Message& message)>;
 
   static Result<std::unique_ptr<LoopSocket>> Open(Options options, monitoring::Registry* registry);
   LoopSocket(const LoopSocket&) = delete;

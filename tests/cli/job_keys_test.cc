@@ -9,6 +9,7 @@
 
 #include "common/keys/allow_list.h"
 #include "common/keys/key_file.h"
+#include "common/keys/role_name.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -45,7 +46,7 @@ TEST_CASE("a key is added to a folder of keys, and the others and the comments s
   CHECK(ContentsOf(KeyFileIn(keys.folder, Role::kServer)) == server);
   const KeyFile file = ReadKeyFile(added.file).value();
   CHECK(file.role == Role::kWorker);
-  CHECK(keys.list().Find(file.keys.public_key, {}) == Principal{Role::kWorker, "w1"});
+  CHECK(Describe(keys.list().Find(file.keys.public_key, {}).value()) == "worker \"w1\"");
   struct stat facts {};
   REQUIRE(stat(keys.list_path.c_str(), &facts) == 0);
   CHECK((facts.st_mode & 0777) == 0600);
@@ -65,11 +66,11 @@ TEST_CASE("servers and workers can have keys of their own, which are for one of 
   REQUIRE(MakeJobKeys(folder, {.servers = 2, .workers = 1}).ok());
   const AllowList list = AllowList::Parse(ContentsOf(folder + "/allow.toml"), "allow.toml").value();
   const auto owner = [&](const std::string& file) {
-    return list.Find(ReadKeyFile(folder + "/" + file).value().keys.public_key, {}).value();
+    return Describe(list.Find(ReadKeyFile(folder + "/" + file).value().keys.public_key, {}).value());
   };
-  CHECK(owner("server-0.key") == Principal{Role::kServer, "0"});
-  CHECK(owner("server-1.key") == Principal{Role::kServer, "1"});
-  CHECK(owner("worker-0.key") == Principal{Role::kWorker, "worker-0"});
+  CHECK(owner("server-0.key") == "server \"0\"");
+  CHECK(owner("server-1.key") == "server \"1\"");
+  CHECK(owner("worker-0.key") == "worker \"worker-0\"");
   CHECK_FALSE(fs::exists(KeyFileIn(folder, Role::kServer)));
   CHECK(list.size() == 6);
   CHECK(KeyFileFor(folder, Role::kServer, "server-1") == folder + "/server-1.key");

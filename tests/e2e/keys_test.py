@@ -198,9 +198,11 @@ class KeysTest(recovery.RecoveryTest):
             with self.subTest("a worker's key is for its name"):
                 self.assert_refused(coordinator, os.path.join(keys, "worker-0.key"), 'it joins as "late"')
             self.assert_stops_with_same_bits(launch)
-        refused = [line["text"] for line in self.audit("refused")]
-        self.assertIn('refused: server "1" speaks for shard 0', refused)
-        self.assertIn('refused: worker "worker-0" joins as "late"', refused)
+        refused = {line["text"]: line["who"] for line in self.audit("refused")}
+        self.assertEqual(refused.get('refused: server "1" speaks for shard 0'), 'server "1"')
+        self.assertEqual(refused.get('refused: worker "worker-0" joins as "late"'), 'worker "worker-0"')
+        self.assertEqual({line["who"] for line in self.audit("joined")},
+                         {f'server "{index}"' for index in range(2)} | {f'worker "worker-{index}"' for index in range(3)})
 
     def test_strangers_cost_little_memory(self):
         """32 connections to each process send frames and commands without end, 64 MiB in all to each."""

@@ -36,8 +36,8 @@ std::string Fault(const std::string& text) { return AllowList::Parse(text, "allo
 TEST_CASE("an allow list gives each key its role and name", "[keys]") {
   const AllowList list = Parse(Section("c", 1, "coordinator") + Section("w", 2, "worker", "name = \"worker-1\""));
   CHECK(list.size() == 2);
-  CHECK(list.Find(KeyOf(1), kNow) == Principal{Role::kCoordinator, ""});
-  CHECK(list.Find(KeyOf(2), kNow) == Principal{Role::kWorker, "worker-1"});
+  CHECK(list.Find(KeyOf(1), kNow) == Principal{Role::kCoordinator, "", KeyOf(1)});
+  CHECK(list.Find(KeyOf(2), kNow) == Principal{Role::kWorker, "worker-1", KeyOf(2)});
   CHECK_FALSE(list.Find(KeyOf(3), kNow));
   CHECK(list.WhyNot(KeyOf(3), kNow) == "is not in the allow list");
 }
@@ -108,7 +108,7 @@ TEST_CASE("a list that has changed is read again, and one that is damaged change
   CHECK(admission->version() == first);
   look();
   CHECK(admission->version() != first);
-  CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, ""});
+  CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, "", KeyOf(1)});
   CHECK(admission->Find(KeyOf(2), kNow));
   CHECK_THAT(notices.back(), Contains("was read again: 2 keys"));
 

@@ -24,7 +24,7 @@ TEST_CASE("a section that is added is read as it was meant", "[keys]") {
     const std::string text = "# ours" + AllowListSection(title, KeyOf(1), {Role::kWorker, "w1"});
     const AllowList list = AllowList::Parse(text, "allow.toml").value();
     CHECK(list.KeyIn(title) == KeyOf(1));
-    CHECK(list.Find(KeyOf(1), {}) == Principal{Role::kWorker, "w1"});
+    CHECK(list.Find(KeyOf(1), {}) == Principal{Role::kWorker, "w1", KeyOf(1)});
     CHECK(list.KeysOf(Role::kWorker) == std::vector{KeyOf(1)});
     CHECK(list.KeysOf(Role::kReader).empty());
   }

@@ -90,6 +90,14 @@ TEST_CASE("a process without a key file has no keys", "[keys]") {
   CHECK_FALSE(ReadKeys("/nowhere/worker.key").ok());
 }
 
+TEST_CASE("a principal is told by its name, or else by the beginning of its key", "[keys]") {
+  PublicKey key;
+  key.bytes[0] = 0xab;
+  CHECK(Describe({Role::kWorker, "w1", key}) == "worker \"w1\"");
+  CHECK(Describe({Role::kReader, "", key}) == "reader of key ab000000");
+  CHECK(Describe({Role::kThisUser, ""}) == "this user");
+}
+
 TEST_CASE("each role that has a key has a name", "[keys]") {
   for (const Role role : {Role::kCoordinator, Role::kServer, Role::kWorker, Role::kReader, Role::kAdmin}) {
     CHECK(RoleOf(NameOf(role)) == role);

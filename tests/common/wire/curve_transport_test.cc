@@ -81,8 +81,8 @@ TEST_CASE("a message comes with the role and the name that the allow list gives 
   listener.Meet(worker.get(), worker->Connect(listener.endpoint).value(), &at_client);
   listener.Meet(server.get(), server->Connect(listener.endpoint).value(), &at_client);
   REQUIRE(listener.messages.messages.size() == 2);
-  CHECK(listener.messages.messages[0].sender == Principal{Role::kWorker, "w1"});
-  CHECK(listener.messages.messages[1].sender == Principal{Role::kServer, ""});
+  CHECK(listener.messages.messages[0].sender == Principal{Role::kWorker, "w1", listener.worker->public_key});
+  CHECK(listener.messages.messages[1].sender == Principal{Role::kServer, "", listener.server->public_key});
 }
 
 TEST_CASE("a process that is not let in is told why", "[transport][keys]") {
@@ -145,7 +145,7 @@ TEST_CASE("a process may come back with the other of two keys", "[transport][key
   testing::Until([&] { return again->Bind(target).ok(); });  // until the port is free
   Recorder at_again;
   MeetAtLast(worker.get(), to, &at_client, again.get(), &at_again);
-  CHECK(at_again.messages[0].sender == Principal{Role::kWorker, "w1"});
+  CHECK(at_again.messages[0].sender.name == "w1");
   CHECK(at_client.messages.empty());
 }
 
@@ -195,7 +195,7 @@ TEST_CASE("a revoked key's messages are dropped on its open connection, and a ne
            [&] { return listener.counters.revoked_peers == 1; });
   listener.Meet(server.get(), from_server, &at_server);
   REQUIRE(listener.messages.messages.size() == 3);
-  CHECK(listener.messages.messages[2].sender == Principal{Role::kReader, "later"});
+  CHECK(listener.messages.messages[2].sender == Principal{Role::kReader, "later", listener.server->public_key});
 }
 
 TEST_CASE("the allow list is watched while a process listens", "[transport][keys]") {
