@@ -33,6 +33,9 @@ std::optional<AllowList::Time> ParseTime(const std::string& text) {
          std::chrono::seconds(second);
 }
 
+constexpr std::string_view kSessions = "sessions";
+constexpr std::int64_t kSessionsMax = 4096;
+
 // The texts of a section, by key.
 using Texts = std::map<std::string, const TomlEntry*>;
 
@@ -40,13 +43,14 @@ const std::string& TextOf(const TomlEntry& entry) { return std::get<std::string>
 
 // Fails for keys of other names and values that are no texts.
 Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) {
-  static constexpr std::array<std::string_view, 4> kKnown = {"key", "role", "name", "expires"};
+  static constexpr std::array<std::string_view, 5> kKnown = {"key", "role", "name", "expires", kSessions};
   Texts texts;
   for (const TomlEntry& entry : section.entries) {
     if (std::find(kKnown.begin(), kKnown.end(), entry.key) == kKnown.end()) {
       return WithoutLine(document.Message(
-          entry.place, "unknown key \"" + entry.key + "\"; a section has key, role, name and expires"));
+          entry.place, "unknown key \"" + entry.key + "\"; a section has key, role, name, expires and sessions"));
     }
+    if (entry.key == kSessions) continue;
     if (!std::holds_alternative<std::string>(entry.value.data)) {
       return WithoutLine(document.Message(entry.value.place, entry.key + " takes a text in quotes"));
     }
@@ -57,6 +61,19 @@ Result<Texts> TextsOf(const TomlDocument& document, const TomlSection& section) 
       return WithoutLine(document.Message(section.place, std::string(needed) + " is missing"));
   }
   return texts;
+}
+
+// Returns how many sessions the owners of a section's key may have; 0: any number.
+Result<std::uint32_t> SessionsOf(const TomlDocument& document, const TomlSection& section, Role role) {
+  const TomlEntry* const entry = document.Find(section.name, kSessions);
+  if (entry == nullptr) return std::uint32_t{0};
+  const auto* const number = std::get_if<std::int64_t>(&entry->value.data);
+  if (role == Role::kWorker && number != nullptr && *number >= 1 && *number <= kSessionsMax) {
+    return static_cast<std::uint32_t>(*number);
+  }
+  return WithoutLine(
+      document.Message(entry->value.place,
+                       "sessions is of a worker's key, and takes a number from 1 to " + std::to_string(kSessionsMax)));
 }
 
 }  // namespace
@@ -103,6 +120,7 @@ Result<AllowList> AllowList::Parse(std::string_view text, std::string_view file_
                                             "expires takes a time as 2027-01-31T12:00:00Z, or a day as 2027-01-31"));
       }
     }
+    CAPSTAN_ASSIGN_OR_RETURN(entry.principal.sessions_max, SessionsOf(document, section, *role));
     const auto [place, added] = list.keys_.emplace(*key, std::move(entry));
     if (!added) {
       return WithoutLine(document.Message(key_entry.value.place, "[" + place->second.label + "] has this key already"));

@@ -26,6 +26,7 @@ struct Principal {
   Role role = Role::kAnyone;
   std::string name;  // a server's number, a worker's or a reader's name; empty: the key is not of one process alone
   std::optional<PublicKey> key = {};  // the key that it has shown
+  std::uint32_t sessions_max = 0;     // live sessions of the key's workers; 0: any number
   // Names that belong to keys of other workers; null: none. Only a worker whose key has no name has them.
   std::shared_ptr<const std::set<std::string>> reserved_names = nullptr;
 

@@ -245,6 +245,10 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
     out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
                      "\"" + join.worker + "\" joined again from another process; the newer one takes over", who);
     job_.members.Remove(same->session);
+  } else if (const Status quota = CheckQuota(sender, join, job_.members); !quota.ok()) {
+    RefuseTo(from, quota.code(), quota.message(), out);
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + quota.message(), who);
+    return;
   } else if (job_.members.full()) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
     out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold", who);

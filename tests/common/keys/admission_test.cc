@@ -50,6 +50,17 @@ TEST_CASE("a worker's key without a name knows which names belong to others", "[
   for (std::uint8_t key = 2; key <= 4; ++key) CHECK(list.Find(KeyOf(key), kNow)->reserved_names == nullptr);
 }
 
+TEST_CASE("a worker's key may have a number of sessions", "[keys]") {
+  const AllowList list = Parse(Section("a", 1, "worker", "sessions = 3") + Section("b", 2, "worker"));
+  CHECK(list.Find(KeyOf(1), kNow)->sessions_max == 3);
+  CHECK(list.Find(KeyOf(2), kNow)->sessions_max == 0);
+  for (const char* value : {"0", "-1", "4097", "\"3\"", "1.5"}) {
+    CHECK_THAT(Fault(Section("a", 1, "worker", "sessions = " + std::string(value))),
+               Contains("allow.toml:4:12: sessions is of a worker's key, and takes a number from 1 to 4096"));
+  }
+  CHECK_THAT(Fault(Section("a", 1, "reader", "sessions = 3")), Contains("sessions is of a worker's key"));
+}
+
 TEST_CASE("a key is allowed until it expires", "[keys]") {
   const AllowList list = Parse(Section("a", 1, "worker", "expires = \"2026-12-31T12:00:01Z\"") +
                                Section("b", 2, "worker", "expires = \"2026-12-31\""));
