@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import resource
 import stat
 import subprocess
 
@@ -203,6 +204,22 @@ class KeysTest(recovery.RecoveryTest):
         self.assertEqual(refused.get('refused: worker "worker-0" joins as "late"'), 'worker "worker-0"')
         self.assertEqual({line["who"] for line in self.audit("joined")},
                          {f'server "{index}"' for index in range(2)} | {f'worker "worker-{index}"' for index in range(3)})
+
+    def test_processes_with_keys_write_no_core_files(self):
+        """A program of the user's has the limit from the same function, ReadKeys (key_file_test)."""
+        before = resource.getrlimit(resource.RLIMIT_CORE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_CORE, before)
+        resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+        with self.launch(self.job(), *CURVE) as launch:
+            self.wait_for_steps(launch, 5)
+            limits = {}
+            for name, pid in self.pids().items():
+                with open(f"/proc/{pid}/limits", encoding="utf-8") as file:
+                    limits[name] = file.read()
+            self.assertLessEqual({"coordinator", "server-0", "worker-0"}, set(limits))
+            for name, text in limits.items():
+                self.assertRegex(text, r"Max core file size\s+0\s", name)
+            self.assert_stops_with_same_bits(launch)
 
     def test_strangers_cost_little_memory(self):
         """32 connections to each process send frames and commands without end, 64 MiB in all to each."""
