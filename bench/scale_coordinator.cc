@@ -115,7 +115,9 @@ class CoordinatorRig {
     report.loss_sum = 2.0;
     return report;
   }
-  void Send(PeerId from, Header header) { coordinator_->Handle(from, {std::move(header), {}}, now_, &out_); }
+  void Send(PeerId from, Header header) {
+    coordinator_->Handle(from, Principal{}, {std::move(header), {}}, now_, &out_);
+  }
   void Joins(std::uint32_t worker, std::uint64_t nonce) {
     const std::size_t before = out_.envelopes.size();
     Send(WorkerPeer(worker),

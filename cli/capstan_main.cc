@@ -105,8 +105,26 @@ int Main(int argc, char** argv) {
   Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
   stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
   Command keygen = app.AddCommand("keygen", "Make keys for the processes of a job on several machines.");
-  std::string keys;
-  keygen.Add("FOLDER", &keys, "where to put them; it is made, for this user only").Required();
+  KeygenArguments keys;
+  keygen.Add("FOLDER", &keys.folder, "where to put them; it is made, for this user only").Required();
+  keygen
+      .Add(
+          "--servers", &keys.servers,
+          "how many servers get a key of their own, which is for the shards of one --index only (default: one for all)")
+      .InRange(1, 1000);
+  keygen
+      .Add("--workers", &keys.workers,
+           "how many workers get a key of their own, which is for one name only: worker-0 and so on (default: one for "
+           "all)")
+      .InRange(1, 4096);
+  const Option add = keygen.Add("--add", &keys.add, "ROLE of one more key, for a FOLDER that has keys already")
+                         .OneOf({"coordinator", "server", "worker", "reader", "admin"});
+  keygen
+      .Add("--name", &keys.name,
+           "NAME of that key in the list and of its file, NAME.key; a worker's is also the only name under which that "
+           "worker may join; for a server its --index (default: the role)")
+      .OnlyWith(add);
+  keygen.Add("--revoke", &keys.revoke, "NAME of a key in the list, which is to be of no use from now on").NotWith(add);
   SnapshotCommand snapshot(app);
   const Command bench = DescribeBench(app, &bench_arguments);
   constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",

@@ -4,24 +4,57 @@
 
 #include "cli/run/job_keys.h"
 #include "cli/run/process.h"
+#include "common/keys/role_name.h"
 
 namespace capstan::cli {
+namespace {
 
-int RunKeygen(const std::string& folder) {
-  const Result<std::string> coordinator = MakeJobKeys(folder);
-  if (!coordinator.ok()) {
-    Complain("capstan", coordinator.status().message());
-    return ExitCode(coordinator.status());
-  }
+constexpr char kCopyList[] =
+    "Copy allow.toml to the machines of the coordinator and of each server, next to their key files: they read it "
+    "again by\n"
+    "themselves.\n";
+
+Status MakeAll(const KeygenArguments& arguments) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
+                           MakeJobKeys(arguments.folder, {arguments.servers, arguments.workers}));
   std::printf(
       "The keys are in %s. In the job file:\n"
       "  [cluster]\n"
       "  coordinator = \"HOST:PORT#%s\"\n"
-      "Take coordinator.key and allow.toml to the coordinator's machine, server.key and allow.toml to each server's, "
-      "and\n"
-      "worker.key to each worker's, all with mode 0600. Start each process with --key-file FILE or CAPSTAN_KEY_FILE.\n",
-      folder.c_str(), coordinator->c_str());
-  return kExitDone;
+      "Take coordinator.key and allow.toml to the coordinator's machine, %s and allow.toml to each server's,\n"
+      "and %s to each worker's, all with mode 0600. Start each process with --key-file FILE or CAPSTAN_KEY_FILE.\n",
+      arguments.folder.c_str(), coordinator.c_str(), arguments.servers > 0 ? "server-N.key" : "server.key",
+      arguments.workers > 0 ? "worker-N.key" : "worker.key");
+  return {};
+}
+
+Status Add(const KeygenArguments& arguments) {
+  const Role role = RoleOf(arguments.add).value();  // the command line takes no other word
+  CAPSTAN_ASSIGN_OR_RETURN(const AddedKey added, AddJobKey(arguments.folder, role, arguments.name));
+  std::printf("The key of a %s is in %s.\n%s", arguments.add.c_str(), added.file.c_str(), kCopyList);
+  if (role != Role::kCoordinator || added.coordinators.size() != 2) return {};
+  std::printf(
+      "Give each process both keys in the coordinator's address, HOST:PORT#%s,%s,\n"
+      "when it starts the next time; then start the coordinator again with the new key's file, and revoke the old "
+      "key.\n",
+      added.coordinators[0].c_str(), added.coordinators[1].c_str());
+  return {};
+}
+
+Status Revoke(const KeygenArguments& arguments) {
+  CAPSTAN_RETURN_IF_ERROR(RevokeJobKey(arguments.folder, arguments.revoke));
+  std::printf("[%s] is no longer in %s/allow.toml.\n%s", arguments.revoke.c_str(), arguments.folder.c_str(), kCopyList);
+  return {};
+}
+
+}  // namespace
+
+int RunKeygen(const KeygenArguments& arguments) {
+  const auto run = !arguments.revoke.empty() ? &Revoke : !arguments.add.empty() ? &Add : &MakeAll;
+  const Status status = run(arguments);
+  if (status.ok()) return kExitDone;
+  Complain("capstan", status.message());
+  return ExitCode(status);
 }
 
 }  // namespace capstan::cli

@@ -7,7 +7,15 @@
 
 namespace capstan::cli {
 
-// Makes the key files of a job and their allow list in `folder`, and prints what to do with them. Returns the exit code.
-int RunKeygen(const std::string& folder);
+struct KeygenArguments {
+  std::string folder;
+  unsigned servers = 0, workers = 0;  // how many of them get a key of their own; 0: one for all
+  std::string add, name;              // the role of a key to add, and its name; empty: none
+  std::string revoke;                 // the name of a key to revoke; empty: none
+};
+
+// Makes the key files of a job and their allow list in the folder, or adds or revokes one key there. Prints what to do then.
+// Returns the exit code.
+int RunKeygen(const KeygenArguments& arguments);
 
 }  // namespace capstan::cli

@@ -30,7 +30,7 @@ ProgramCalls::ProgramCalls(const JobConfig& config, const RunDirectory& director
 ProgramCall ProgramCalls::Ours(const std::string& name, Role role, std::vector<std::string> arguments) const {
   const std::string program = role == Role::kWorker ? "capstan-worker" : "capstan-server";
   if (plaintext_ == Plaintext::kAllowed) arguments.emplace_back("--allow-plaintext");
-  if (!keys_.empty()) arguments.insert(arguments.end(), {"--key-file", KeyFileIn(keys_, role)});
+  if (!keys_.empty()) arguments.insert(arguments.end(), {"--key-file", KeyFileFor(keys_, role, name)});
   return {name, binaries_ + "/" + program, std::move(arguments), directory_.LogOf(name), ProgramKind::kOurs, {}};
 }
 
@@ -91,10 +91,10 @@ std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) c
 
 std::vector<ProgramCall> ProgramCalls::OwnPrograms(const OwnProgram& program, const std::string& coordinator) const {
   const std::uint32_t count = config_.cluster.workers;
-  const std::string key_file = keys_.empty() ? "" : KeyFileIn(keys_, Role::kWorker);
   std::vector<ProgramCall> calls;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string name = WorkerName(i);
+    const std::string key_file = keys_.empty() ? "" : KeyFileFor(keys_, Role::kWorker, name);
     calls.push_back({name,
                      program.path,
                      {program.words.begin() + 1, program.words.end()},

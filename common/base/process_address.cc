@@ -9,7 +9,7 @@ namespace capstan {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://", kLocal = "ipc://";
-constexpr std::size_t kKeyTextBytes = 64;
+constexpr std::size_t kKeyTextBytes = 64, kKeysMax = 2;
 
 bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
@@ -44,6 +44,16 @@ std::string_view KeyInAddress(std::string_view address) {
   return hash == address.npos ? std::string_view() : address.substr(hash + 1);
 }
 
+std::vector<std::string_view> KeysInAddress(std::string_view address) {
+  std::vector<std::string_view> keys;
+  for (std::string_view rest = KeyInAddress(address); !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    keys.push_back(rest.substr(0, comma));
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return keys;
+}
+
 std::string WithoutKey(const std::string& address) {
   const std::size_t hash = IsLocalAddress(address) ? address.npos : address.rfind('#');
   return address.substr(0, hash);
@@ -55,8 +65,11 @@ std::string WithKey(const std::string& address, const std::string& key) {
 
 bool HasKeyOrNone(std::string_view address) {
   if (address.find('#') == address.npos) return true;
-  const std::string_view key = KeyInAddress(address);
-  return key.size() == kKeyTextBytes && std::all_of(key.begin(), key.end(), IsHexDigit);
+  const std::vector<std::string_view> keys = KeysInAddress(address);
+  return !keys.empty() && keys.size() <= kKeysMax && !address.ends_with(',') &&
+         std::all_of(keys.begin(), keys.end(), [](std::string_view key) {
+           return key.size() == kKeyTextBytes && std::all_of(key.begin(), key.end(), IsHexDigit);
+         });
 }
 
 bool IsProcessAddress(std::string_view text) {
@@ -70,7 +83,8 @@ Status CheckProcessAddress(const std::string& what, const std::string& address) 
     return Invalid(what + " is " + Quote(address) + ": " + FaultOfPath(SocketPathOf(address)));
   }
   const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(address);
-  if (!HasKeyOrNone(address)) return Invalid(said + ": a key, after #, has 64 hexadecimal digits");
+  if (!HasKeyOrNone(address))
+    return Invalid(said + ": a key, after #, has 64 hexadecimal digits; two have a comma between them");
   const std::size_t scheme = address.find("://");
   if (scheme == address.npos) return Invalid(said + (IsHostPort(address + ":1") ? ": the port is missing" : ""));
   const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);

@@ -1,6 +1,6 @@
 // ProcessAddress: the address of a process of a job, as users, job files and commands write it: HOST:PORT for TCP,
-// HOST:PORT#KEY for TCP with keys (KEY: 64 hexadecimal digits, the public key that the process there has to prove), or
-// ipc:///PATH for a Unix socket of this machine.
+// HOST:PORT#KEY for TCP with keys (KEY: 64 hexadecimal digits, the public key that the process there has to prove, or two of
+// them, KEY,KEY, of which it has to prove one), or ipc:///PATH for a Unix socket of this machine.
 //
 // Kind:   pure functions.
 // Limits: a socket's path has at most kSocketPathBytesMax bytes, by the operating system's rule.
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -24,13 +25,15 @@ std::string SocketPathOf(const std::string& local_address);
 // Returns the local address of a socket in `folder`, an absolute path.
 std::string LocalAddress(const std::string& folder, const std::string& name);
 
-// Returns the key of an address or endpoint for TCP; empty if it has none.
+// Returns the key, or the two keys, of an address or endpoint for TCP; empty if it has none.
 std::string_view KeyInAddress(std::string_view address);
+// Returns the keys one by one.
+std::vector<std::string_view> KeysInAddress(std::string_view address);
 // Returns the address or endpoint without its key.
 std::string WithoutKey(const std::string& address);
 std::string WithKey(const std::string& address, const std::string& key);
 
-// Whether the address has no key, or one of 64 hexadecimal digits.
+// Whether the address has no key, or one or two of 64 hexadecimal digits.
 bool HasKeyOrNone(std::string_view address);
 // Whether the text is HOST:PORT with a port from 1, and perhaps a key, or ipc:// and an absolute path that is short enough.
 bool IsProcessAddress(std::string_view text);

@@ -1,13 +1,10 @@
 #include "common/keys/admission.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
+
+#include "common/keys/allow_list_text.h"
 
 namespace capstan {
 
@@ -18,19 +15,7 @@ std::optional<Admission::Stamp> Admission::StampOf(const std::string& path) {
 }
 
 Result<AllowList> Admission::Read(const std::string& path) {
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) == 0) {
-    const bool others_write = (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    if (others_write || (facts.st_uid != geteuid() && facts.st_uid != 0)) {
-      return Invalid("other users may change the allow list " + path + "; run: chmod 600 " + path +
-                     (others_write ? "" : ", as its owner who starts this process"));
-    }
-  }
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad() || !in.is_open()) {
-    return Invalid("cannot read the allow list " + path + ": " + std::strerror(errno) + "; capstan keygen makes one");
-  }
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string text, ReadAllowListText(path));
   return AllowList::Parse(text, path);
 }
 

@@ -8,8 +8,9 @@
 //   [worker-1]                              # any name; messages show it
 //   key = "64 hexadecimal digits"
 //   role = "worker"                         # or coordinator, server, reader, admin
-//   name = "worker-1"                       # the only name under which it may join, or a server's number; may be left out
+//   name = "worker-1"                       # the only name under which it may join; a server's: its number; may be left out
 //   expires = "2027-01-31T12:00:00Z"        # may be left out
+//   sessions = 8                            # the most workers that may take part with it at once; may be left out
 #pragma once
 
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/keys/key_pair.h"
@@ -25,6 +27,9 @@
 namespace capstan {
 
 inline constexpr std::size_t kAllowedKeysMax = 10'000;
+
+// Whether a key of a server may have this name: a number without zeros in front, or none.
+bool IsServerNumber(std::string_view name);
 
 class AllowList {
  public:
@@ -37,13 +42,18 @@ class AllowList {
   // Returns why it may not: a part of a sentence about the key.
   std::string WhyNot(const PublicKey& key, Time now) const;
   std::size_t size() const { return keys_.size(); }
+  // Returns the key in the section; nothing if there is no such section.
+  std::optional<PublicKey> KeyIn(std::string_view section) const;
+  std::vector<PublicKey> KeysOf(Role role) const;
 
  private:
   struct Entry {
-    std::string label;
+    std::string label;  // its section
     Principal principal;
     std::optional<Time> expires;
   };
+  // Tells workers' keys without a name which names belong to others.
+  void ReserveNames();
   std::map<PublicKey, Entry> keys_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sodium.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,13 @@ std::string_view TextAt(const TomlDocument& document, std::string_view key) {
   return {};
 }
 
+void WriteNoCoreFile() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = 0;
+  setrlimit(RLIMIT_CORE, &limit);  // a lower limit is always allowed
+}
+
 }  // namespace
 
 Result<KeyFile> ReadKeyFile(const std::string& path) {
@@ -84,6 +92,7 @@ Result<KeyFile> ReadKeyFile(const std::string& path) {
 
 Result<std::shared_ptr<const KeyPair>> ReadKeys(const std::string& path) {
   if (path.empty()) return std::shared_ptr<const KeyPair>();
+  WriteNoCoreFile();
   CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(path));
   return std::make_shared<const KeyPair>(std::move(file.keys));
 }

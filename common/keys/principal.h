@@ -5,7 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
+
+#include "common/keys/key_pair.h"
 
 namespace capstan {
 
@@ -19,7 +24,11 @@ constexpr bool HasKey(Role role) { return role != Role::kAnyone && role != Role:
 
 struct Principal {
   Role role = Role::kAnyone;
-  std::string name;  // a server's index, a worker's or a reader's name; empty: the key is not of one process alone
+  std::string name;  // a server's number, a worker's or a reader's name; empty: the key is not of one process alone
+  std::optional<PublicKey> key = {};  // the key that it has shown
+  std::uint32_t sessions_max = 0;     // live sessions of the key's workers; 0: any number
+  // Names that belong to keys of other workers; null: none. Only a worker whose key has no name has them.
+  std::shared_ptr<const std::set<std::string>> reserved_names = nullptr;
 
   bool operator==(const Principal&) const = default;
 };

@@ -10,9 +10,17 @@ constexpr std::array<std::string_view, kRoles> kNames = {"anyone", "this user", 
                                                          "worker", "reader",    "admin"};
 constexpr std::size_t kFirstWithKey = static_cast<std::size_t>(Role::kCoordinator);
 
+constexpr std::size_t kDigitsShown = 8;  // of a key
+
 }  // namespace
 
 std::string_view NameOf(Role role) { return kNames[static_cast<std::size_t>(role)]; }
+
+std::string Describe(const Principal& principal) {
+  std::string text(NameOf(principal.role));
+  if (!principal.name.empty()) return text + " \"" + principal.name + "\"";
+  return principal.key ? text + " of key " + TextOf(*principal.key).substr(0, kDigitsShown) : text;
+}
 
 std::optional<Role> RoleOf(std::string_view name) {
   const auto* const found = std::find(kNames.begin() + kFirstWithKey, kNames.end(), name);

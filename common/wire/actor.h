@@ -31,6 +31,7 @@ inline constexpr std::size_t kAuditKinds = 6;
 struct AuditEntry {
   AuditKind kind = AuditKind::kJoined;
   std::string text;
+  std::string who = {};  // the principal of the peer that the entry is about; empty: it is about no peer
 };
 
 struct Outbox {
@@ -45,10 +46,13 @@ struct Outbox {
   void Log(Severity severity, std::string text, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     notices.push_back({severity, std::move(text), file, line});
   }
-  void Audit(AuditKind kind, std::string text) { audit.push_back({kind, std::move(text)}); }
-  void LogAndAudit(Severity severity, AuditKind kind, std::string text, const char* file = __builtin_FILE(),
-                   int line = __builtin_LINE()) {
-    Audit(kind, text);
+  // `who`: as AuditEntry has it.
+  void Audit(AuditKind kind, std::string text, std::string who = {}) {
+    audit.push_back({kind, std::move(text), std::move(who)});
+  }
+  void LogAndAudit(Severity severity, AuditKind kind, std::string text, std::string who = {},
+                   const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    Audit(kind, text, std::move(who));
     Log(severity, std::move(text), file, line);
   }
   void Clear() {

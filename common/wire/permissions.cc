@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <variant>
 
+#include "common/base/utf8.h"
 #include "common/wire/messages.h"
 
 namespace capstan {
@@ -68,15 +71,47 @@ bool IsOfMember(const Header& header) {
   return leave != nullptr && leave->session != SessionId{};
 }
 
+// Returns the shard for which a server speaks; nothing if the message names none.
+std::optional<ShardIndex> ShardIn(const Header& header) {
+  std::optional<ShardIndex> shard;
+  header.VisitAs<Hello, ResetDone, ResetBad, Prepared, Committed, Progress, SnapshotDone, Disagreement>(
+      [&](const auto& body) { shard = body.shard; });
+  return shard;
+}
+
+bool IsOfServer(const std::string& number, const Header& header, std::uint32_t shards_per_server) {
+  const std::optional<ShardIndex> shard = ShardIn(header);
+  return !shard || number.empty() || std::to_string(*shard / shards_per_server) == number;
+}
+
+// Whether a name belongs to another worker's key.
+bool IsReserved(const Principal& sender, const std::string& name) {
+  return sender.reserved_names != nullptr && sender.reserved_names->contains(name);
+}
+
 }  // namespace
 
-bool MaySend(const Principal& sender, const Header& header, Receiver receiver) {
+bool MaySend(const Principal& sender, const Header& header, Receiver receiver, std::uint32_t shards_per_server) {
   const Roles roles = SendersTo(kRows[header.any().index()], receiver);
   if (sender.role == Role::kAnyone || sender.role == Role::kThisUser) return roles != kNobody;
   if ((roles & Only(sender.role)) == 0) return false;
+  if (sender.role == Role::kServer && !IsOfServer(sender.name, header, shards_per_server)) return false;
   if (sender.role != Role::kWorker) return !IsOfMember(header);
   const auto* join = header.As<Join>();
-  return join == nullptr || join->catalog.empty() || sender.name.empty() || join->worker == sender.name;
+  if (join == nullptr || join->catalog.empty()) return true;
+  return sender.name.empty() ? !IsReserved(sender, join->worker) : join->worker == sender.name;
+}
+
+std::string WhatItSaid(const Principal& sender, const Header& header) {
+  if (const std::optional<ShardIndex> shard = ShardIn(header); shard && sender.role == Role::kServer) {
+    return "speaks for shard " + std::to_string(*shard);
+  }
+  const auto* join = header.As<Join>();
+  if (join != nullptr && sender.role == Role::kWorker) {
+    return "joins as \"" + Excerpt(join->worker) + "\"" +
+           (IsReserved(sender, join->worker) ? ", and that name belongs to another key" : "");
+  }
+  return "sends what its role may not send";
 }
 
 }  // namespace capstan

@@ -82,6 +82,13 @@ void WatchedSocket::TakeHandshake(std::uint16_t kind, std::int32_t detail) {
   if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
     was_connected_ = true;
     failure_.reset();
+    last_close_.reset();
+  }
+  const Clock::time_point now = Clock::now();
+  const bool closed = kind == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+  if (closed) {
+    if (!last_close_ || now - *last_close_ > kClosesWithin) first_close_ = now;
+    last_close_ = now;
   }
   // Once the right process has answered, another one at its address is a stranger who will go.
   if (was_connected_) return;
@@ -89,11 +96,7 @@ void WatchedSocket::TakeHandshake(std::uint16_t kind, std::int32_t detail) {
   if (kind == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL && detail == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH) {
     failure_ = HandshakeFailure::kMechanism;
   }
-  if (kind != ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL) return;
-  const Clock::time_point now = Clock::now();
-  if (!last_close_ || now - *last_close_ > kClosesWithin) first_close_ = now;
-  last_close_ = now;
-  if (now - *first_close_ >= kClosesFor) failure_ = HandshakeFailure::kClosed;
+  if (closed && now - *first_close_ >= kClosesFor) failure_ = HandshakeFailure::kClosed;
 }
 
 bool WatchedSocket::IsGivenUp() const { return lost_ && Clock::now() - *lost_ >= kRetryStartsWithin; }

@@ -1,5 +1,6 @@
 #include "common/wire/zmq_endpoint.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -52,43 +53,51 @@ Principal SenderAt(const std::string& endpoint) {
 Result<Target> TargetOf(const std::string& endpoint, bool has_keys) {
   Target target;
   CAPSTAN_ASSIGN_OR_RETURN(target.address, CheckEndpoint(WithoutKey(endpoint)));
-  const std::string_view key = KeyInAddress(endpoint);
+  const std::vector<std::string_view> keys = KeysInAddress(endpoint);
   const bool local = IsLocalAddress(target.address);
-  if (local || (key.empty() && !has_keys)) return target;
-  if (key.empty()) {
+  if (local || (keys.empty() && !has_keys)) return target;
+  if (keys.empty()) {
     return Invalid(endpoint + " has no key, and this process talks only to processes that prove one; write " +
                    endpoint + "#KEY, with the public key of the process there");
   }
   if (!has_keys) {
     return Invalid(target.address + " asks for a key of this process: name a key file, as CAPSTAN_KEY_FILE=worker.key");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(target.key, ParsePublicKey("the key in " + endpoint, key));
+  for (const std::string_view text : keys) {
+    CAPSTAN_ASSIGN_OR_RETURN(const PublicKey key, ParsePublicKey("the key in " + endpoint, text));
+    target.keys.push_back(key);
+  }
   return target;
 }
 
 Status CheckOwnKey(const std::string& endpoint, const KeyPair* keys) {
-  const std::string_view key = KeyInAddress(endpoint);
-  if (key.empty()) return {};
+  const std::vector<std::string_view> wanted_keys = KeysInAddress(endpoint);
+  if (wanted_keys.empty()) return {};
   const std::string own = keys == nullptr ? "" : TextOf(keys->public_key);
-  const Result<PublicKey> parsed = ParsePublicKey("the key", key);  // digits may be capitals
-  if (keys != nullptr && parsed.ok() && *parsed == keys->public_key) return {};
+  const bool is_wanted = keys != nullptr && std::any_of(wanted_keys.begin(), wanted_keys.end(), [&](auto key) {
+                           const Result<PublicKey> parsed = ParsePublicKey("the key", key);  // digits may be capitals
+                           return parsed.ok() && *parsed == keys->public_key;
+                         });
+  if (is_wanted) return {};
   const std::string wanted =
-      "cannot listen on " + WithoutKey(endpoint) + ": that address has the key " + std::string(key);
+      "cannot listen on " + WithoutKey(endpoint) + ": that address has the key " + std::string(KeyInAddress(endpoint));
   if (keys == nullptr) return Invalid(wanted + ", and this process has none; name its key file");
   return Invalid(wanted + ", and the key file of this process has " + own + "; give both the same key");
 }
 
-std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key) {
+std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::vector<PublicKey>& keys) {
   switch (failure) {
     case HandshakeFailure::kRefused:
       return address +
              " does not admit the key of this process; add its public key to allow.toml there, or check expires";
     case HandshakeFailure::kMechanism:
-      if (key) return address + " has no key: its job does not have [security] transport = \"curve\"";
+      if (!keys.empty()) return address + " has no key: its job does not have [security] transport = \"curve\"";
       return address + " asks for keys: write its address as HOST:PORT#KEY, and name a key file of this process";
     case HandshakeFailure::kClosed: break;
   }
-  return "the process at " + address + " does not have the key " + (key ? TextOf(*key) : "") +
+  std::string wanted;
+  for (const PublicKey& key : keys) wanted += (wanted.empty() ? "" : " or ") + TextOf(key);
+  return "the process at " + address + " does not have the key " + wanted +
          ", or has none; compare it with public_key in that process's key file";
 }
 

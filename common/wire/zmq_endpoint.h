@@ -1,11 +1,11 @@
-// Endpoints of a ZmqTransport: tcp://HOST:PORT, tcp://HOST:PORT#KEY, ipc:///PATH; and the words for what is wrong with one.
+// Endpoints of a ZmqTransport: tcp://HOST:PORT, tcp://HOST:PORT#KEY (or #KEY,KEY), ipc:///PATH; and the words for what is wrong with one.
 //
 // Kind:   functions; for a Unix socket they ask the file system.
 // Fails:  kInvalid, with what to write instead.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/keys/key_pair.h"
@@ -21,8 +21,8 @@ Status CheckOwnKey(const std::string& endpoint, const KeyPair* keys);
 
 // An endpoint to connect to.
 struct Target {
-  std::string address;           // as libzmq takes it
-  std::optional<PublicKey> key;  // which the peer has to prove
+  std::string address;          // as libzmq takes it
+  std::vector<PublicKey> keys;  // the peer has to prove one of them; empty: none
 };
 // `has_keys`: whether the process that connects has keys.
 Result<Target> TargetOf(const std::string& endpoint, bool has_keys);
@@ -34,7 +34,7 @@ Principal SenderAt(const std::string& endpoint);
 std::string ReasonOf(int error, bool is_tcp);
 // Returns the Status of a call on the endpoint that failed with `error` (an errno): "cannot WHAT ENDPOINT: ...".
 Status EndpointFailure(const char* what, const std::string& endpoint, int error);
-// Returns why no connection to `address` is made. `key`: the one that the peer was to prove.
-std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::optional<PublicKey>& key);
+// Returns why no connection to `address` is made. `keys`: of which the peer was to prove one.
+std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::vector<PublicKey>& keys);
 
 }  // namespace capstan

@@ -50,6 +50,8 @@ constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
 constexpr int kHeartbeatsMissed = 20;     // missed heartbeats before a connection is given up
 constexpr int kHeartbeatMaxMs = 300'000;  // so that ZMTP can say how long it may be silent: at most 6,553 s
 constexpr int kUntakenMs = 15'000;        // longest time for sent bytes without the other machine's acknowledgement
+// How long a peer may close handshakes before the other of its two keys is tried: one that is ending closes some, too.
+constexpr auto kKeyTriedFor = std::chrono::milliseconds(200);
 // The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: the
 // handshake, which carries its routing id, may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
@@ -64,8 +66,8 @@ constexpr int kSocketsMax = 3 * (4096 + 64);
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
 
-void SetKey(zmq::socket_t* socket, int option, const std::array<std::uint8_t, kKeyBytes>& key) {
-  CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), option, key.data(), key.size()) == 0);
+void SetKey(zmq::socket_ref socket, int option, const std::array<std::uint8_t, kKeyBytes>& key) {
+  CAPSTAN_CHECK(zmq_setsockopt(socket.handle(), option, key.data(), key.size()) == 0);
 }
 
 // ---- frames --------------------------------------------------------------------------------------------------------
@@ -166,9 +168,10 @@ class ZmqTransport final : public Transport {
   struct Dealer {
     WatchedSocket socket;
     std::string endpoint;
-    std::optional<PublicKey> key;
+    std::vector<PublicKey> keys;  // of which the peer has to prove one; the first is tried now
     Principal peer;
-    std::optional<Clock::time_point> unanswered_since;
+    Clock::time_point key_tried_since = Clock::now();
+    std::optional<Clock::time_point> unanswered_since = {};
     bool due = false;  // whether it is in due_
   };
 
@@ -176,6 +179,8 @@ class ZmqTransport final : public Transport {
   Result<WatchedSocket> Open(zmq::socket_type type, const std::optional<PublicKey>& server_key = {});
   void SetOptions(zmq::socket_type type, zmq::socket_t* socket) const;  // throws zmq::error_t
   void SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const;
+  // Tries the other of two keys if the peer has closed handshakes for the first. Returns whether it did.
+  static bool TryOtherKey(Dealer* dealer, Clock::time_point now);
   Status SendFailure(PeerId to, int error);
   std::string Describe(PeerId peer) const;
 
@@ -267,10 +272,10 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
 }
 
 void ZmqTransport::SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const {
-  SetKey(socket, ZMQ_CURVE_SECRETKEY, options_.keys->secret_key.bytes());
+  SetKey(*socket, ZMQ_CURVE_SECRETKEY, options_.keys->secret_key.bytes());
   if (server_key) {
-    SetKey(socket, ZMQ_CURVE_PUBLICKEY, options_.keys->public_key.bytes);
-    SetKey(socket, ZMQ_CURVE_SERVERKEY, server_key->bytes);
+    SetKey(*socket, ZMQ_CURVE_PUBLICKEY, options_.keys->public_key.bytes);
+    SetKey(*socket, ZMQ_CURVE_SERVERKEY, server_key->bytes);
     return;
   }
   socket->set(zmq::sockopt::curve_server, true);
@@ -308,13 +313,14 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
 
 Result<PeerId> ZmqTransport::Connect(const std::string& endpoint, Role role) {
   CAPSTAN_ASSIGN_OR_RETURN(const Target target, TargetOf(endpoint, options_.keys != nullptr));
-  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer, target.key));
+  const std::optional<PublicKey> key = target.keys.empty() ? std::nullopt : std::optional(target.keys.front());
+  CAPSTAN_ASSIGN_OR_RETURN(WatchedSocket socket, Open(zmq::socket_type::dealer, key));
   const int failure = CallZmq([&] { return socket.get().connect(target.address), true; });
   if (failure != 0) return EndpointFailure("connect to", endpoint, failure);
   const PeerId peer{++dealers_made_};
   CAPSTAN_CHECK(!CallsUs(peer));
-  const Principal sender = target.key ? Principal{role, ""} : SenderAt(target.address);
-  Dealer made{std::move(socket), target.address, target.key, sender, {}, false};
+  const Principal sender = key ? Principal{role, ""} : SenderAt(target.address);
+  Dealer made{.socket = std::move(socket), .endpoint = target.address, .keys = target.keys, .peer = sender};
   Dealer& dealer = dealers_.emplace(peer.value, std::move(made)).first->second;
   Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
@@ -382,11 +388,20 @@ void ZmqTransport::TendConnections() {
   const auto unheard_max = kHeartbeatsUnheard * options_.heartbeat;
   for (auto& [peer, dealer] : dealers_) {
     const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
-    if (!dealer.socket.IsGivenUp() && !unheard) continue;
+    if (!TryOtherKey(&dealer, now) && !dealer.socket.IsGivenUp() && !unheard) continue;
     dealer.socket.ConnectAgain(dealer.endpoint);
     dealer.unanswered_since.reset();
     MakeDue(peer, &dealer);
   }
+}
+
+bool ZmqTransport::TryOtherKey(Dealer* dealer, Clock::time_point now) {
+  if (dealer->keys.size() < 2 || now - dealer->key_tried_since < kKeyTriedFor) return false;
+  if (!dealer->socket.WasClosedSince(dealer->key_tried_since)) return false;
+  std::rotate(dealer->keys.begin(), dealer->keys.begin() + 1, dealer->keys.end());
+  SetKey(dealer->socket.get(), ZMQ_CURVE_SERVERKEY, dealer->keys.front().bytes);  // for the next connection
+  dealer->key_tried_since = now;
+  return true;
 }
 
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
@@ -497,10 +512,10 @@ void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message
   const auto dealer = dealers_.find(peer);
   if (dealer == dealers_.end()) return;
   const std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
-  if (!failure || (*failure == HandshakeFailure::kClosed && !dealer->second.key)) return;
+  if (!failure || (*failure == HandshakeFailure::kClosed && dealer->second.keys.empty())) return;
   Error error;
   error.code = Code::kRefused;
-  error.message = ExplainFailure(*failure, dealer->second.endpoint, dealer->second.key);
+  error.message = ExplainFailure(*failure, dealer->second.endpoint, dealer->second.keys);
   const Principal sender = dealer->second.peer;  // a copy: on_message may disconnect the dealer
   on_message({peer}, sender, {std::move(error), {}});
 }

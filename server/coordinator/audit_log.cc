@@ -21,9 +21,11 @@ std::string UtcText(std::chrono::sys_seconds time) {
   return text.data();
 }
 
-std::string AuditLine(std::chrono::sys_seconds time, std::size_t kind, const char* key,
+std::string AuditLine(std::chrono::sys_seconds time, std::size_t kind, const std::string& who, const char* key,
                       const nlohmann::ordered_json& value) {
-  const nlohmann::ordered_json line = {{"time", UtcText(time)}, {"what", kAuditNames[kind]}, {key, value}};
+  nlohmann::ordered_json line = {{"time", UtcText(time)}, {"what", kAuditNames[kind]}};
+  if (!who.empty()) line["who"] = CleanUtf8(who, kAuditTextMax);
+  line[key] = value;
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -44,7 +46,7 @@ Status AuditLog::Append(const std::vector<AuditEntry>& entries, WallTime now) {
   for (const AuditEntry& entry : entries) {
     const auto kind = static_cast<std::size_t>(entry.kind);
     if (++counts_[kind] <= kLinesPerSecond)
-      lines += AuditLine(second, kind, "text", CleanUtf8(entry.text, kAuditTextMax));
+      lines += AuditLine(second, kind, entry.who, "text", CleanUtf8(entry.text, kAuditTextMax));
   }
   return Write(lines);
 }
@@ -56,7 +58,7 @@ std::string AuditLog::LinesLeftOut() {
   std::string lines;
   for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
     const std::uint64_t count = std::exchange(counts_[kind], 0);
-    if (count > kLinesPerSecond) lines += AuditLine(second_, kind, "left_out", count - kLinesPerSecond);
+    if (count > kLinesPerSecond) lines += AuditLine(second_, kind, "", "left_out", count - kLinesPerSecond);
   }
   return lines;
 }

@@ -8,6 +8,7 @@
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job_config.h"
+#include "common/keys/role_name.h"
 #include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/membership.h"
@@ -61,11 +62,12 @@ Coordinator::Coordinator(CoordinatorOptions options, CoordinatorLog* log,
   CAPSTAN_CHECK(job_.slot_count() > 0 && job_.shards.size() > 0 && job_.options.draw_secret);
 }
 
-void Coordinator::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
+void Coordinator::Handle(PeerId from, const Principal& sender, const Message& message, Instant now, Outbox* out) {
   const auto take = [&](const auto& body) { On(from, body, now, out); };
   const Header& header = message.header;
-  if (header.VisitAs<Hello, Join, Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone,
-                     Disagreement>(take))
+  if (const auto* hello = header.As<Hello>()) return On(from, sender, *hello, now, out);
+  if (const auto* join = header.As<Join>()) return On(from, sender, *join, now, out);
+  if (header.VisitAs<Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone, Disagreement>(take))
     return;
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
   if (header.Is<Error>()) return;
@@ -82,30 +84,31 @@ void Coordinator::RefuseTo(PeerId to, Code code, std::string message, Outbox* ou
 
 // ---- messages of shards --------------------------------------------------------------------------------------------
 
-void Coordinator::On(PeerId from, const Hello& hello, Instant now, Outbox* out) {
+void Coordinator::On(PeerId from, const Principal& sender, const Hello& hello, Instant now, Outbox* out) {
+  const std::string who = Describe(sender);
   if (Status status = CheckHello(hello, job_.facts); !status.ok()) {
     RefuseTo(from, status.code(), status.message(), out, hello.incarnation);
-    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, status.message());
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, status.message(), who);
     return;
   }
   if (std::string beyond = BeyondLog(hello, job_.facts); !beyond.empty() && !course_.Overrules(hello, out)) {
     if (job_.shards.NoteBeyondLog(hello.shard, beyond))
-      out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, beyond);
+      out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, beyond, who);
     RefuseTo(from, Code::kStale, beyond, out, hello.incarnation);  // the shard keeps waiting
     return;
   }
-  const ShardTable::Admission admission = job_.shards.Admit(from, hello, job_.journal, now);
+  const ShardTable::Admission admission = job_.shards.Admit(from, who, hello, job_.journal, now);
   if (const auto& refusal = admission.refusal) {
     if (refusal->for_log) out->Log(Severity::kWarning, refusal->why);
-    out->Audit(AuditKind::kRefused, refusal->why);
+    out->Audit(AuditKind::kRefused, refusal->why, refusal->principal);
     RefuseTo(refusal->to, Code::kRefused, refusal->why, out, refusal->incarnation);
   }
   if (!admission.accepted) return;
   if (admission.is_new) {
     out->Audit(admission.replaces ? AuditKind::kTookOver : AuditKind::kJoined,
                job_.shards.NameOf(hello.shard) + " at " + hello.endpoint + ", life " +
-                   std::to_string(hello.incarnation.value) +
-                   (admission.replaces ? ", in place of the one before" : ""));
+                   std::to_string(hello.incarnation.value) + (admission.replaces ? ", in place of the one before" : ""),
+               who);
   }
   if (admission.replaces) job_.steps->ForgetShard(hello.shard);
   job_.told.sessions.NoteHello(hello.shard, hello.term == job_.journal.term() ? hello.sessions : 0, admission.replaces);
@@ -178,7 +181,8 @@ void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now,
         ": " + PrintableLine(disagreement.what);
     RefuseTo(aside.peer, Code::kRefused, "this worker is set aside: " + why, out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
-                     "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why);
+                     "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why,
+                     Describe(aside.principal));
     job_.members.set_aside().Add({aside.name, aside.nonce, "this worker is set aside: " + why});
     job_.members.Remove(aside.session);
     course_.Reassign(out);
@@ -229,7 +233,8 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
 
 // ---- messages of workers -------------------------------------------------------------------------------------------
 
-void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
+void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Instant now, Outbox* out) {
+  const std::string who = Describe(sender);
   Status status = CheckJoin(join, job_);
   const bool is_new = !job_.journal.catalog_record();
   if (status.ok() && !join.catalog.empty()) status = course_.AdoptCatalog(join);
@@ -238,7 +243,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   }
   if (!status.ok()) {
     out->Log(Severity::kWarning, "refused: " + status.message());
-    out->Audit(AuditKind::kRefused, status.message());
+    out->Audit(AuditKind::kRefused, status.message(), who);
     job_.metrics->joins_refused.Add(1);
     RefuseTo(from, Code::kRefused, status.message(), out);
     return;
@@ -263,7 +268,7 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
-    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" is the older of two processes of that name");
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" is the older of two processes of that name", who);
     return;
   }
   if (!job_.members.TakeJoin(now)) {
@@ -274,11 +279,15 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
     RefuseTo(same->peer, Code::kRefused,
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
-                     "\"" + join.worker + "\" joined again from another process; the newer one takes over");
+                     "\"" + join.worker + "\" joined again from another process; the newer one takes over", who);
     job_.members.Remove(same->session);
+  } else if (const Status quota = CheckQuota(sender, join, job_.members); !quota.ok()) {
+    RefuseTo(from, quota.code(), quota.message(), out);
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + quota.message(), who);
+    return;
   } else if (job_.members.full()) {
     RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
-    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold");
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold", who);
     return;
   }
   Worker worker;
@@ -286,12 +295,13 @@ void Coordinator::On(PeerId from, const Join& join, Instant now, Outbox* out) {
   worker.name = join.worker;
   worker.nonce = join.nonce;
   worker.peer = from;
+  worker.principal = sender;
   worker.last_message = now;
   worker.rank = join.rank;
   worker.machine = join.machine;
   if (IsPagesAddress(join.metrics)) worker.metrics = join.metrics;
   job_.ranks.NoteMessage(worker, now);
-  out->Audit(AuditKind::kJoined, DescribeJoin(worker));
+  out->Audit(AuditKind::kJoined, DescribeJoin(worker), who);
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
   out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
@@ -322,7 +332,6 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   worker->generation = beat.generation;
   worker->step = beat.step;
   worker->computing = beat.computing;
-  worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
   worker->barrier = beat.barrier;
@@ -352,7 +361,8 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
     out->Log(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : Excerpt(leave.reason)));
   }
-  out->Audit(AuditKind::kLeft, "\"" + worker->name + "\": " + (leave.reason.empty() ? "asked to" : leave.reason));
+  out->Audit(AuditKind::kLeft, "\"" + worker->name + "\": " + (leave.reason.empty() ? "asked to" : leave.reason),
+             Describe(worker->principal));
   job_.members.Remove(leave.session);
   course_.Reassign(out);
 }
@@ -360,7 +370,8 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
-  out->LogAndAudit(Severity::kWarning, AuditKind::kLeft, "\"" + name + "\" died; its slots move");
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLeft, "\"" + name + "\" died; its slots move",
+                   Describe(worker->principal));
   job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
   course_.Reassign(out);
@@ -394,7 +405,8 @@ void Coordinator::Tick(Instant now, Outbox* out) {
     job_.metrics->leases_lost.Add(1);
     out->LogAndAudit(
         Severity::kWarning, AuditKind::kLeft,
-        "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move");
+        "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move",
+        Describe(lost.principal));
     course_.Reassign(out);
   }
   RenewMachineGroups(&job_, now, out);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/keys/principal.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "server/coordinator/coordinator_options.h"
@@ -48,7 +49,7 @@ class Coordinator {
   Coordinator(CoordinatorOptions options, CoordinatorLog* log, std::shared_ptr<monitoring::CoordinatorMetrics> metrics,
               Instant now);
 
-  void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
+  void Handle(PeerId from, const Principal& sender, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
   // Ends the job's service: from now on, Tick keeps sending the shards a Shutdown.
   void Shutdown();
@@ -104,7 +105,7 @@ class Coordinator {
   View ReaderView() const { return MakeView(job_, nullptr); }
 
  private:
-  void On(PeerId from, const Hello& hello, Instant now, Outbox* out);
+  void On(PeerId from, const Principal& sender, const Hello& hello, Instant now, Outbox* out);
   void On(PeerId from, const ResetDone& done, Instant now, Outbox* out);
   void On(PeerId from, const ResetBad& bad, Instant now, Outbox* out);
   void On(PeerId from, const SnapshotDone& done, Instant now, Outbox* out);
@@ -112,7 +113,7 @@ class Coordinator {
   void On(PeerId from, const Committed& committed, Instant now, Outbox* out);
   void On(PeerId from, const Progress& progress, Instant now, Outbox* out);
   void On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out);
-  void On(PeerId from, const Join& join, Instant now, Outbox* out);
+  void On(PeerId from, const Principal& sender, const Join& join, Instant now, Outbox* out);
   void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
 

@@ -8,7 +8,9 @@
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
 #include "common/base/system_secret.h"
+#include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/keys/role_name.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
 
@@ -34,6 +36,11 @@ CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
+  socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
+  socket.on_refused = [this](const Principal& sender, const std::string& what) {
+    out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what,
+                     Describe(sender));
+  };
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   metrics_ = registry->Create<monitoring::CoordinatorMetrics>();
   const LimitsSection& limits = options_.coordinator.config.limits;
@@ -74,7 +81,9 @@ void CoordinatorLoop::Run() {
       next_tick = now + kTickEvery;
       Tick(now);
     }
-    socket_->Poll(next_tick - now, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    socket_->Poll(next_tick - now, [&](PeerId from, const Principal& sender, const Message& message) {
+      HandleOne(from, sender, message);
+    });
     SeeState(files_->JobTime());
   }
   notices_.Flush();
@@ -85,10 +94,10 @@ void CoordinatorLoop::Run() {
   if (options_.on_end) options_.on_end();
 }
 
-void CoordinatorLoop::HandleOne(PeerId from, const Message& message) {
+void CoordinatorLoop::HandleOne(PeerId from, const Principal& sender, const Message& message) {
   const Instant now = files_->JobTime();
   if (!completion_->Handle(from, message, now, &out_)) {
-    core_->Handle(from, message, now, &out_);
+    core_->Handle(from, sender, message, now, &out_);
     CountRequest(message, out_, &metrics_->requests);
   }
   (void)SendOut();

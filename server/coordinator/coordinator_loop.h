@@ -74,7 +74,7 @@ class CoordinatorLoop {
   explicit CoordinatorLoop(CoordinatorLoopOptions options);
   Status Open(monitoring::Registry* registry);
   void Run();
-  void HandleOne(PeerId from, const Message& message);
+  void HandleOne(PeerId from, const Principal& sender, const Message& message);
   void Tick(Instant now);
   std::size_t SendOut();
   void WriteRecords();

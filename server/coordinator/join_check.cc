@@ -7,6 +7,7 @@
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job_config.h"
+#include "common/keys/role_name.h"
 #include "common/wire/messages/membership.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/job.h"
@@ -55,6 +56,18 @@ Status CheckJoin(const Join& join, const Job& job) {
                    std::to_string(declared.data_fingerprint) + "); check data.path on that machine");
   }
   return {};
+}
+
+Status CheckQuota(const Principal& sender, const Join& join, const Membership& members) {
+  if (sender.sessions_max == 0) return {};
+  const auto has_key = [&](const auto& member) { return member.second.principal.key == sender.key; };
+  const auto live = std::count_if(members.workers().begin(), members.workers().end(), has_key);
+  if (static_cast<std::uint32_t>(live) < sender.sessions_max) return {};
+  return Refused(
+      "worker \"" + join.worker + "\": " + Count(static_cast<std::size_t>(live), "worker") + " of its key (" +
+      Describe(sender) + ") " + (live == 1 ? "takes" : "take") +
+      " part already, as many as sessions in the allow list allows; end one of them, and wait until its lease "
+      "(limits.lease) is over if it was killed");
 }
 
 std::string EmptyShardsText(const Job& job) {

@@ -1,4 +1,4 @@
-// CheckJoin: whether a worker may join a job; EmptyShardsText: advice once the job's tensors are known.
+// CheckJoin: whether a worker may join a job; CheckQuota: whether its key may have one more; EmptyShardsText: advice once the job's tensors are known.
 //
 // Kind:   pure functions of a Job.
 // Fails:  kInvalid, kRefused, with the text for the worker's user.
@@ -10,13 +10,18 @@
 
 namespace capstan {
 struct Join;
+struct Principal;
 }  // namespace capstan
 
 namespace capstan::server {
 
 struct Job;
+class Membership;
 
 Status CheckJoin(const Join& join, const Job& job);
+
+// Call it for a name that no member has.
+Status CheckQuota(const Principal& sender, const Join& join, const Membership& members);
 
 // Returns a log line that names the shards without parameters, which cannot speed anything up; empty if there are none.
 std::string EmptyShardsText(const Job& job);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/keys/principal.h"
 #include "common/wire/messages/limits.h"
 #include "server/coordinator/join_budget.h"
 #include "server/coordinator/set_aside.h"
@@ -30,6 +31,7 @@ struct Worker {
   std::string name;
   std::uint64_t nonce = 0;
   PeerId peer;
+  Principal principal;
   Instant last_message{};
   std::uint32_t rank = 0;  // 0: none; r: only slot r - 1
   std::string machine;     // empty: unknown
@@ -43,7 +45,6 @@ struct Worker {
   Instant since{};                // when generation, step or computing last changed
   bool late = false;              // too slow: left out of its machine's group until it has done the step under way
   std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
-  std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;  // the barrier that it waits in
   GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)

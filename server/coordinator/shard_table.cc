@@ -28,12 +28,14 @@ std::vector<ShardAddress> ShardTable::Addresses() const {
 }
 
 // Accepts `hello` if it comes from the process that owns this index.
-ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, Instant now) {
+ShardTable::Admission ShardTable::CheckClaim(PeerId from, const std::string& principal, const Hello& hello,
+                                             Instant now) {
   ShardEntry& shard = shards_[hello.shard];
   Admission admission;
   if (!shard.hello || (from == shard.peer && hello.incarnation == shard.hello->incarnation)) {
     if (shard.claimant.value != 0 && now > shard.claimed_since) {
       admission.refusal = Refusal{shard.claimant,
+                                  shard.claimant_principal,
                                   {},
                                   NameOf(hello.shard) + " is already running at " + hello.endpoint +
                                       "; stop one of the two or give this one another --index"};
@@ -51,11 +53,12 @@ ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, In
     admission.accepted = true;
   } else if (shard.claimant != from) {  // the answer to the regular Ping shows whether the first process lives
     shard.claimant = from;
+    shard.claimant_principal = principal;
     shard.claimed_since = now;
   } else if (owns && now - shard.claimed_since >= kShardSilence) {
     // A process that repeats Hello is alive: this is not a late message of an earlier incarnation.
     admission.refusal = Refusal{
-        shard.claimant, hello.incarnation,
+        shard.claimant, principal, hello.incarnation,
         NameOf(hello.shard) + " at " + hello.endpoint + " begins with life " + std::to_string(hello.incarnation.value) +
             ", which is not above " + std::to_string(shard.hello->incarnation.value) + ", the life before it at " +
             shard.hello->endpoint +
@@ -67,8 +70,9 @@ ShardTable::Admission ShardTable::CheckClaim(PeerId from, const Hello& hello, In
   return admission;
 }
 
-ShardTable::Admission ShardTable::Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now) {
-  Admission admission = CheckClaim(from, hello, now);
+ShardTable::Admission ShardTable::Admit(PeerId from, const std::string& principal, const Hello& hello,
+                                        const Journal& journal, Instant now) {
+  Admission admission = CheckClaim(from, principal, hello, now);
   if (!admission.accepted) return admission;
   ShardEntry& shard = shards_[hello.shard];
   admission.replaces = shard.hello && hello.incarnation != shard.hello->incarnation;

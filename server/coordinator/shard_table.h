@@ -29,6 +29,7 @@ struct ShardEntry {
   std::vector<SnapshotPart> parts;  // parts that a manifest names and this incarnation has or had
   std::string beyond_log;           // what the shard has seen that the log lacks; empty: nothing
   PeerId claimant;                  // another process that claims this index
+  std::string claimant_principal;   // as Describe says it
   Instant claimed_since{};
 
   bool IsSilent(Instant now) const { return now - last_message >= kShardSilence; }
@@ -55,6 +56,7 @@ class ShardTable {
 
   struct Refusal {
     PeerId to;
+    std::string principal;  // of `to`, as Describe says it
     Incarnation incarnation;
     std::string why;
     bool for_log = false;  // whether it is also logged
@@ -65,8 +67,9 @@ class ShardTable {
     bool replaces = false;           // another incarnation had this index
     std::optional<Refusal> refusal;  // for a process that claims an index in vain
   };
-  // Decides whether a Hello that has passed CheckHello is accepted, and takes it if so.
-  Admission Admit(PeerId from, const Hello& hello, const Journal& journal, Instant now);
+  // Decides whether a Hello that has passed CheckHello is accepted, and takes it if so. `principal`: its sender's, as Describe
+  // says it.
+  Admission Admit(PeerId from, const std::string& principal, const Hello& hello, const Journal& journal, Instant now);
   // Notes what the shard has seen that the log lacks. Returns whether nothing was noted before.
   bool NoteBeyondLog(ShardIndex shard, std::string text);
   void NoteMessage(ShardIndex shard, Instant now) { shards_[shard].last_message = now; }
@@ -81,7 +84,7 @@ class ShardTable {
   void NoteManifest(const Journal& journal);
 
  private:
-  Admission CheckClaim(PeerId from, const Hello& hello, Instant now);
+  Admission CheckClaim(PeerId from, const std::string& principal, const Hello& hello, Instant now);
   void Note(const SnapshotPart& part, const Journal& journal, ShardEntry* shard) const;
 
   std::vector<ShardEntry> shards_;

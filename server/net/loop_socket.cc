@@ -20,6 +20,8 @@ constexpr Instant kRetryEvery = std::chrono::milliseconds(1);
 Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring::Registry* registry) {
   std::unique_ptr<LoopSocket> socket(new LoopSocket);
   socket->receiver_ = options.receiver;
+  socket->shards_per_server_ = options.shards_per_server;
+  socket->on_refused_ = std::move(options.on_refused);
   socket->transport_ = CreateZmqTransport(options.transport, &socket->counters_);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, socket->transport_->Bind(options.listen));
   CAPSTAN_ASSIGN_OR_RETURN(socket->endpoint_, AdvertisedEndpoint(bound, options.advertise, options.listen_key));
@@ -33,15 +35,18 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
 int LoopSocket::Poll(Instant timeout, const OnMessage& on_message) {
   outgoing_->payloads().TakeReleased();
   const auto take = [&](PeerId from, const Principal& sender, const Message& message) {
-    MaySend(sender, message.header, receiver_) ? on_message(from, message) : Refuse(from, sender);
+    const bool allowed = MaySend(sender, message.header, receiver_, shards_per_server_);
+    allowed ? on_message(from, sender, message) : Refuse(from, sender, message.header);
   };
   const int received = transport_->Poll(outgoing_->waiting() ? kRetryEvery : timeout, take);
   if (outgoing_->waiting()) outgoing_->Retry();
   return received;
 }
 
-void LoopSocket::Refuse(PeerId from, const Principal& sender) {
+void LoopSocket::Refuse(PeerId from, const Principal& sender, const Header& header) {
   metrics_->errors[monitoring::NetworkError::kRefused].Add();
+  const std::string what = HasKey(sender.role) ? WhatItSaid(sender, header) : "";
+  if (HasKey(sender.role) && on_refused_) on_refused_(sender, what);
   if (!replies_.Take(std::chrono::steady_clock::now())) return;
   Error error;
   error.code = Code::kInvalid;
@@ -49,8 +54,8 @@ void LoopSocket::Refuse(PeerId from, const Principal& sender) {
   if (HasKey(sender.role)) {
     error.code = Code::kRefused;
     error.message = "the allow list has its key as that of a " + std::string(NameOf(sender.role)) +
-                    (sender.name.empty() ? "" : " named \"" + sender.name + "\"") +
-                    ", which may not do this; check its key file and its name";
+                    (sender.name.empty() ? "" : " named \"" + sender.name + "\"") + ", which may not do this: it " +
+                    what + "; check its key file, and its name or --index";
   }
   (void)transport_->Send(from, {std::move(error), {}});  // a peer that does not read gets no answer
 }

@@ -26,6 +26,9 @@ namespace capstan::server {
 
 class LoopSocket {
  public:
+  // Is told of a message that its sender, who has a key, may not send. `what`: as WhatItSaid says it.
+  using OnRefused = std::function<void(const Principal& sender, const std::string& what)>;
+
   struct Options {
     TransportOptions transport;
     std::string listen;            // an endpoint; port 0 takes a free one
@@ -33,8 +36,10 @@ class LoopSocket {
     std::string advertise;         // host under which others reach the socket; empty: the host of `listen`
     Outgoing::OnNotice on_notice;  // may be empty
     Receiver receiver = Receiver::kCoordinator;
+    std::uint32_t shards_per_server = 1;  // of the job, for MaySend
+    OnRefused on_refused = {};            // may be empty
   };
-  using OnMessage = std::function<void(PeerId from, const Message& message)>;
+  using OnMessage = std::function<void(PeerId from, const Principal& sender, const Message& message)>;
 
   static Result<std::unique_ptr<LoopSocket>> Open(Options options, monitoring::Registry* registry);
   LoopSocket(const LoopSocket&) = delete;
@@ -60,9 +65,11 @@ class LoopSocket {
  private:
   LoopSocket() = default;
   // Counts a message that its sender may not send, and tells the sender.
-  void Refuse(PeerId from, const Principal& sender);
+  void Refuse(PeerId from, const Principal& sender, const Header& header);
 
   Receiver receiver_ = Receiver::kCoordinator;
+  std::uint32_t shards_per_server_ = 1;
+  OnRefused on_refused_;
   ReplyLimit replies_;
   TransportCounters counters_;
   std::unique_ptr<Transport> transport_;

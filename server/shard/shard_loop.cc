@@ -114,7 +114,8 @@ void ShardLoop::Run() {
       Tick(now);
     }
     const Instant wait = answers_wait ? std::min(next_tick - now, kAnswerEvery) : next_tick - now;
-    const int delivered = socket_->Poll(wait, [&](PeerId from, const Message& message) { HandleOne(from, message); });
+    const int delivered =
+        socket_->Poll(wait, [&](PeerId from, const Principal&, const Message& message) { HandleOne(from, message); });
     TakeDiskResults(Now());
     const bool logged = TakeLogResults(Now());
     metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting

@@ -3,8 +3,10 @@
 import concurrent.futures
 import contextlib
 import glob
+import json
 import os
 import re
+import resource
 import stat
 import subprocess
 import time
@@ -35,12 +37,16 @@ def resident_mib(pid):
 
 
 class KeysTest(recovery.RecoveryTest):
-    def keygen(self, name="keys"):
+    def keygen(self, name="keys", *more):
         """Makes keys; returns their folder and the coordinator's public key."""
         folder = self.path(name)
-        made = subprocess.run([harness.program("capstan"), "keygen", folder], capture_output=True, text=True, check=True,
+        made = subprocess.run([harness.program("capstan"), "keygen", folder, *more], capture_output=True, text=True, check=True,
                               timeout=harness.DEADLINE)
         return folder, re.search(r"HOST:PORT#(\w{64})", made.stdout)[1]
+
+    def change_keys(self, folder, *change):
+        subprocess.run([harness.program("capstan"), "keygen", folder, *change], check=True, stdout=subprocess.DEVNULL,
+                       timeout=harness.DEADLINE)
 
     def worker(self, coordinator, key_file, *more):
         words = [harness.program("capstan-worker"), "--coordinator", coordinator, "--name", "late", *more]
@@ -126,23 +132,96 @@ class KeysTest(recovery.RecoveryTest):
 
     def test_who_is_revoked_is_told_and_a_name_belongs_to_its_key(self):
         keys, _ = self.keygen()
-        allow = os.path.join(keys, "allow.toml")
-        with open(allow, encoding="utf-8") as file:
-            text = file.read()
         with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
             self.wait_for_steps(launch, 15)
             coordinator = self.endpoints()["coordinator"]
-            with open(allow, "w", encoding="utf-8") as file:
-                file.write(text.replace('role = "reader"', 'role = "worker"\nname = "mine"'))
-            self.wait_for_lists(launch, 5)
+            self.change_keys(keys, "--add", "worker", "--name", "mine")
+            self.wait_for_lists(launch, 6)
             with self.subTest("another name than the key's"):
-                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), 'as that of a worker named "mine"')
-            with open(allow, "w", encoding="utf-8") as file:
-                file.write(re.sub(r"\[reader\]\n[^\[]*", "", text))
-            self.wait_for_lists(launch, 4)
+                self.assert_refused(coordinator, os.path.join(keys, "mine.key"), 'as that of a worker named "mine"')
+            self.change_keys(keys, "--add", "worker", "--name", "late")
+            self.wait_for_lists(launch, 7)
+            with self.subTest("a name that belongs to another key"):
+                self.assert_refused(coordinator, os.path.join(keys, "worker.key"), "that name belongs to another key")
+            revoked = self.path("mine.key")
+            os.rename(os.path.join(keys, "mine.key"), revoked)
+            self.change_keys(keys, "--revoke", "mine")
+            self.change_keys(keys, "--revoke", "late")
+            self.wait_for_lists(launch, 5)
             with self.subTest("revoked"):
-                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "does not admit the key of this process")
+                self.assert_refused(coordinator, revoked, "does not admit the key of this process")
             launch.wait_for_line("was not let in: its key")
+            self.assert_stops_with_same_bits(launch)
+
+    def test_a_coordinators_key_is_renewed_while_the_job_runs(self):
+        """Servers and workers know both keys; the coordinator is killed, and comes back with the second one."""
+        keys, first = self.keygen()
+        self.change_keys(keys, "--add", "coordinator", "--name", "next")
+        with open(os.path.join(keys, "next.key"), encoding="utf-8") as file:
+            second = re.search(r'public_key = "(\w{64})"', file.read())[1]
+        address = f"{harness.free_address()}#{first},{second}"
+        job = [self.job(), *recovery.options([f"cluster.coordinator={address}", "cluster.workers=1"]),
+               "--run-dir", self.path("run")]
+
+        def server(key, *more):
+            return harness.Process(harness.program("capstan-server"), *job, *more, "--key-file", os.path.join(keys, key),
+                                   cwd=self.folder)
+
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(server("server.key", "--index", str(index))) for index in range(2)]
+            others.append(stack.enter_context(self.worker(address, os.path.join(keys, "worker.key"))))
+            with server("coordinator.key", "--coordinator") as coordinator:
+                self.wait_for_steps(coordinator, 15)
+                harness.kill(coordinator.pid)
+            with server("next.key", "--coordinator") as coordinator:
+                self.wait_for_steps(coordinator, 15)
+                self.assertTrue(self.endpoints()["coordinator"].endswith("#" + second))
+                self.change_keys(keys, "--revoke", "coordinator")
+                coordinator.wait_for_line("was read again: 5 keys")
+                self.wait_for_steps(coordinator, 15)
+                self.assert_stops_with_same_bits(coordinator)
+            for process in others[:2]:
+                self.assertEqual(process.wait(), 0, process.output)
+
+    def audit(self, what):
+        with open(self.path("run/audit.jsonl"), encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file]
+        return [line for line in lines if line["what"] == what]
+
+    def test_a_servers_key_is_for_its_shards_only(self):
+        keys, _ = self.keygen("keys", "--servers", "2", "--workers", "3")
+        with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
+            self.wait_for_steps(launch, 15)
+            coordinator = self.endpoints()["coordinator"]
+            with harness.Process(harness.program("capstan-server"), "--join", coordinator, "--index", "0", "--run-dir",
+                                 self.path("other"), "--key-file", os.path.join(keys, "server-1.key"),
+                                 cwd=self.folder) as server:
+                self.assertNotEqual(server.wait(), 0)
+                self.assertRegex(server.output, 'that of a server named "1", which may not do this: it speaks for shard 0')
+            launch.wait_for_line('refused: server "1" speaks for shard 0')
+            with self.subTest("a worker's key is for its name"):
+                self.assert_refused(coordinator, os.path.join(keys, "worker-0.key"), 'it joins as "late"')
+            self.assert_stops_with_same_bits(launch)
+        refused = {line["text"]: line["who"] for line in self.audit("refused")}
+        self.assertEqual(refused.get('refused: server "1" speaks for shard 0'), 'server "1"')
+        self.assertEqual(refused.get('refused: worker "worker-0" joins as "late"'), 'worker "worker-0"')
+        self.assertEqual({line["who"] for line in self.audit("joined")},
+                         {f'server "{index}"' for index in range(2)} | {f'worker "worker-{index}"' for index in range(3)})
+
+    def test_processes_with_keys_write_no_core_files(self):
+        """A program of the user's has the limit from the same function, ReadKeys (key_file_test)."""
+        before = resource.getrlimit(resource.RLIMIT_CORE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_CORE, before)
+        resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+        with self.launch(self.job(), *CURVE) as launch:
+            self.wait_for_steps(launch, 5)
+            limits = {}
+            for name, pid in self.pids().items():
+                with open(f"/proc/{pid}/limits", encoding="utf-8") as file:
+                    limits[name] = file.read()
+            self.assertLessEqual({"coordinator", "server-0", "worker-0"}, set(limits))
+            for name, text in limits.items():
+                self.assertRegex(text, r"Max core file size\s+0\s", name)
             self.assert_stops_with_same_bits(launch)
 
     def test_strangers_cost_little_memory(self):

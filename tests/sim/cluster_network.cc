@@ -245,7 +245,7 @@ void Cluster::DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& 
   markers_->ToCoordinator(Look(), *coordinator->core, delivery.message);
   Outbox out;
   Arrive(delivery, coordinator->core.get(), [&](const Message& message) {
-    coordinator->core->Handle(PeerId{delivery.from}, message, now_ + coordinator->clock_offset, &out);
+    coordinator->core->Handle(PeerId{delivery.from}, Principal{}, message, now_ + coordinator->clock_offset, &out);
   });
   AfterCoordinator(coordinator, &out);
 }

@@ -37,11 +37,19 @@ TEST_CASE("an address for TCP may have a key, which stays with it", "[common][ad
   CHECK_FALSE(CanBeExposed(address));
   CHECK(KeyInAddress("10.0.0.5:29600").empty());
   CHECK(WithoutKey("10.0.0.5:29600") == "10.0.0.5:29600");
+  CHECK(KeysInAddress("10.0.0.5:29600").empty());
+  CHECK(KeysInAddress(address) == std::vector<std::string_view>{key});
+  const std::string both = address + "," + std::string(64, 'a');
+  CHECK(IsProcessAddress(both));
+  CHECK(KeysInAddress(both) == std::vector<std::string_view>{key, both.substr(both.size() - 64)});
+  CHECK(WithoutKey(both) == "10.0.0.5:29600");
+  CHECK(MachineOf(both) == "10.0.0.5");
   CHECK(IsProcessAddress("ipc:///a#b"));  // of a file's name
   CHECK(KeyInAddress("ipc:///a#b").empty());
   CHECK(WithoutKey("ipc:///a#b") == "ipc:///a#b");
   CHECK(WithKey("ipc:///a", key) == "ipc:///a");
-  for (const std::string& other : {std::string(), std::string("abc"), key + "0", key.substr(1) + "g"}) {
+  for (const std::string& other : {std::string(), std::string("abc"), key + "0", key + ",", "," + key, key + ",,",
+                                   key + "," + key + "," + key, key.substr(1) + "g"}) {
     CHECK_FALSE(IsProcessAddress("10.0.0.5:29600#" + other));
     CHECK_THAT(CheckProcessAddress("--join", "10.0.0.5:29600#" + other).message(), Contains("a key, after #, has 64"));
   }

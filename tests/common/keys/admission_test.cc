@@ -36,10 +36,29 @@ std::string Fault(const std::string& text) { return AllowList::Parse(text, "allo
 TEST_CASE("an allow list gives each key its role and name", "[keys]") {
   const AllowList list = Parse(Section("c", 1, "coordinator") + Section("w", 2, "worker", "name = \"worker-1\""));
   CHECK(list.size() == 2);
-  CHECK(list.Find(KeyOf(1), kNow) == Principal{Role::kCoordinator, ""});
-  CHECK(list.Find(KeyOf(2), kNow) == Principal{Role::kWorker, "worker-1"});
+  CHECK(list.Find(KeyOf(1), kNow) == Principal{Role::kCoordinator, "", KeyOf(1)});
+  CHECK(list.Find(KeyOf(2), kNow) == Principal{Role::kWorker, "worker-1", KeyOf(2)});
   CHECK_FALSE(list.Find(KeyOf(3), kNow));
   CHECK(list.WhyNot(KeyOf(3), kNow) == "is not in the allow list");
+}
+
+TEST_CASE("a worker's key without a name knows which names belong to others", "[keys]") {
+  const AllowList list = Parse(Section("a", 1, "worker") + Section("b", 2, "worker", "name = \"w1\"") +
+                               Section("c", 3, "server", "name = \"7\"") + Section("d", 4, "reader"));
+  REQUIRE(list.Find(KeyOf(1), kNow)->reserved_names != nullptr);
+  CHECK(*list.Find(KeyOf(1), kNow)->reserved_names == std::set<std::string>{"w1"});
+  for (std::uint8_t key = 2; key <= 4; ++key) CHECK(list.Find(KeyOf(key), kNow)->reserved_names == nullptr);
+}
+
+TEST_CASE("a worker's key may have a number of sessions", "[keys]") {
+  const AllowList list = Parse(Section("a", 1, "worker", "sessions = 3") + Section("b", 2, "worker"));
+  CHECK(list.Find(KeyOf(1), kNow)->sessions_max == 3);
+  CHECK(list.Find(KeyOf(2), kNow)->sessions_max == 0);
+  for (const char* value : {"0", "-1", "4097", "\"3\"", "1.5"}) {
+    CHECK_THAT(Fault(Section("a", 1, "worker", "sessions = " + std::string(value))),
+               Contains("allow.toml:4:12: sessions is of a worker's key, and takes a number from 1 to 4096"));
+  }
+  CHECK_THAT(Fault(Section("a", 1, "reader", "sessions = 3")), Contains("sessions is of a worker's key"));
 }
 
 TEST_CASE("a key is allowed until it expires", "[keys]") {
@@ -58,6 +77,8 @@ TEST_CASE("what is wrong in an allow list is told with its place", "[keys]") {
   CHECK_THAT(Fault("[a]\nkey = \"12\"\nrole = \"worker\""), Contains("allow.toml:2:7: key is no public key: it has 2"));
   CHECK_THAT(Fault(Section("a", 1, "boss")), Contains("allow.toml:3:8: role takes coordinator"));
   CHECK_THAT(Fault(Section("a", 1, "worker", "quota = \"3\"")), Contains("unknown key \"quota\""));
+  CHECK_THAT(Fault(Section("a", 1, "server", "name = \"s1\"")),
+             Contains("allow.toml:4:8: a server's name is its number"));
   CHECK_THAT(Fault(Section("a", 1, "worker", "name = 3")), Contains("name takes a text in quotes"));
   CHECK_THAT(Fault(Section("a", 1, "worker") + Section("b", 1, "reader")), Contains("[a] has this key already"));
   for (const char* time :
@@ -98,7 +119,7 @@ TEST_CASE("a list that has changed is read again, and one that is damaged change
   CHECK(admission->version() == first);
   look();
   CHECK(admission->version() != first);
-  CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, ""});
+  CHECK(admission->Find(KeyOf(1), kNow) == Principal{Role::kReader, "", KeyOf(1)});
   CHECK(admission->Find(KeyOf(2), kNow));
   CHECK_THAT(notices.back(), Contains("was read again: 2 keys"));
 

@@ -1,5 +1,6 @@
 #include "common/keys/key_file.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -88,6 +89,32 @@ TEST_CASE("a key file that is not private, not there or damaged is refused in wo
 TEST_CASE("a process without a key file has no keys", "[keys]") {
   CHECK(ReadKeys("").value() == nullptr);
   CHECK_FALSE(ReadKeys("/nowhere/worker.key").ok());
+}
+
+TEST_CASE("a process that has keys writes no core file", "[keys]") {
+  const TempFolder folder;
+  const std::string path = folder.path("worker.key");
+  REQUIRE(WriteKeyFile(path, {Role::kWorker, NewKeyPair()}).ok());
+  rlimit before{}, limit{};
+  REQUIRE(getrlimit(RLIMIT_CORE, &before) == 0);
+  limit = {before.rlim_max, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_CORE, &limit) == 0);
+  REQUIRE(ReadKeys("").ok());
+  REQUIRE(getrlimit(RLIMIT_CORE, &limit) == 0);
+  CHECK(limit.rlim_cur == before.rlim_max);
+  REQUIRE(ReadKeys(path).ok());
+  REQUIRE(getrlimit(RLIMIT_CORE, &limit) == 0);
+  CHECK(limit.rlim_cur == 0);
+  CHECK(limit.rlim_max == before.rlim_max);
+  setrlimit(RLIMIT_CORE, &before);
+}
+
+TEST_CASE("a principal is told by its name, or else by the beginning of its key", "[keys]") {
+  PublicKey key;
+  key.bytes[0] = 0xab;
+  CHECK(Describe({Role::kWorker, "w1", key}) == "worker \"w1\"");
+  CHECK(Describe({Role::kReader, "", key}) == "reader of key ab000000");
+  CHECK(Describe({Role::kThisUser, ""}) == "this user");
 }
 
 TEST_CASE("each role that has a key has a name", "[keys]") {

@@ -81,8 +81,8 @@ TEST_CASE("a message comes with the role and the name that the allow list gives 
   listener.Meet(worker.get(), worker->Connect(listener.endpoint).value(), &at_client);
   listener.Meet(server.get(), server->Connect(listener.endpoint).value(), &at_client);
   REQUIRE(listener.messages.messages.size() == 2);
-  CHECK(listener.messages.messages[0].sender == Principal{Role::kWorker, "w1"});
-  CHECK(listener.messages.messages[1].sender == Principal{Role::kServer, ""});
+  CHECK(listener.messages.messages[0].sender == Principal{Role::kWorker, "w1", listener.worker->public_key});
+  CHECK(listener.messages.messages[1].sender == Principal{Role::kServer, "", listener.server->public_key});
 }
 
 TEST_CASE("a process that is not let in is told why", "[transport][keys]") {
@@ -101,6 +101,52 @@ TEST_CASE("a process that is not let in is told why", "[transport][keys]") {
     CHECK_THAT(listener.Told(nullptr, WithoutKey(listener.endpoint)),
                Contains("asks for keys: write its address as HOST:PORT#KEY"));
   }
+}
+
+// Sends messages until one has arrived: those before the right key was tried are lost.
+void MeetAtLast(Transport* client, PeerId to, Recorder* at_client, Transport* listener, Recorder* at_listener) {
+  RunUntil({{listener, at_listener}, {client, at_client}}, [&] {
+    (void)client->Send(to, {Ping{}, {}});
+    return !at_listener->messages.empty();
+  });
+}
+
+TEST_CASE("of two keys in an address a process has to prove one", "[transport][keys]") {
+  Listener listener;
+  const std::string own = TextOf(listener.own->public_key), other = TextOf(NewKeyPair().public_key),
+                    address = WithoutKey(listener.endpoint);
+  const auto worker = With(listener.worker);
+  Recorder at_client;
+  for (const std::string& keys : {own + "," + other, other + "," + own}) {
+    const PeerId to = worker->Connect(WithKey(address, keys)).value();
+    MeetAtLast(worker.get(), to, &at_client, listener.transport.get(), &listener.messages);
+    listener.messages.messages.clear();
+  }
+  CHECK(at_client.messages.empty());
+  const std::string third = TextOf(NewKeyPair().public_key);
+  CHECK_THAT(listener.Told(listener.worker, WithKey(address, other + "," + third)),
+             Contains("does not have the key") && Contains(other) && Contains(" or ") && Contains(third));
+}
+
+TEST_CASE("a process may come back with the other of two keys", "[transport][keys]") {
+  Listener listener;
+  const auto next = std::make_shared<const KeyPair>(NewKeyPair());
+  const auto worker = With(listener.worker);
+  Recorder at_client;
+  const std::string target = listener.endpoint + "," + TextOf(next->public_key);
+  const PeerId to = worker->Connect(target).value();
+  listener.Meet(worker.get(), to, &at_client);
+
+  listener.transport.reset();
+  TransportOptions options;
+  options.keys = next;
+  options.admission = listener.admission;
+  const auto again = CreateZmqTransport(options);
+  testing::Until([&] { return again->Bind(target).ok(); });  // until the port is free
+  Recorder at_again;
+  MeetAtLast(worker.get(), to, &at_client, again.get(), &at_again);
+  CHECK(at_again.messages[0].sender.name == "w1");
+  CHECK(at_client.messages.empty());
 }
 
 TEST_CASE("a process with keys does not talk to one without", "[transport][keys]") {
@@ -124,6 +170,7 @@ TEST_CASE("a process listens only under its own key", "[transport][keys]") {
   const Listener listener;
   const std::string own = TextOf(listener.own->public_key), other = TextOf(listener.worker->public_key);
   CHECK(listener.transport->Bind("tcp://127.0.0.1:0#" + own).ok());
+  CHECK(listener.transport->Bind("tcp://127.0.0.1:0#" + other + "," + own).ok());
   const std::string why = listener.transport->Bind("tcp://127.0.0.1:0#" + other).status().message();
   CHECK_THAT(why, Contains("has the key " + other) && Contains("the key file of this process has " + own));
   CHECK_THAT(CreateZmqTransport({})->Bind("tcp://127.0.0.1:0#" + own).status().message(),
@@ -148,7 +195,7 @@ TEST_CASE("a revoked key's messages are dropped on its open connection, and a ne
            [&] { return listener.counters.revoked_peers == 1; });
   listener.Meet(server.get(), from_server, &at_server);
   REQUIRE(listener.messages.messages.size() == 3);
-  CHECK(listener.messages.messages[2].sender == Principal{Role::kReader, "later"});
+  CHECK(listener.messages.messages[2].sender == Principal{Role::kReader, "later", listener.server->public_key});
 }
 
 TEST_CASE("the allow list is watched while a process listens", "[transport][keys]") {

@@ -115,6 +115,54 @@ TEST_CASE("a worker whose key is for one name joins only under that name", "[wir
   CHECK(MaySend({Role::kWorker, "w2"}, Header(Join{}), Receiver::kCoordinator));  // it only asks for the job file
 }
 
+// Returns every message in which a server says for which shard it speaks.
+template <class... Ts>
+std::vector<Header> SpokenFor(ShardIndex shard) {
+  std::vector<Header> headers;
+  const auto add = [&](auto message) {
+    message.shard = shard;
+    headers.emplace_back(std::move(message));
+  };
+  (add(Ts{}), ...);
+  return headers;
+}
+
+TEST_CASE("a server whose key is for one number speaks only for that server's shards", "[wire][permissions]") {
+  constexpr std::uint32_t kPerServer = 2;
+  for (const ShardIndex shard : {0U, 1U, 2U, 3U, 4U}) {
+    for (const Header& header :
+         SpokenFor<Hello, ResetDone, ResetBad, Prepared, Committed, Progress, SnapshotDone, Disagreement>(shard)) {
+      INFO("shard " << shard << ", message " << header.any().index());
+      CHECK(MaySend({Role::kServer, "1"}, header, Receiver::kCoordinator, kPerServer) == (shard / kPerServer == 1));
+      CHECK(MaySend({Role::kServer, ""}, header, Receiver::kCoordinator, kPerServer));
+    }
+  }
+  CHECK(MaySend({Role::kServer, "1"}, Header(Join{}), Receiver::kCoordinator, kPerServer));
+  CHECK(MaySend({Role::kServer, "1"}, Header(Fetch{}), Receiver::kShard, kPerServer));
+}
+
+TEST_CASE("a message that is refused is told in words", "[wire][permissions]") {
+  Join join = JoinWithCatalog();
+  join.worker = "w\n2";
+  CHECK(WhatItSaid({Role::kServer, "1"}, SpokenFor<Hello>(3).front()) == "speaks for shard 3");
+  CHECK(WhatItSaid({Role::kWorker, "w1"}, Header(join)) == "joins as \"w\\x0A2\"");
+  CHECK(WhatItSaid({Role::kReader, ""}, SpokenFor<Hello>(3).front()) == "sends what its role may not send");
+}
+
+TEST_CASE("a worker whose key has no name does not take one that belongs to another key", "[wire][permissions]") {
+  Principal sender{Role::kWorker, ""};
+  sender.reserved_names = std::make_shared<const std::set<std::string>>(std::set<std::string>{"w1"});
+  Join join = JoinWithCatalog();
+  join.worker = "w1";
+  CHECK_FALSE(MaySend(sender, Header(join), Receiver::kCoordinator));
+  CHECK(WhatItSaid(sender, Header(join)) == "joins as \"w1\", and that name belongs to another key");
+  join.worker = "w2";
+  CHECK(MaySend(sender, Header(join), Receiver::kCoordinator));
+  join.worker = "w1";
+  join.catalog.clear();
+  CHECK(MaySend(sender, Header(join), Receiver::kCoordinator));  // it only asks for the job file
+}
+
 TEST_CASE("the table has every message", "[wire][permissions]") {
   std::set<std::size_t> kinds;
   for (const Cells& row : Table()) kinds.insert(row.header.any().index());

@@ -108,7 +108,8 @@ TEST_CASE("a request reaches the peer that was called, and its answer comes back
   pair.Run([&] { return pair.at_server.messages.size() == 1; });
   const Received& request = pair.at_server.messages[0];
   CHECK(StepOf(request) == 7);
-  CHECK(request.sender == Principal{carrier.caller, ""});
+  CHECK(request.sender.role == carrier.caller);
+  CHECK(request.sender.key.has_value() == HasKey(carrier.caller));
   CHECK(Bytes(request.message.payload) == Bytes(MakePayload(100, 1)));
 
   REQUIRE(pair.server->Send(request.from, {Committed{3, {4}, {5}, {6}}, MakePayload(9, 2)}).ok());

@@ -51,12 +51,15 @@ TEST_CASE("an entry is a line with its time, its kind and its text", "[server][a
   const std::string path = folder.path("audit.jsonl");
   Result<AuditLog> log = AuditLog::Open(path);
   REQUIRE(log.ok());
-  const std::vector<AuditEntry> all = {{AuditKind::kJoined, "a"},   {AuditKind::kRefused, "b"},
-                                       {AuditKind::kTookOver, "c"}, {AuditKind::kLeft, "d"},
-                                       {AuditKind::kRecovery, "e"}, {AuditKind::kSnapshotDeleted, "f\n\x01\"\xff"}};
+  const std::vector<AuditEntry> all = {{AuditKind::kJoined, "a", "worker \"w\""},
+                                       {AuditKind::kRefused, "b"},
+                                       {AuditKind::kTookOver, "c"},
+                                       {AuditKind::kLeft, "d"},
+                                       {AuditKind::kRecovery, "e"},
+                                       {AuditKind::kSnapshotDeleted, "f\n\x01\"\xff"}};
   CHECK(log->Append(all, kNoon + milliseconds(999)).ok());
   CHECK(ContentOf(path) ==
-        R"({"time":"1970-01-01T12:00:00Z","what":"joined","text":"a"}
+        R"({"time":"1970-01-01T12:00:00Z","what":"joined","who":"worker \"w\"","text":"a"}
 {"time":"1970-01-01T12:00:00Z","what":"refused","text":"b"}
 {"time":"1970-01-01T12:00:00Z","what":"took over","text":"c"}
 {"time":"1970-01-01T12:00:00Z","what":"left","text":"d"}

@@ -55,6 +55,58 @@ TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[se
   CHECK(Mentions(Texts(harness, AuditKind::kLeft), "\"w2\" has been silent for "));
 }
 
+// Returns the principals in the entries of that kind since the last Forget.
+std::vector<std::string> Principals(const CoordinatorHarness& harness, AuditKind kind) {
+  std::vector<std::string> all;
+  for (const AuditEntry& entry : harness.out().audit) {
+    if (entry.kind == kind) all.push_back(entry.who);
+  }
+  return all;
+}
+
+TEST_CASE("each entry about a peer has its principal", "[server][audit]") {
+  CoordinatorHarness harness = Harness();
+  harness.Live();
+  harness.ShardsEchoTerm();
+  const Principal server{Role::kServer, "0"}, worker{Role::kWorker, "w0"}, unnamed{Role::kWorker, "", PublicKey{}};
+  const std::string no_name = "worker of key 00000000";
+  harness.Forget();
+  Hello hello = harness.shards[0].hello;
+  hello.incarnation = {hello.incarnation.value + 1};
+  hello.job = JobId{1, 2};
+  harness.Send(harness.shards[0].peer, hello, server);
+  hello.config_hash += 1;
+  harness.Send(CoordinatorHarness::kStranger, hello, server);
+  CHECK(Principals(harness, AuditKind::kTookOver) == std::vector<std::string>{"server \"0\""});
+  CHECK(Principals(harness, AuditKind::kRefused) == std::vector<std::string>{"server \"0\""});
+
+  harness.Forget();
+  const Join first = harness.MakeJoin("w0"), second = harness.MakeJoin("w0", 2), third = harness.MakeJoin("w1", 3);
+  harness.Send(CoordinatorHarness::PeerOf(first), first, worker);
+  harness.Send(CoordinatorHarness::PeerOf(second), second, unnamed);
+  harness.Send(CoordinatorHarness::PeerOf(first), first, worker);
+  harness.Send(CoordinatorHarness::PeerOf(third), third, worker);
+  CHECK(Principals(harness, AuditKind::kJoined) == std::vector<std::string>{"worker \"w0\"", no_name, "worker \"w0\""});
+  CHECK(Principals(harness, AuditKind::kTookOver) == std::vector{no_name});
+  CHECK(Principals(harness, AuditKind::kRefused) == std::vector<std::string>{"worker \"w0\""});
+  harness.Send(CoordinatorHarness::PeerOf(second), harness.MakeLeave(second));
+  harness.Pass(seconds(60));
+  CHECK(Principals(harness, AuditKind::kLeft) == std::vector<std::string>{no_name, "worker \"w0\""});
+}
+
+TEST_CASE("a claim of a shard's place is told with the claimant's principal", "[server][audit]") {
+  CoordinatorHarness harness = Harness();
+  harness.Live();
+  harness.ShardsEchoTerm();
+  Hello claim = harness.shards[0].hello;
+  claim.incarnation = {claim.incarnation.value + 1};
+  harness.Forget();
+  harness.Send(CoordinatorHarness::kStranger, claim, {Role::kServer, "1"});
+  harness.now += seconds(1);
+  harness.Send(harness.shards[0].peer, harness.shards[0].hello, {Role::kServer, "0"});
+  CHECK(Principals(harness, AuditKind::kRefused) == std::vector<std::string>{"server \"1\""});
+}
+
 TEST_CASE("a recovery is told with its cause, and a snapshot that is deleted with the reason", "[server][audit]") {
   CoordinatorHarness harness = Harness();
   harness.Run();

@@ -50,7 +50,9 @@ class CoordinatorHarness {
     options.draw_secret = [this] { return draw_secret(); };
     coordinator = std::make_unique<Coordinator>(std::move(options), &log, metrics, now);
   }
-  void Send(PeerId from, Header header) { coordinator->Handle(from, {std::move(header), {}}, now, &out_); }
+  void Send(PeerId from, Header header, const Principal& sender = {}) {
+    coordinator->Handle(from, sender, {std::move(header), {}}, now, &out_);
+  }
   void Tick(Instant later = {}) {
     now += later;
     coordinator->Tick(now, &out_);

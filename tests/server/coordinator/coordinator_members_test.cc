@@ -17,6 +17,7 @@
 namespace capstan::server {
 namespace {
 
+using Catch::Matchers::Contains;
 using std::chrono::seconds;
 using State = Coordinator::State;
 using Slots = std::vector<SlotIndex>;
@@ -221,6 +222,31 @@ TEST_CASE("a worker that does not fit the job is refused, with both sides named"
   CHECK(harness.coordinator->worker_count() == 1);
   harness.Send(peer, harness.MakeJoin("w1", 2));
   CHECK(harness.coordinator->worker_count() == 2);
+}
+
+TEST_CASE("a worker's key has as many live sessions as its quota", "[server][join]") {
+  CoordinatorHarness harness;
+  harness.Live();
+  harness.ShardsEchoTerm();
+  Principal one{Role::kWorker, "", PublicKey{}}, other = one;
+  one.sessions_max = 2;
+  other.key->bytes[0] = 1;
+  const auto joins = [&](const char* name, std::uint64_t nonce, const Principal& sender) {
+    const Join join = harness.MakeJoin(name, nonce);
+    harness.Send(CoordinatorHarness::PeerOf(join), join, sender);
+    const std::vector<Error> errors = harness.Take<Error>(CoordinatorHarness::PeerOf(join));
+    return errors.empty() ? "" : errors.front().message;
+  };
+  CHECK(joins("a", 1, one).empty());
+  CHECK(joins("b", 2, one).empty());
+  CHECK_THAT(joins("c", 3, one),
+             Contains("worker \"c\": 2 workers of its key (worker of key 00000000) take part already"));
+  CHECK_THAT(harness.out().audit.back().text, Contains("worker \"c\": 2 workers of its key"));
+  CHECK(joins("c", 4, other).empty());
+  CHECK(joins("a", 5, one).empty());  // in place of the first
+  CHECK(harness.coordinator->worker_count() == 3);
+  harness.Send(CoordinatorHarness::PeerOf(harness.MakeJoin("b", 2)), harness.MakeLeave(harness.MakeJoin("b", 2)));
+  CHECK(joins("d", 6, one).empty());
 }
 
 TEST_CASE("no text of a refused Join or Hello can leave its line of the log, or fill it", "[server][join]") {

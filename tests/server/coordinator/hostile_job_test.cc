@@ -117,7 +117,7 @@ class WholeJob {
   void Take(const Letter& letter) {
     Outbox out;
     if (letter.to == kCoordinatorPeer) {
-      coordinator->Handle(letter.from, letter.message, now_, &out);
+      coordinator->Handle(letter.from, Principal{}, letter.message, now_, &out);
     } else if (letter.to == kWorkerPeer) {
       const auto* received = letter.message.header.As<View>();
       if (received != nullptr && letter.from == kCoordinatorPeer) view = *received;

@@ -55,8 +55,9 @@ void CheckCase(const Case& with, Receiver receiver, Code refusal) {
   REQUIRE(expected.size() < OneOfEach(MessageTypes()).size());
   Recorder at_client;
   testing::Until([&] {
-    in_flight -= socket->Poll(std::chrono::milliseconds(1),
-                              [&](PeerId, const Message& message) { delivered.insert(message.header.any().index()); });
+    in_flight -= socket->Poll(std::chrono::milliseconds(1), [&](PeerId, const Principal&, const Message& message) {
+      delivered.insert(message.header.any().index());
+    });
     client->Poll(std::chrono::milliseconds(1), at_client.Callback());
     return in_flight == 0 && !at_client.messages.empty();
   });
