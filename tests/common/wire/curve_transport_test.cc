@@ -3,8 +3,8 @@
 #include <string>
 
 #include "common/base/process_address.h"
-#include "common/keys/admission.h"
 #include "common/keys/key_pair.h"
+#include "common/keys/listed_admission.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/zmq_transport.h"
@@ -37,7 +37,7 @@ struct Listener {
     Write(Allow("w", *worker, "worker", "name = \"w1\"") + Allow("s", *server, "server"));
     TransportOptions options;
     options.keys = own;
-    options.admission = admission = Admission::Open(folder.path("allow.toml"), {}).value();
+    options.admission = admission = ListedAdmission::Open(folder.path("allow.toml"), {}).value();
     transport = CreateZmqTransport(options, &counters);
     endpoint = transport->Bind("tcp://127.0.0.1:0").value();
   }
