@@ -42,6 +42,9 @@ struct Header {
     uploadBlock @30 :UploadBlock;
     uploadAck @31 :UploadAck;
     published @32 :Published;
+    meshPiece @33 :MeshPiece;
+    meshGrant @34 :MeshGrant;
+    meshControl @35 :MeshControl;
   }
 }
 
@@ -512,6 +515,24 @@ struct Fetched {
   payloadHash @6 :UInt64;
   failure @7 :Text;
   arrays @8 :UInt32;
+}
+
+# ---- worker -> worker -----------------------------------------------------------------------------------------------
+
+struct MeshPiece {
+  tag @0 :UInt64;
+  size @1 :UInt64;
+  offset @2 :UInt64;
+}
+
+struct MeshGrant {
+  tag @0 :UInt64;
+  size @1 :UInt64;
+  received @2 :UInt64;
+}
+
+struct MeshControl {
+  control @0 :Data;
 }
 
 # ---- any -> any -----------------------------------------------------------------------------------------------------

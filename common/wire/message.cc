@@ -82,6 +82,12 @@ template Header::Header(Fetch);
 template Fetch* Header::Find() const;
 template Header::Header(Fetched);
 template Fetched* Header::Find() const;
+template Header::Header(MeshPiece);
+template MeshPiece* Header::Find() const;
+template Header::Header(MeshGrant);
+template MeshGrant* Header::Find() const;
+template Header::Header(MeshControl);
+template MeshControl* Header::Find() const;
 template Header::Header(Error);
 template Error* Header::Find() const;
 

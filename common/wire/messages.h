@@ -22,6 +22,7 @@
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/membership.h"
+#include "common/wire/messages/mesh.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
@@ -54,10 +55,10 @@ struct TypeList {
   using In = Template<Ts...>;
 };
 
-using MessageTypes =
-    TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
-             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
-             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error>;
+using MessageTypes = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared,
+                              Committed, Hello, ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat,
+                              Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, UploadBlock, UploadAck,
+                              Published, Fetch, Fetched, MeshPiece, MeshGrant, MeshControl, Error>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

@@ -103,6 +103,27 @@ TEST_CASE("a process that is not let in is told why", "[transport][keys]") {
   }
 }
 
+TEST_CASE("a process that asks for it is told when a connection that stood has broken", "[transport][keys]") {
+  Listener listener;
+  TransportOptions options;
+  options.keys = listener.worker;
+  options.reports_breaks = GENERATE(true, false);
+  const auto client = CreateZmqTransport(options);
+  Recorder at_client;
+  const PeerId peer = client->Connect(listener.endpoint, Role::kCoordinator).value();
+  listener.Meet(client.get(), peer, &at_client);
+  listener.transport.reset();
+  if (options.reports_breaks) {
+    RunUntil({{client.get(), &at_client}}, [&] { return !at_client.messages.empty(); });
+    CHECK(at_client.messages[0].from == peer);
+    const Error& error = at_client.messages[0].message.header.Get<Error>();
+    CHECK(error.code == Code::kUnreachable);
+    CHECK_THAT(error.message, Contains("broke"));
+  }
+  client->Poll(std::chrono::milliseconds(300), at_client.Callback());
+  CHECK(at_client.messages.size() == (options.reports_breaks ? 1 : 0));
+}
+
 TEST_CASE("a process with keys does not talk to one without", "[transport][keys]") {
   Listener listener;
   Recorder at_plain, at_client;

@@ -95,6 +95,9 @@ inline std::vector<Header> GoldenMessages() {
       Published{{1}, {2}, {3}, 4, StepAction::kSkip, true, 0.5F, 5, state, 0.25F, true, false, {6}},
       Fetch{{{1}, {2}}, 3, 4},
       Fetched{{{1}, {2}}, 3, 4, 5, 6, {{7}, {8}}, 9, "a failure", 10},
+      MeshPiece{1, 2, 3},
+      MeshGrant{1, 2, 3},
+      MeshControl{state},
       Error{Code::kCorrupt, {1}, {2}, {3}, {4}, 5, "a message"},
   };
 }
