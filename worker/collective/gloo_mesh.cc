@@ -72,7 +72,7 @@ struct State {
 
 class GlooMesh : public Mesh {
  public:
-  explicit GlooMesh(const GlooMeshOptions& options) : options_(options) {}
+  explicit GlooMesh(const MeshOptions& options) : options_(options) {}
   ~GlooMesh() override;
 
   Status Connect(Rendezvous* rendezvous, Deadline deadline);
@@ -149,7 +149,7 @@ class GlooMesh : public Mesh {
   void KeepDeadlines();
   void LookAfterWords();
 
-  const GlooMeshOptions options_;
+  const MeshOptions options_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
@@ -564,12 +564,8 @@ void GlooMesh::OnControl(int from, Way way, const Control& control) {
 
 }  // namespace
 
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous,
-                                             Deadline deadline) {
-  if (options.size < 1 || options.size > kRanksMax || options.rank < 0 || options.rank >= options.size) {
-    return Invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                   " cannot be in a mesh; it has 1 to " + std::to_string(kRanksMax) + " ranks, counted from 0");
-  }
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions& options, Rendezvous* rendezvous, Deadline deadline) {
+  CAPSTAN_RETURN_IF_ERROR(CheckRanks(options));
   auto mesh = std::make_shared<GlooMesh>(options);
   CAPSTAN_RETURN_IF_ERROR(mesh->Connect(rendezvous, deadline));
   return std::shared_ptr<Mesh>(std::move(mesh));

@@ -11,25 +11,10 @@
 //         is encrypted or authenticated, and Gloo ends the process on bytes that are not its own.
 #pragma once
 
-#include "worker/collective/rendezvous.h"
+#include "worker/collective/mesh_options.h"
 
 namespace capstan::collective {
 
-struct GlooMeshOptions {
-  int rank = 0;
-  int size = 1;
-  std::string address;  // this machine's address, as the other ranks reach it
-  NameOfRank name_of;
-  // A rank that others wait for is probed, and counts as lost when it does not answer for about this long. A cut link
-  // is detected in no other way. A stopped process does not answer either.
-  std::chrono::milliseconds silence = std::chrono::seconds(10);
-  // How long a rank has to answer a question, or to read a failure.
-  std::chrono::milliseconds answer = std::chrono::seconds(1);
-  // How long to wait, after a connection broke, for the message in which its rank gives the reason. Also how long to
-  // try to send such a message to missing ranks.
-  std::chrono::milliseconds failure_send{200};
-};
-
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous, Deadline deadline);
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions& options, Rendezvous* rendezvous, Deadline deadline);
 
 }  // namespace capstan::collective

@@ -3,7 +3,7 @@
 
 namespace capstan::collective {
 
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions&, Rendezvous*, Deadline) {
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions&, Rendezvous*, Deadline) {
   return Unsupported(
       "this build has no Gloo, so its workers cannot reduce among themselves; install libgloo-dev and build again");
 }
