@@ -140,6 +140,7 @@ Status SecureMesh::Await(const MeshMessage& message) {
 // ---- forming the mesh ----------------------------------------------------------------------------------------------
 
 Status SecureMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
+  const Deadline::duration time = deadline - Clock::now();
   CAPSTAN_ASSIGN_OR_RETURN(std::string address, Listen());
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                            rendezvous->Exchange(rank(), std::move(address), deadline));
@@ -150,7 +151,7 @@ Status SecureMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   CAPSTAN_RETURN_IF_ERROR(ConnectTo(all));
   state_.With([this](MeshState& state) { state.transport = transport_.get(); });
   thread_ = std::thread([this] { Run(); });
-  return AwaitConnections(deadline);
+  return AwaitConnections(Clock::now() + time);
 }
 
 // Returns the address at which the other ranks reach this one.
