@@ -7,8 +7,9 @@
 //         A broken connection ends a call within about a second, a cut link after `silence`. To tell a silent rank from
 //         a slow one, a call may end over a second after its deadline. Connecting to a rank may take as long again as
 //         the time until `deadline`, counted from the end of the exchange.
-// Why:    Gloo provides connections, and messages that name their memory on both sides. Ranks trust each other: nothing
-//         is encrypted or authenticated, and Gloo ends the process on bytes that are not its own.
+// Why:    Gloo provides connections, and messages that name their memory on both sides. Before a byte of
+//         Gloo's, both ends of each connection prove that they are members (member_sockets.h). After that they trust
+//         each other, and nothing is encrypted: who reads or changes what is on the network reads or changes sums.
 #pragma once
 
 #include "worker/collective/mesh_options.h"

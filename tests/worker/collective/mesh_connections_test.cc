@@ -1,12 +1,10 @@
 // What happens when a connection of a mesh between processes breaks, or is slow.
-#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <atomic>
-#include <filesystem>
-#include <set>
 
 #include "tests/patience.h"
+#include "tests/worker/collective/connections.h"
 #include "tests/worker/collective/groups.h"
 
 namespace capstan::collective {
@@ -17,28 +15,6 @@ using Clock = std::chrono::steady_clock;
 
 // A kind of mesh between processes.
 std::string AnyKind() { return GENERATE(from_range(std::vector(kKinds.begin() + 1, kKinds.end()))); }
-
-// Returns the file descriptors of this process's TCP connections. A connection within the process has two.
-std::set<int> Connections() {
-  std::set<int> connections;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    sockaddr_in peer{};
-    socklen_t length = sizeof peer;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) == 0 && peer.sin_family == AF_INET) {
-      connections.insert(fd);
-    }
-  }
-  return connections;
-}
-
-std::vector<int> ConnectionsSince(const std::set<int>& before) {
-  std::vector<int> ends;
-  for (const int end : Connections()) {
-    if (!before.contains(end)) ends.push_back(end);
-  }
-  return ends;
-}
 
 TEST_CASE("a message that travels for longer than a silent rank has is waited for", "[collective][long]") {
   const std::string kind = AnyKind();
