@@ -12,6 +12,7 @@
 #include "bench/raw_ring.h"
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
+#include "worker/collective/secure_mesh.h"
 
 namespace capstan::bench {
 namespace {
@@ -19,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using collective::Deadline;
 
-enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2 };
-constexpr int kWays = 3;
+enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2, kSecure = 3 };
+constexpr int kWays = 4;
 constexpr std::chrono::seconds kPatience{60};
 
 // One rank, in its own process. It connects once for each Way, then runs what the lines of the parent process ask for. A
@@ -31,11 +32,15 @@ class Rank {
     signal(SIGPIPE, SIG_IGN);
     Rank self;
     PipeRendezvous rendezvous(&parent);
-    CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh,
-                             CreateGlooMesh({rank, size, "127.0.0.1", {}}, &rendezvous, Clock::now() + kPatience));
     collective::GroupOptions group_options;
     if (chunk_bytes != 0) group_options.chunk_bytes = chunk_bytes;
-    self.group_ = CreateGroup(std::move(mesh), group_options);
+    const auto connect = [&](collective::CreateMesh create) -> Result<std::unique_ptr<collective::Group>> {
+      CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh,
+                               create({rank, size, "127.0.0.1", {}}, &rendezvous, Clock::now() + kPatience));
+      return CreateGroup(std::move(mesh), group_options);
+    };
+    CAPSTAN_ASSIGN_OR_RETURN(self.group_, connect(collective::CreateGlooMesh));
+    CAPSTAN_ASSIGN_OR_RETURN(self.secure_, connect(collective::CreateSecureMesh));
     CAPSTAN_RETURN_IF_ERROR(self.raw_.Connect(rank, size, &rendezvous));
     CAPSTAN_ASSIGN_OR_RETURN(self.gloo_, ConnectGlooAllReduce(rank, size, folder));
     for (;;) {
@@ -64,12 +69,13 @@ class Rank {
     switch (way) {
       case Way::kOurs: return group_->AllReduce(data, Clock::now() + kPatience);
       case Way::kGloo: return gloo_(data);
+      case Way::kSecure: return secure_->AllReduce(data, Clock::now() + kPatience);
       case Way::kRaw: return raw_.Transfer(2 * (size - 1) * bytes / size);
     }
     return {};
   }
 
-  std::unique_ptr<collective::Group> group_;
+  std::unique_ptr<collective::Group> group_, secure_;
   PlainAllReduce gloo_;
   RawRing raw_;
   std::vector<float> data_;
@@ -86,6 +92,7 @@ class Ranks {
           ChildProcess::Fork([&](Channel& parent) { return Rank::Run(parent, rank, processes, folder, chunk_bytes); }));
     }
     CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the group
+    CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the encrypted group
     CAPSTAN_RETURN_IF_ERROR(Introduce(&ranks->children_));  // for the plain ring
     return ranks;
   }
@@ -156,7 +163,8 @@ Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions& options) {
       }
       CAPSTAN_ASSIGN_OR_RETURN(const auto medians, Medians(ranks.get(), bytes, options));
       for (const Figure& figure : {FigureOf(name, medians[0], medians[1], "Gloo's own ring, chunked"),
-                                   FigureOf(name + "/raw", medians[0], medians[2], "plain sockets around the ring")}) {
+                                   FigureOf(name + "/raw", medians[0], medians[2], "plain sockets around the ring"),
+                                   FigureOf(name + "/secure", medians[3], medians[0], "the same ring over Gloo")}) {
         if (options.parts.measured) options.parts.measured(figure);
         figures.push_back(figure);
       }

@@ -9,8 +9,8 @@
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
-#include "common/keys/admission.h"
 #include "common/keys/key_file.h"
+#include "common/keys/listed_admission.h"
 #include "common/keys/role_name.h"
 #include "server/coordinator/coordinator_loop.h"
 #include "server/shard/shard_loop.h"
@@ -54,7 +54,7 @@ Result<TransportOptions> TransportOf(Carrier carrier, const std::string& folder,
   if (carrier != Carrier::kCurve) return options;
   CAPSTAN_ASSIGN_OR_RETURN(KeyFile file, ReadKeyFile(folder + "/" + std::string(NameOf(role)) + ".key"));
   options.keys = std::make_shared<const KeyPair>(std::move(file.keys));
-  CAPSTAN_ASSIGN_OR_RETURN(options.admission, Admission::Open(folder + "/allow.toml", {}));
+  CAPSTAN_ASSIGN_OR_RETURN(options.admission, ListedAdmission::Open(folder + "/allow.toml", {}));
   return options;
 }
 

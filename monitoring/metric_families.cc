@@ -197,11 +197,12 @@ void Describe(const WorkerMetrics& m, FamilyTable& table) {
   table.Gauges("capstan_worker_unstaged_pushes", "Pushed nodes kept until their shard has staged them.", Merge::kSum)
       .Add(m.unstaged_pushes);
   table.Counters("capstan_worker_reduced_bytes_total", "Gradients added up with other workers.").Add(m.reduced_bytes);
-  table.Counters("capstan_worker_group_transmit_bytes_total", "Payload sent to other workers over Gloo.")
+  table.Counters("capstan_worker_group_transmit_bytes_total", "Payload that hosts sent to other workers.")
       .Add(m.group_bytes_out);
   table.Counters("capstan_worker_groups_total", "Groups of workers joined, by what adds up their gradients.")
       .Add(m.gloo_groups, {{"kind", "gloo"}})
-      .Add(m.nccl_groups, {{"kind", "nccl"}});
+      .Add(m.nccl_groups, {{"kind", "nccl"}})
+      .Add(m.secure_groups, {{"kind", "secure"}});
   table.Gauges("capstan_worker_loss", "Loss of the newest slot of this worker.", Merge::kMean).Add(m.loss);
   DescribeGeneration(m.generation, table);
 }

@@ -108,8 +108,8 @@ struct alignas(64) WorkerMetrics {
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
 
-  Gauge unstaged_pushes;                                             // pushes that are not staged yet
-  Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups;  // reductions with other workers
+  Gauge unstaged_pushes;                                                            // pushes that are not staged yet
+  Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups, secure_groups;  // reductions with other workers
   OptionalGauge loss;
   Gauge generation;
 };

@@ -44,6 +44,9 @@ struct Header {
     published @32 :Published;
     liveSessions @33 :LiveSessions;
     disagreement @34 :Disagreement;
+    meshPiece @35 :MeshPiece;
+    meshGrant @36 :MeshGrant;
+    meshControl @37 :MeshControl;
   }
 }
 
@@ -548,6 +551,24 @@ struct Fetched {
   payloadHash @6 :UInt64;
   failure @7 :Text;
   arrays @8 :UInt32;
+}
+
+# ---- worker -> worker -----------------------------------------------------------------------------------------------
+
+struct MeshPiece {
+  tag @0 :UInt64;
+  size @1 :UInt64;
+  offset @2 :UInt64;
+}
+
+struct MeshGrant {
+  tag @0 :UInt64;
+  size @1 :UInt64;
+  received @2 :UInt64;
+}
+
+struct MeshControl {
+  control @0 :Data;
 }
 
 # ---- any -> any -----------------------------------------------------------------------------------------------------

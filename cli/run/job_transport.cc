@@ -125,7 +125,7 @@ class PlaintextTransport : public TcpTransport {
 // TCP with keys.
 class CurveTransport : public TcpTransport {
  public:
-  CurveTransport(const JobConfig& config, std::string key_file, Admission::OnNotice on_notice)
+  CurveTransport(const JobConfig& config, std::string key_file, ListedAdmission::OnNotice on_notice)
       : TcpTransport(config), key_file_(std::move(key_file)), on_notice_(std::move(on_notice)) {}
 
   Status Check() override {
@@ -150,14 +150,14 @@ class CurveTransport : public TcpTransport {
 
  private:
   const std::string key_file_;
-  const Admission::OnNotice on_notice_;
+  const ListedAdmission::OnNotice on_notice_;
   ProcessKeys keys_;
 };
 
 }  // namespace
 
 std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext, std::string key_file,
-                                                 Admission::OnNotice on_notice) {
+                                                 ListedAdmission::OnNotice on_notice) {
   switch (TransportOf(config)) {
     case TransportWord::kLocal: return std::make_unique<LocalTransport>(config);
     case TransportWord::kCurve:

@@ -42,6 +42,6 @@ class JobTransport {
 
 // `config` outlives the transport. `key_file`: with this process's key; read only if the job has keys.
 std::unique_ptr<JobTransport> CreateJobTransport(const JobConfig& config, Plaintext plaintext, std::string key_file,
-                                                 Admission::OnNotice on_notice);
+                                                 ListedAdmission::OnNotice on_notice);
 
 }  // namespace capstan::cli

@@ -22,12 +22,12 @@ Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file) {
   return ReadKeys(key_file);
 }
 
-Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, Admission::OnNotice on_notice) {
+Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, ListedAdmission::OnNotice on_notice) {
   ProcessKeys keys;
   CAPSTAN_ASSIGN_OR_RETURN(keys.pair, LoadKeys(key_file));
   if (keys.pair == nullptr) return keys;
   CAPSTAN_ASSIGN_OR_RETURN(keys.admission,
-                           Admission::Open(FolderOf(key_file) + "/" + kAllowListName, std::move(on_notice)));
+                           ListedAdmission::Open(FolderOf(key_file) + "/" + kAllowListName, std::move(on_notice)));
   return keys;
 }
 

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/keys/admission.h"
 #include "common/keys/key_pair.h"
+#include "common/keys/listed_admission.h"
 
 namespace capstan::cli {
 
@@ -30,6 +30,6 @@ void KeepOutOfCoreFiles();
 // Reads the key file, unless `key_file` is empty. Keeps the secret out of core files.
 Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file);
 // Reads the key file, and the allow list next to it. `on_notice` is told when the list was read again.
-Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, Admission::OnNotice on_notice);
+Result<ProcessKeys> LoadKeysToListen(const std::string& key_file, ListedAdmission::OnNotice on_notice);
 
 }  // namespace capstan::cli

@@ -96,6 +96,11 @@ Aggregation AggregationOf(const JobConfig& config);
 // Returns what carries the job's messages; never kAuto.
 TransportWord TransportOf(const JobConfig& config);
 
+// Returns what adds up gradients among the workers in mode allreduce; kAuto if the workers find out.
+Collective CollectiveOf(const JobConfig& config);
+// Whether gradients that workers send each other are encrypted.
+bool EncryptsCollectives(const JobConfig& config);
+
 // Returns the number format of the job's weights and gradients on the wire: that of worker.precision; always fp32 with
 // [model] kind = "client".
 Encoding EncodingOf(const JobConfig& config);

@@ -211,12 +211,14 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
 // Returns a problem if the job's messages are encrypted, and gradients that workers send each other would not be.
 std::optional<Problem> FindCollectiveProblem(const JobConfig& c) {
   if (TransportOf(c) != TransportWord::kCurve || c.security.plaintext_collectives) return std::nullopt;
-  if (!WorkersUpdate(c.job.mode) && !ReducesLocally(c)) return std::nullopt;
-  return Problem{"security", "plaintext_collectives",
-                 std::string("the job's messages are encrypted, and the gradients that workers send each other (") +
-                     (WorkersUpdate(c.job.mode) ? "mode \"allreduce\"" : "allreduce.local_reduce") +
-                     ") are not: neither Gloo nor NCCL has keys; write [security] plaintext_collectives = true if "
-                     "only your machines reach each other's ports, as in a WireGuard network"};
+  if (EncryptsCollectives(c) || !(WorkersUpdate(c.job.mode) || ReducesLocally(c))) return std::nullopt;
+  const std::string key = WorkersUpdate(c.job.mode) ? "collective" : "local_reduce";
+  return Problem{"allreduce", key,
+                 "the job's messages are encrypted, and the gradients that workers send each other by Gloo or NCCL are "
+                 "not, for neither has keys; take " +
+                     key +
+                     " = \"secure\", or write [security] plaintext_collectives = true if only your machines reach each "
+                     "other's ports, as in a WireGuard network"};
 }
 
 // Returns a problem if an address does not fit the transport, or the other addresses.

@@ -96,10 +96,14 @@ inline constexpr Word<Precision> kPrecisions[] = {
 inline constexpr Word<Precision> kClientPrecisions[] = {{"fp32", Precision::kFp32}, {"fp16", Precision::kFp16}};
 inline constexpr Word<Encoding> kWires[] = {{"fp32", Encoding::kFp32}, {"bf16", Encoding::kBf16}};
 inline constexpr std::string_view kWiresLater[] = {"fp16"};
-inline constexpr Word<Collective> kCollectives[] = {
-    {"auto", Collective::kAuto}, {"gloo", Collective::kGloo}, {"nccl", Collective::kNccl}};
-inline constexpr Word<LocalReduce> kLocalReduces[] = {
-    {"none", LocalReduce::kNone}, {"gloo", LocalReduce::kGloo}, {"nccl", LocalReduce::kNccl}};
+inline constexpr Word<Collective> kCollectives[] = {{"auto", Collective::kAuto},
+                                                    {"gloo", Collective::kGloo},
+                                                    {"nccl", Collective::kNccl},
+                                                    {"secure", Collective::kSecure}};
+inline constexpr Word<LocalReduce> kLocalReduces[] = {{"none", LocalReduce::kNone},
+                                                      {"gloo", LocalReduce::kGloo},
+                                                      {"nccl", LocalReduce::kNccl},
+                                                      {"secure", LocalReduce::kSecure}};
 
 inline constexpr Word<TransportWord> kTransports[] = {{"auto", TransportWord::kAuto},
                                                       {"local", TransportWord::kLocal},

@@ -98,6 +98,17 @@ TransportWord TransportOf(const JobConfig& config) {
   return NamesTcp(config.cluster) ? TransportWord::kPlaintext : TransportWord::kLocal;
 }
 
+Collective CollectiveOf(const JobConfig& config) {
+  const bool encrypts = TransportOf(config) == TransportWord::kCurve && !config.security.plaintext_collectives;
+  const Collective written = config.allreduce.collective;
+  return written == Collective::kAuto && encrypts ? Collective::kSecure : written;
+}
+
+bool EncryptsCollectives(const JobConfig& config) {
+  if (WorkersUpdate(config.mode())) return CollectiveOf(config) == Collective::kSecure;
+  return config.allreduce.local_reduce == LocalReduce::kSecure;
+}
+
 Encoding EncodingOf(const JobConfig& config) {
   if (!config.model.built_in()) return Encoding::kFp32;
   switch (config.worker.precision) {

@@ -1,67 +1,33 @@
-// Admission: who may connect, by an allow list in a file, which is read again when it changes.
+// Admission: which keys may connect to a process, and as whom.
 //
-// Kind:   any thread may use it.
-// Fails:  Open: kInvalid, also for a list that other users may write. Later: a list that cannot be read leaves the former one in force, and the notice says so.
-// Why:    a key is added or revoked while a job runs.
+// Kind:   an interface; any thread may use it.
+// Why:    a transport asks in each handshake and for each message; where the keys are written is not its concern.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
-#include "common/base/mailbox.h"
-#include "common/base/status.h"
-#include "common/keys/allow_list.h"
+#include "common/keys/key_pair.h"
+#include "common/keys/principal.h"
 
 namespace capstan {
 
 class Admission {
  public:
-  using OnNotice = std::function<void(const std::string& text)>;
+  using Time = std::chrono::sys_seconds;
 
-  // `on_notice` is called by the threads that call Refresh and NoteRefused.
-  static Result<std::shared_ptr<Admission>> Open(const std::string& path, OnNotice on_notice);
+  virtual ~Admission() = default;
 
-  std::optional<Principal> Find(const PublicKey& key, AllowList::Time now) const;
-  std::string WhyNot(const PublicKey& key, AllowList::Time now) const;
-  // Looks at the file, at most once a second, and takes a list that has not changed since the last look: somebody may be
-  // writing it.
-  void Refresh(std::chrono::steady_clock::time_point now);
-  // Says that a process with this key, at `from`, was not let in; at most once a second.
-  void NoteRefused(const PublicKey& key, const std::string& from, AllowList::Time now);
-  // Rises with each list that was read.
-  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
-
- private:
-  // The facts about a file of which at least one changes when the file is written or replaced.
-  struct Stamp {
-    std::uint64_t inode = 0, bytes = 0;
-    std::int64_t seconds = 0, nanoseconds = 0;
-    bool operator==(const Stamp&) const = default;
-  };
-  struct State {
-    std::shared_ptr<const AllowList> list;
-    Stamp stamp;                 // of the file that `list` is from
-    std::optional<Stamp> newer;  // of a file that is taken if it stays as it is
-    std::chrono::steady_clock::time_point next_look{};
-    AllowList::Time last_refusal{};
-    std::uint64_t refusals = 0;  // since the last that was told
-  };
-
-  Admission(std::string path, OnNotice on_notice) : path_(std::move(path)), on_notice_(std::move(on_notice)) {}
-  static std::optional<Stamp> StampOf(const std::string& path);
-  static Result<AllowList> Read(const std::string& path);
-  // Returns the stamp of a list that is to be read now.
-  std::optional<Stamp> TakeStamp(std::chrono::steady_clock::time_point now);
-
-  const std::string path_;
-  const OnNotice on_notice_;
-  mutable Guarded<State> state_;
-  std::atomic<std::uint64_t> version_{0};
+  // Returns what the key may be at this time; nothing if it may not take part. May wait until that is known.
+  virtual std::optional<Principal> Find(const PublicKey& key, Time now) const = 0;
+  // A process with this key, at `from`, was not let in.
+  virtual void NoteRefused(const PublicKey& key, const std::string& from, Time now) = 0;
+  // Called about once a second by a thread of the transport.
+  virtual void Refresh(std::chrono::steady_clock::time_point now) = 0;
+  // Rises when Find may give another answer for a key that has connected.
+  virtual std::uint64_t version() const = 0;
 };
 
 }  // namespace capstan

@@ -449,6 +449,27 @@ void Fields(Visitor& v, M& m) {
   v(m.failure, CAPSTAN_FIELD(Failure), form::UserText{});
 }
 
+// ---- worker -> worker ----------------------------------------------------------------------------------------------
+
+template <class Visitor, MaybeConst<MeshPiece> M>
+void Fields(Visitor& v, M& m) {
+  v(m.tag, CAPSTAN_FIELD(Tag));
+  v(m.size, CAPSTAN_FIELD(Size));
+  v(m.offset, CAPSTAN_FIELD(Offset));
+}
+
+template <class Visitor, MaybeConst<MeshGrant> M>
+void Fields(Visitor& v, M& m) {
+  v(m.tag, CAPSTAN_FIELD(Tag));
+  v(m.size, CAPSTAN_FIELD(Size));
+  v(m.received, CAPSTAN_FIELD(Received));
+}
+
+template <class Visitor, MaybeConst<MeshControl> M>
+void Fields(Visitor& v, M& m) {
+  v(m.control, CAPSTAN_FIELD(Control), form::Bytes{MeshControl::kBytesMax});
+}
+
 // ---- any -> any ----------------------------------------------------------------------------------------------------
 
 template <class Visitor, MaybeConst<Error> M>
@@ -495,6 +516,9 @@ inline auto HeaderField(const UploadAck*) { return CAPSTAN_FIELD(UploadAck); }
 inline auto HeaderField(const Published*) { return CAPSTAN_FIELD(Published); }
 inline auto HeaderField(const Fetch*) { return CAPSTAN_FIELD(Fetch); }
 inline auto HeaderField(const Fetched*) { return CAPSTAN_FIELD(Fetched); }
+inline auto HeaderField(const MeshPiece*) { return CAPSTAN_FIELD(MeshPiece); }
+inline auto HeaderField(const MeshGrant*) { return CAPSTAN_FIELD(MeshGrant); }
+inline auto HeaderField(const MeshControl*) { return CAPSTAN_FIELD(MeshControl); }
 inline auto HeaderField(const Error*) { return CAPSTAN_FIELD(Error); }
 inline auto HeaderField(const LiveSessions*) { return CAPSTAN_FIELD(LiveSessions); }
 inline auto HeaderField(const Disagreement*) { return CAPSTAN_FIELD(Disagreement); }

@@ -24,6 +24,7 @@
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/live_sessions.h"
 #include "common/wire/messages/membership.h"
+#include "common/wire/messages/mesh.h"
 #include "common/wire/messages/prepared.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
@@ -56,10 +57,11 @@ struct TypeList {
   using In = Template<Ts...>;
 };
 
-using MessageTypes = TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared,
-                              Committed, Hello, ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat,
-                              Leave, Push, EndSlot, CoverageQuery, Staged, Pull, Weights, UploadBlock, UploadAck,
-                              Published, Fetch, Fetched, Error, LiveSessions, Disagreement>;
+using MessageTypes =
+    TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
+             ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
+             Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error, LiveSessions,
+             Disagreement, MeshPiece, MeshGrant, MeshControl>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

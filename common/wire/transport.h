@@ -56,6 +56,7 @@ struct TransportOptions {
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
+  bool reports_breaks = false;  // whether a broken connection to a peer is given as an Error (kUnreachable) from it
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
   // connect to this process; Bind needs it.
   std::shared_ptr<const KeyPair> keys = nullptr;

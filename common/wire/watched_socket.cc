@@ -46,6 +46,7 @@ WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
   lost_.swap(other.lost_);
   std::swap(failure_, other.failure_);
   std::swap(was_connected_, other.was_connected_);
+  std::swap(broke_, other.broke_);
   std::swap(first_close_, other.first_close_);
   std::swap(last_close_, other.last_close_);
   return *this;
@@ -67,6 +68,7 @@ void WatchedSocket::TakeEvents() {
     std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
     if (kind == ZMQ_EVENT_DISCONNECTED) {
       lost_ = Clock::now();
+      broke_ = broke_ || was_connected_;
     } else if (kind == ZMQ_EVENT_CONNECT_RETRIED) {
       lost_.reset();
     } else if (kind == ZMQ_EVENT_CONNECTED || kind == ZMQ_EVENT_ACCEPTED) {

@@ -40,6 +40,8 @@ class WatchedSocket {
   std::optional<HandshakeFailure> TakeFailure() { return std::exchange(failure_, std::nullopt); }
   // Whether the peer has closed a handshake since `time`, and none has succeeded after that.
   bool WasClosedSince(std::chrono::steady_clock::time_point time) const { return last_close_ && *last_close_ > time; }
+  // Whether a connection that had been made broke since the last call.
+  bool TakeBreak() { return std::exchange(broke_, false); }
   // Whether the connection was lost and libzmq has not begun to connect again within a short time.
   bool IsGivenUp() const;
   // Connects again to `endpoint`, to which the socket was connected before.
@@ -53,6 +55,7 @@ class WatchedSocket {
   std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again
   std::optional<HandshakeFailure> failure_;                    // not taken yet
   bool was_connected_ = false;                                 // whether a handshake has succeeded
+  bool broke_ = false;                                         // not taken yet
   // The first and the last of several handshakes during which the peer closed the connection, one soon after the other; until
   // one succeeds.
   std::optional<std::chrono::steady_clock::time_point> first_close_, last_close_;

@@ -201,7 +201,7 @@ class ZmqTransport final : public Transport {
   // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists; nothing if it may no
   // longer take part.
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
-  // Tells `on_message` that a dealer cannot be connected, if that is new.
+  // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
@@ -511,11 +511,14 @@ std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* h
 void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message) {
   const auto dealer = dealers_.find(peer);
   if (dealer == dealers_.end()) return;
-  const std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
-  if (!failure || (*failure == HandshakeFailure::kClosed && dealer->second.keys.empty())) return;
+  const bool broke = dealer->second.socket.TakeBreak() && options_.reports_breaks;
+  std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
+  if (failure == HandshakeFailure::kClosed && dealer->second.keys.empty()) failure.reset();
+  if (!broke && !failure) return;
   Error error;
-  error.code = Code::kRefused;
-  error.message = ExplainFailure(*failure, dealer->second.endpoint, dealer->second.keys);
+  error.code = broke ? Code::kUnreachable : Code::kRefused;
+  error.message = broke ? "the connection to " + dealer->second.endpoint + " broke"
+                        : ExplainFailure(*failure, dealer->second.endpoint, dealer->second.keys);
   const Principal sender = dealer->second.peer;  // a copy: on_message may disconnect the dealer
   on_message({peer}, sender, {std::move(error), {}});
 }

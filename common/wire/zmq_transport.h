@@ -39,7 +39,7 @@ struct TransportCounters {
 };
 
 // `counters`, if given, must outlive the transport. Destruction waits at most a quarter of a second for queued messages
-// to leave. Received payloads stay valid.
+// to leave; then no sent payload is read any more. Received payloads stay valid.
 std::unique_ptr<Transport> CreateZmqTransport(const TransportOptions& options, TransportCounters* counters = nullptr);
 
 }  // namespace capstan

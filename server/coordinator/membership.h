@@ -45,6 +45,7 @@ struct Worker {
   Instant since{};                // when generation, step or computing last changed
   bool late = false;              // too slow: left out of its machine's group until it has done the step under way
   std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
+  std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;  // the barrier that it waits in
   GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "worker/collective/gloo_mesh.h"
 #include "worker/collective/in_process_mesh.h"
 #include "worker/collective/rendezvous.h"
 
@@ -35,8 +34,8 @@ Result<std::shared_ptr<collective::Mesh>> Connect(const Meet& meet, const Connec
   }
   const auto name_of = [members = meet.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
   OfferedAddresses addresses(options);
-  return collective::CreateGlooMesh({meet.rank, size, options.host, name_of, options.silence}, &addresses,
-                                    collective::Deadline(meet.deadline));
+  return options.create_mesh({meet.rank, size, options.host, name_of, options.silence}, &addresses,
+                             collective::Deadline(meet.deadline));
 }
 
 Status Await(const std::function<Status()>& look_up, collective::CollectiveThread* group,

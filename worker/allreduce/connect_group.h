@@ -1,6 +1,6 @@
 // ConnectGroup: connects the workers of a generation. ShareReplica: sends one member's version to all others.
 //
-// Fails:  as CreateGlooMesh, CollectiveThread and the callbacks.
+// Fails:  as the mesh, CollectiveThread and the callbacks.
 // Why:    AllReduceCore decides when a group is formed and who sends the version; these functions only carry it out.
 #pragma once
 
@@ -14,10 +14,12 @@
 #include "worker/allreduce/all_reduce_commands.h"
 #include "worker/allreduce/replica.h"
 #include "worker/collective/collective_thread.h"
+#include "worker/collective/gloo_mesh.h"
 
 namespace capstan::train {
 
 struct ConnectOptions {
+  collective::CreateMesh create_mesh = collective::CreateGlooMesh;
   std::string host;  // this machine's address, as the others reach it
   Encoding wire = Encoding::kFp32;
   std::chrono::milliseconds silence = std::chrono::seconds(10);  // a member silent for this long is lost

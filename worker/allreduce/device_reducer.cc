@@ -28,7 +28,7 @@ Result<std::unique_ptr<DeviceReducer>> DeviceReducer::Create(const JobConfig& co
                                                              std::function<void(const std::string&)> on_notice,
                                                              JobModel& model) {
   const AllReduceSection& section = config.allreduce;
-  const bool on_host = config.worker.device.kind == DeviceKind::kCpu || section.collective == Collective::kGloo;
+  const bool on_host = config.worker.device.kind == DeviceKind::kCpu || !MayUseDevices(CollectiveOf(config));
   if (!WorkersUpdate(config.mode()) || on_host) return std::unique_ptr<DeviceReducer>();
   CAPSTAN_ASSIGN_OR_RETURN(ModelDevice* const device, model.device());
   return std::make_unique<DeviceReducer>(

@@ -19,6 +19,7 @@
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
 #include "worker/collective/buckets.h"
+#include "worker/collective/secure_mesh.h"
 
 namespace capstan::train {
 
@@ -229,6 +230,7 @@ Commands ReplicaClient::Do(const AllReduceCommand& command) {
 
 Commands ReplicaClient::On(const Meet& meet) {
   ConnectOptions options;
+  if (EncryptsCollectives(config_)) options.create_mesh = collective::CreateSecureMesh;
   options.host = options_.host;
   options.wire = config_.allreduce.wire;
   options.silence = SilenceMax(config_);

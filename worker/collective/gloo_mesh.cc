@@ -12,8 +12,8 @@
 #include <optional>
 #include <thread>
 
+#include "worker/collective/gloo_pair.h"
 #include "worker/collective/mesh_control.h"
-#include "worker/collective/packed_addresses.h"
 
 // Gloo throws exceptions; none leaves this file. A Gloo wait with a timeout breaks every connection when the time is
 // up. So the waits of a call have no timeout and are aborted instead, which breaks nothing: afterwards other ranks can
@@ -32,6 +32,7 @@ constexpr milliseconds kForever = std::chrono::hours(24 * 365);
 // message.
 constexpr milliseconds kPulse{300};
 constexpr Deadline kNever = Deadline::max();
+constexpr const char* kNowhere = "127.0.0.1";  // where Gloo's own listeners are, which it does not need (gloo_pair.h)
 
 enum class Answer : std::uint8_t { kNone, kHasBegun, kHasNot };
 
@@ -72,7 +73,7 @@ struct State {
 
 class GlooMesh : public Mesh {
  public:
-  explicit GlooMesh(const GlooMeshOptions& options) : options_(options) {}
+  explicit GlooMesh(const MeshOptions& options) : options_(options) {}
   ~GlooMesh() override;
 
   Status Connect(Rendezvous* rendezvous, Deadline deadline);
@@ -135,7 +136,6 @@ class GlooMesh : public Mesh {
   };
 
   static RankSet SetOf(int rank) { return RankSet().set(static_cast<std::size_t>(rank)); }
-  Status ConnectTo(int peer, const std::string& packed);
   void Conclude(const MeshFailure& failure);
   bool Tell(int rank, const Control& control);
   RankSet Ask(std::uint64_t call, const RankSet& but, RankSet* asked);
@@ -149,7 +149,7 @@ class GlooMesh : public Mesh {
   void KeepDeadlines();
   void LookAfterWords();
 
-  const GlooMeshOptions options_;
+  const MeshOptions options_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::array<std::shared_ptr<gloo::transport::Context>, kWays> contexts_;
   Guarded<State> state_;
@@ -245,31 +245,23 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (int i = 0; i < size(); ++i) {
     if (i != rank()) others_.push_back(i);
   }
-  std::vector<std::string> addresses;  // addresses at which other ranks connect to this one, by rank and way
-  try {
-    device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(options_.address.c_str()));
-    for (auto& context : contexts_) {
-      context = device_->createContext(rank(), size());
-      // Gloo waits five times this timeout for a connection.
-      context->setTimeout(std::max(milliseconds(1), std::chrono::floor<milliseconds>(deadline - Clock::now()) / 5));
-    }
-    for (const int peer : others_) {
-      for (auto& context : contexts_) {
-        const std::vector<char> bytes = context->createPair(peer)->address().bytes();
-        addresses.emplace_back(bytes.begin(), bytes.end());
-      }
-    }
-  } catch (const std::exception& failed) {
-    return Unreachable("cannot listen at \"" + options_.address + "\": " + failed.what() +
-                       "; give an address of this machine that the other ranks can reach");
-  }
+  const Deadline::duration time = deadline - Clock::now();
+  CAPSTAN_ASSIGN_OR_RETURN(MemberSockets sockets, MemberSockets::Listen(options_.address));
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                           rendezvous->Exchange(rank(), PackAddresses(addresses), deadline));
+                           rendezvous->Exchange(rank(), sockets.address(), deadline));
   if (all.size() != static_cast<std::size_t>(size())) {
     return Invalid("the ranks' exchange of addresses gave " + std::to_string(all.size()) + " of them to " +
                    std::to_string(size()) + " ranks; start all workers with one number of ranks");
   }
-  for (const int peer : others_) CAPSTAN_RETURN_IF_ERROR(ConnectTo(peer, all[static_cast<std::size_t>(peer)]));
+  CAPSTAN_RETURN_IF_ERROR(sockets.Connect(options_, kWays, all, Clock::now() + time));
+  try {
+    device_ = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(kNowhere));
+    for (std::size_t way = 0; way < kWays; ++way) {
+      contexts_[way] = CreateGlooContext(device_, rank(), size(), &sockets, way);
+    }
+  } catch (const std::exception& failed) {
+    return Unreachable("Gloo cannot use the connections: " + TextOf(failed));
+  }
   control_buffers_.resize(static_cast<std::size_t>(size()));
   for (const int peer : others_) {
     ControlBuffers& buffers_of = control_buffers_[static_cast<std::size_t>(peer)];
@@ -285,25 +277,6 @@ Status GlooMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   for (const Way way : {kUp, kDown, kWords}) listeners_[way] = std::thread([this, way] { Listen(way); });
   keeper_ = std::thread([this] { KeepDeadlines(); });
   return {};
-}
-
-Status GlooMesh::ConnectTo(int peer, const std::string& packed) {
-  const std::string whom = NamesOf(SetOf(peer), options_.name_of);
-  const Result<std::vector<std::string>> addresses = UnpackAddresses(packed, kWays * others_.size());
-  if (!addresses.ok()) {
-    return Invalid(whom + ": " + addresses.status().message() + " of " + std::to_string(others_.size()) +
-                   " ranks; start all workers with one build and one number of ranks");
-  }
-  const auto place = static_cast<std::size_t>(rank() < peer ? rank() : rank() - 1);
-  try {
-    for (std::size_t way = 0; way < kWays; ++way) {
-      const std::string& mine = (*addresses)[kWays * place + way];
-      contexts_[way]->getPair(peer)->connect({mine.begin(), mine.end()});
-    }
-    return {};
-  } catch (const std::exception& failed) {
-    return Unreachable("cannot connect to " + whom + ": " + failed.what() + "; see that it runs and can be reached");
-  }
 }
 
 GlooMesh::~GlooMesh() {
@@ -564,12 +537,8 @@ void GlooMesh::OnControl(int from, Way way, const Control& control) {
 
 }  // namespace
 
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous,
-                                             Deadline deadline) {
-  if (options.size < 1 || options.size > kRanksMax || options.rank < 0 || options.rank >= options.size) {
-    return Invalid("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
-                   " cannot be in a mesh; it has 1 to " + std::to_string(kRanksMax) + " ranks, counted from 0");
-  }
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions& options, Rendezvous* rendezvous, Deadline deadline) {
+  CAPSTAN_RETURN_IF_ERROR(CheckRanks(options));
   auto mesh = std::make_shared<GlooMesh>(options);
   CAPSTAN_RETURN_IF_ERROR(mesh->Connect(rendezvous, deadline));
   return std::shared_ptr<Mesh>(std::move(mesh));

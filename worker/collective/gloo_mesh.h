@@ -7,29 +7,15 @@
 //         A broken connection ends a call within about a second, a cut link after `silence`. To tell a silent rank from
 //         a slow one, a call may end over a second after its deadline. Connecting to a rank may take as long again as
 //         the time until `deadline`, counted from the end of the exchange.
-// Why:    Gloo provides connections, and messages that name their memory on both sides. Ranks trust each other: nothing
-//         is encrypted or authenticated, and Gloo ends the process on bytes that are not its own.
+// Why:    Gloo provides connections, and messages that name their memory on both sides. Before a byte of
+//         Gloo's, both ends of each connection prove that they are members (member_sockets.h). After that they trust
+//         each other, and nothing is encrypted: who reads or changes what is on the network reads or changes sums.
 #pragma once
 
-#include "worker/collective/rendezvous.h"
+#include "worker/collective/mesh_options.h"
 
 namespace capstan::collective {
 
-struct GlooMeshOptions {
-  int rank = 0;
-  int size = 1;
-  std::string address;  // this machine's address, as the other ranks reach it
-  NameOfRank name_of;
-  // A rank that others wait for is probed, and counts as lost when it does not answer for about this long. A cut link
-  // is detected in no other way. A stopped process does not answer either.
-  std::chrono::milliseconds silence = std::chrono::seconds(10);
-  // How long a rank has to answer a question, or to read a failure.
-  std::chrono::milliseconds answer = std::chrono::seconds(1);
-  // How long to wait, after a connection broke, for the message in which its rank gives the reason. Also how long to
-  // try to send such a message to missing ranks.
-  std::chrono::milliseconds failure_send{200};
-};
-
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions& options, Rendezvous* rendezvous, Deadline deadline);
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions& options, Rendezvous* rendezvous, Deadline deadline);
 
 }  // namespace capstan::collective

@@ -12,7 +12,7 @@
 namespace capstan::collective {
 namespace {
 
-struct Message {
+struct Posted {
   const std::byte* from = nullptr;  // source of a send
   std::byte* to = nullptr;          // destination of a receive
   std::size_t size = 0;
@@ -23,7 +23,7 @@ struct Hub {
   std::array<std::uint64_t, kRanksMax> calls{};  // collectives that each rank has begun
   // Messages whose sender or receiver has come and waits for the other side, by from, to, tag and size. A send and a
   // receive of different sizes never match.
-  std::map<std::tuple<int, int, Tag, std::size_t>, Message*> waiting;
+  std::map<std::tuple<int, int, Tag, std::size_t>, Posted*> waiting;
   std::optional<MeshFailure> cause;
 
   void End(const MeshFailure& why) {
@@ -52,13 +52,13 @@ class InProcessMesh : public Mesh {
     return hub_->With([this](Hub& hub) { return FailureIn(hub); });
   }
 
-  Status Begin(int from, int to, Tag tag, Message* message) {
+  Status Begin(int from, int to, Tag tag, Posted* message) {
     return hub_->Change([&](Hub& hub) {
       if (hub.cause) return FailureIn(hub);
       message->done = false;
       const auto [place, is_first] = hub.waiting.try_emplace({from, to, tag, message->size}, message);
       if (!is_first) {
-        Message* const other = place->second;
+        Posted* const other = place->second;
         std::memcpy(message->to ? message->to : other->to, message->to ? other->from : message->from, message->size);
         other->done = message->done = true;
         hub.waiting.erase(place);
@@ -67,7 +67,7 @@ class InProcessMesh : public Mesh {
     });
   }
 
-  Status Await(int peer, const Message& message) {
+  Status Await(int peer, const Posted& message) {
     hub_->AwaitUntil(deadline_, [&](Hub& hub) { return message.done || hub.cause; });
     return hub_->Change([&](Hub& hub) {
       if (message.done) return Status();
@@ -117,7 +117,7 @@ class InProcessTransfer : public Transfer {
  private:
   InProcessMesh* const mesh_;
   int peer_ = 0;
-  Message message_;
+  Posted message_;
 };
 
 std::unique_ptr<Transfer> InProcessMesh::CreateTransfer() { return std::make_unique<InProcessTransfer>(this); }

@@ -3,9 +3,10 @@
 
 namespace capstan::collective {
 
-Result<std::shared_ptr<Mesh>> CreateGlooMesh(const GlooMeshOptions&, Rendezvous*, Deadline) {
+Result<std::shared_ptr<Mesh>> CreateGlooMesh(const MeshOptions&, Rendezvous*, Deadline) {
   return Unsupported(
-      "this build has no Gloo, so its workers cannot reduce among themselves; install libgloo-dev and build again");
+      "this build has no Gloo, so its workers cannot use it to reduce among themselves; write \"secure\" in its place "
+      "in [allreduce], or install libgloo-dev and build again");
 }
 
 }  // namespace capstan::collective

@@ -10,7 +10,6 @@
 
 #include "common/base/float_control.h"
 #include "common/wire/messages/group.h"
-#include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 #include "worker/machine/adder_choice.h"
 #include "worker/machine/machine_reduce_core.h"
@@ -210,8 +209,8 @@ Status MachineReducer::Connect(const session::MachineGrouping& wanted) {
   const auto name_of = [members = wanted.members](int rank) { return members[static_cast<std::size_t>(rank)].worker; };
   const int size = static_cast<int>(wanted.members.size());
   CAPSTAN_ASSIGN_OR_RETURN(std::shared_ptr<collective::Mesh> mesh,
-                           collective::CreateGlooMesh({wanted.rank, size, options_.host, name_of, options_.silence},
-                                                      &addresses, Clock::now() + kJoinMax));
+                           options_.create_mesh({wanted.rank, size, options_.host, name_of, options_.silence},
+                                                &addresses, Clock::now() + kJoinMax));
   group_ = collective::CreateGroup(std::move(mesh));
   bytes_before_ = 0;
   return {};

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "worker/client/machine_reduce.h"
+#include "worker/collective/gloo_mesh.h"
 #include "worker/machine/adder_device.h"
 
 namespace capstan::train {
@@ -29,6 +30,7 @@ struct MachineReducerOptions {
   // Called in Begin; returns the device on which to add. Null: the CPU adds. The device outlives the reducer.
   std::function<const AdderDevice*()> device = [] { return nullptr; };
   kernels::LibrarySearch libraries = {};
+  collective::CreateMesh create_mesh = collective::CreateGlooMesh;
   std::chrono::milliseconds silence = std::chrono::seconds(10);   // a member silent for this long is lost
   std::chrono::milliseconds patience = std::chrono::seconds(10);  // as in AdderOptions
 };

@@ -146,7 +146,7 @@ HeldArrays OfReplica(const JobConfig& config, const WeightCount& count) {
   const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
   HeldArrays held{.weights = 2 * (arrays * wide_bytes + narrow),
                   .gradient_buffers = config.slots() > config.cluster.workers ? 2U : 1U};
-  if (config.allreduce.collective != Collective::kGloo) {  // the sum, and its copy in the wire's encoding
+  if (MayUseDevices(CollectiveOf(config))) {  // the sum, and its copy in the wire's encoding
     held.device_gradients = wide_bytes + (wire == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(wire));
   }
   return held;

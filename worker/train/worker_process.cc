@@ -6,6 +6,7 @@
 #include <new>
 
 #include "common/base/float_control.h"
+#include "common/base/host_port.h"
 #include "common/base/own_address.h"
 #include "common/config/job/allreduce_section.h"
 #include "common/config/job/data_section.h"
@@ -15,6 +16,7 @@
 #include "monitoring/mirror_transport.h"
 #include "worker/allreduce/member_patience.h"
 #include "worker/allreduce/replica_client.h"
+#include "worker/collective/secure_mesh.h"
 #include "worker/device/job_model.h"
 #include "worker/device/load_device.h"
 #include "worker/device/model_factory.h"
@@ -79,6 +81,7 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
     host = std::move(own).value();
   } else {
     CAPSTAN_RETURN_IF_ERROR(CheckOwnAddress(host));
+    CAPSTAN_ASSIGN_OR_RETURN(host, OwnAddress(WithHost(host, ":1")));  // the same address, in numbers
   }
   if (replicated) {
     ReplicaClientOptions replica{options.coordinator, options.key_file, options.name,
@@ -89,6 +92,7 @@ Result<JobClient> MakeClient(client::Connection connection, const JobConfig& con
                                 options.say};
   machine.device = [&devices] { return devices.adder ? &*devices.adder : nullptr; };
   machine.libraries = options.libraries;
+  if (EncryptsCollectives(config)) machine.create_mesh = collective::CreateSecureMesh;
   machine.silence = SilenceMax(config);
   machine.patience = DevicePatience(config);
   return JobClient{client::CreateParameterServerClient(std::move(connection), CreateMachineReducer(std::move(machine)),
@@ -160,13 +164,14 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   TrainerLanes lanes;
   if (options.trace != nullptr) lanes = {options.trace->AddLane("compute"), options.trace->AddLane("pushes")};
   SlotComputer computer(config, *data, *model, lanes.compute);
+  auto& host_groups = EncryptsCollectives(config) ? metrics->secure_groups : metrics->gloo_groups;
   const auto mirror_and_ask = [&] {
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
     metrics->reduced_bytes.AdvanceTo(counters.reduced_bytes);
     metrics->group_bytes_out.AdvanceTo(counters.group_bytes_out);
-    metrics->gloo_groups.AdvanceTo(counters.groups_formed - counters.device_groups_formed);
+    host_groups.AdvanceTo(counters.groups_formed - counters.device_groups_formed);
     metrics->nccl_groups.AdvanceTo(counters.device_groups_formed);
     if (const std::string notice = model->TakeNotice(); !notice.empty()) options.say(notice);
     return options.stop_requested();

@@ -19,6 +19,7 @@ struct ScheduleSection;
 struct SecuritySection;
 struct SnapshotSection;
 struct WorkerSection;
+enum class Collective : std::uint8_t;
 enum class TransportWord : std::uint8_t;
 
 }  // namespace capstan

@@ -1,5 +1,6 @@
 // Tests of the job file's addresses, and of the transport that follows from them.
 #include "common/config/job/cluster_section.h"
+#include "common/config/job/collective_kind.h"
 #include "common/config/job/security_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"
@@ -79,12 +80,33 @@ TEST_CASE("addresses that do not go together are refused with what to leave out"
 }
 
 TEST_CASE("gradients among workers stay encrypted, or somebody has said that they need not", "[config]") {
-  for (const char* mode : {"job.mode=allreduce", "allreduce.local_reduce=gloo"}) {
-    CAPTURE(mode);
-    CHECK_THAT(MessageOf({"security.transport=curve", mode}), Contains("plaintext_collectives = true"));
-    ParseAddresses(kNoAddresses, {"security.transport=curve", mode, "security.plaintext_collectives=true"});
-    ParseAddresses(kNoAddresses, {mode});
+  const std::string curve = "security.transport=curve", allow = "security.plaintext_collectives=true";
+  const std::string allreduce = "job.mode=allreduce";
+  for (const std::string& library : std::vector<std::string>{"gloo", "nccl"}) {
+    for (const std::vector<std::string>& keys : {std::vector<std::string>{allreduce, "allreduce.collective=" + library},
+                                                 {"allreduce.local_reduce=" + library}}) {
+      CAPTURE(keys);
+      std::vector<std::string> set = keys;
+      set.push_back("worker.device=cuda");
+      CHECK_FALSE(EncryptsCollectives(ParseAddresses(kNoAddresses, set)));
+      set.push_back(curve);
+      CHECK_THAT(MessageOf(set), Contains(" = \"secure\"") && Contains("plaintext_collectives = true"));
+      set.push_back(allow);
+      CHECK_FALSE(EncryptsCollectives(ParseAddresses(kNoAddresses, set)));
+    }
   }
+  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {allreduce, "allreduce.collective=secure"})));
+  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {"allreduce.local_reduce=secure"})));
+  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {curve, "allreduce.local_reduce=secure"})));
+}
+
+TEST_CASE("a job of mode allreduce with keys encrypts gradients if its file does not say how to add them up",
+          "[config]") {
+  const std::string allreduce = "job.mode=allreduce", curve = "security.transport=curve";
+  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce})) == Collective::kAuto);
+  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce, curve})) == Collective::kSecure);
+  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce, curve, "security.plaintext_collectives=true"})) ==
+        Collective::kAuto);
 }
 
 }  // namespace

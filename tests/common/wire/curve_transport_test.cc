@@ -3,8 +3,8 @@
 #include <string>
 
 #include "common/base/process_address.h"
-#include "common/keys/admission.h"
 #include "common/keys/key_pair.h"
+#include "common/keys/listed_admission.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/zmq_transport.h"
@@ -37,7 +37,7 @@ struct Listener {
     Write(Allow("w", *worker, "worker", "name = \"w1\"") + Allow("s", *server, "server"));
     TransportOptions options;
     options.keys = own;
-    options.admission = admission = Admission::Open(folder.path("allow.toml"), {}).value();
+    options.admission = admission = ListedAdmission::Open(folder.path("allow.toml"), {}).value();
     transport = CreateZmqTransport(options, &counters);
     endpoint = transport->Bind("tcp://127.0.0.1:0").value();
   }
@@ -147,6 +147,27 @@ TEST_CASE("a process may come back with the other of two keys", "[transport][key
   MeetAtLast(worker.get(), to, &at_client, again.get(), &at_again);
   CHECK(at_again.messages[0].sender.name == "w1");
   CHECK(at_client.messages.empty());
+}
+
+TEST_CASE("a process that asks for it is told when a connection that stood has broken", "[transport][keys]") {
+  Listener listener;
+  TransportOptions options;
+  options.keys = listener.worker;
+  options.reports_breaks = GENERATE(true, false);
+  const auto client = CreateZmqTransport(options);
+  Recorder at_client;
+  const PeerId peer = client->Connect(listener.endpoint, Role::kCoordinator).value();
+  listener.Meet(client.get(), peer, &at_client);
+  listener.transport.reset();
+  if (options.reports_breaks) {
+    RunUntil({{client.get(), &at_client}}, [&] { return !at_client.messages.empty(); });
+    CHECK(at_client.messages[0].from == peer);
+    const Error& error = at_client.messages[0].message.header.Get<Error>();
+    CHECK(error.code == Code::kUnreachable);
+    CHECK_THAT(error.message, Contains("broke"));
+  }
+  client->Poll(std::chrono::milliseconds(300), at_client.Callback());
+  CHECK(at_client.messages.size() == (options.reports_breaks ? 1 : 0));
 }
 
 TEST_CASE("a process with keys does not talk to one without", "[transport][keys]") {

@@ -100,6 +100,9 @@ inline std::vector<Header> GoldenMessages() {
       Error{Code::kCorrupt, {1}, {2}, {3}, {4}, 5, "a message"},
       LiveSessions{{1}, 2, 3, {{{4}, "worker-5", {{6, 7}, {8, 9}}, true}, {{10}, "", {}, false}}, {{11}, {12}}},
       Disagreement{1, {2}, {3}, {4}, {5}, {6}, "the samples"},
+      MeshPiece{1, 2, 3},
+      MeshGrant{1, 2, 3},
+      MeshControl{state},
   };
 }
 

@@ -82,6 +82,10 @@ std::vector<Cells> Table() {
       Row<Published>("Published", {"S", "-", "S", "S"}),
       Row<Fetch>("Fetch", {"-", "S", "-", "-"}),
       Row<Fetched>("Fetched", {"-", "S", "-", "-"}),
+      // Workers send these to each other over other connections.
+      Row<MeshPiece>("MeshPiece", {"-", "-", "-", "-"}),
+      Row<MeshGrant>("MeshGrant", {"-", "-", "-", "-"}),
+      Row<MeshControl>("MeshControl", {"-", "-", "-", "-"}),
       Row<Error>("Error", {"SWRA", "CSWRA", "CS", "CS"}),
   };
 }

@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "common/base/process_address.h"
-#include "common/keys/admission.h"
 #include "common/keys/key_pair.h"
+#include "common/keys/listed_admission.h"
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
@@ -47,7 +47,7 @@ std::string FreeIpcEndpoint() {
 struct TestKeys {
   TestKeys() {
     const std::string list = "[all]\nkey = \"" + TextOf(pair->public_key) + "\"\nrole = \"worker\"\n";
-    admission = Admission::Open(folder.Write("allow.toml", list), {}).value();
+    admission = ListedAdmission::Open(folder.Write("allow.toml", list), {}).value();
   }
   testing::TempFolder folder;
   std::shared_ptr<const KeyPair> pair = std::make_shared<const KeyPair>(NewKeyPair());

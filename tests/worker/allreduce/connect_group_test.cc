@@ -10,6 +10,7 @@
 #include "tests/catch.h"
 #include "worker/allreduce/member_patience.h"
 #include "worker/collective/rendezvous.h"
+#include "worker/collective/secure_mesh.h"
 
 namespace capstan::train {
 namespace {
@@ -39,6 +40,7 @@ class TwoWorkers {
   }
   Result<std::unique_ptr<CollectiveThread>> Connect(int rank) {
     ConnectOptions options;
+    options.create_mesh = collective::CreateSecureMesh;
     options.host = "127.0.0.1";
     options.exchange = [this, rank](std::string address) {
       return addresses_.Exchange(rank, std::move(address), Clock::now() + seconds(15));

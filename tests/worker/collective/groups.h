@@ -10,6 +10,7 @@
 #include "worker/collective/gloo_mesh.h"
 #include "worker/collective/group.h"
 #include "worker/collective/in_process_mesh.h"
+#include "worker/collective/secure_mesh.h"
 
 namespace capstan::collective {
 
@@ -18,8 +19,11 @@ inline constexpr std::chrono::seconds kPatience{60};
 
 inline std::string NameOfTestRank(int rank) { return "w-" + std::to_string(rank); }
 
-// The kinds of mesh in this build: "in process", and "gloo" if Gloo is there.
+// The kinds of mesh in this build: "in process"; between processes "secure", and "gloo" if Gloo is there.
 extern const std::vector<std::string> kKinds;
+
+// Returns what makes a mesh between processes.
+CreateMesh MakerOf(const std::string& kind);
 
 // Returns connected meshes of this process, by rank. The default times are so long that no rank gives up on another one
 // because the machine is slow. A test that breaks connections passes a shorter `failure_send`; one that slows them down

@@ -6,17 +6,17 @@
 namespace capstan::collective {
 namespace {
 
-std::vector<std::shared_ptr<Mesh>> GlooMeshes(int size, std::chrono::milliseconds failure_send,
-                                              std::chrono::milliseconds silence) {
+std::vector<std::shared_ptr<Mesh>> MeshesOf(CreateMesh create, int size, std::chrono::milliseconds failure_send,
+                                            std::chrono::milliseconds silence) {
   signal(SIGPIPE, SIG_IGN);
   InProcessRendezvous rendezvous(size, NameOfTestRank);
   std::vector<Result<std::shared_ptr<Mesh>>> results(static_cast<std::size_t>(size), Invalid("not formed"));
   RunThreads(size, [&](int rank) {
-    GlooMeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
+    MeshOptions options{rank, size, "127.0.0.1", NameOfTestRank};
     options.answer = kPatience;
     options.failure_send = failure_send;
     options.silence = silence;
-    results[static_cast<std::size_t>(rank)] = CreateGlooMesh(options, &rendezvous, In(kPatience));
+    results[static_cast<std::size_t>(rank)] = create(options, &rendezvous, In(kPatience));
   });
   std::vector<std::shared_ptr<Mesh>> meshes;
   for (auto& result : results) {
@@ -35,14 +35,17 @@ bool HasGloo() {
 }  // namespace
 
 // A new kind of mesh must be added here, so that the tests run on it.
-const std::vector<std::string> kKinds =
-    HasGloo() ? std::vector<std::string>{"in process", "gloo"} : std::vector<std::string>{"in process"};
+const std::vector<std::string> kKinds = HasGloo() ? std::vector<std::string>{"in process", "secure", "gloo"}
+                                                  : std::vector<std::string>{"in process", "secure"};
+
+CreateMesh MakerOf(const std::string& kind) { return kind == "gloo" ? CreateGlooMesh : CreateSecureMesh; }
 
 std::vector<std::shared_ptr<Mesh>> CreateMeshes(const std::string& kind, int size,
                                                 std::chrono::milliseconds failure_send,
                                                 std::chrono::milliseconds silence) {
   INFO(kind << ", " << size << " ranks");
-  return kind == "gloo" ? GlooMeshes(size, failure_send, silence) : CreateInProcessMeshes(size, NameOfTestRank);
+  if (kind == "in process") return CreateInProcessMeshes(size, NameOfTestRank);
+  return MeshesOf(MakerOf(kind), size, failure_send, silence);
 }
 
 Groups::Groups(const std::string& kind, int size, const GroupOptions& options)

@@ -1,5 +1,5 @@
 // Tests of allow lists, and of the file that they come from.
-#include "common/keys/admission.h"
+#include "common/keys/listed_admission.h"
 
 #include <sys/stat.h>
 
@@ -105,7 +105,7 @@ TEST_CASE("a list that has changed is read again, and one that is damaged change
   std::chrono::steady_clock::time_point now{};
   std::vector<std::string> notices;
   const std::string path = folder.Write("allow.toml", Section("a", 1, "worker"));
-  const auto admission = Admission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
+  const auto admission = ListedAdmission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
   const std::uint64_t first = admission->version();
   const auto look = [&] { admission->Refresh(now += std::chrono::seconds(1)); };
   look();
@@ -145,7 +145,7 @@ TEST_CASE("who is not let in is told once a second, with why", "[keys]") {
   const TempFolder folder;
   std::vector<std::string> notices;
   const std::string path = folder.Write("allow.toml", Section("a", 1, "worker", "expires = \"2026-12-31\""));
-  const auto admission = Admission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
+  const auto admission = ListedAdmission::Open(path, [&](const std::string& text) { notices.push_back(text); }).value();
   for (int i = 0; i < 3; ++i) admission->NoteRefused(KeyOf(1), "10.0.0.9", kNow);
   REQUIRE(notices.size() == 1);
   CHECK_THAT(notices[0], Contains("a process at 10.0.0.9 was not let in") && Contains("of [a] has expired"));
@@ -163,13 +163,14 @@ TEST_CASE("no message about an allow list shows a line of it, and nobody else ma
   }
   const std::string path = folder.Write("allow.toml", Section("a", 1, "worker"));
   REQUIRE(chmod(path.c_str(), 0620) == 0);
-  CHECK_THAT(Admission::Open(path, {}).status().message(), Contains("other users may change the allow list " + path));
+  CHECK_THAT(ListedAdmission::Open(path, {}).status().message(),
+             Contains("other users may change the allow list " + path));
 }
 
 TEST_CASE("an allow list that is not there is an error at the start", "[keys]") {
   const TempFolder folder;
   const std::string path = folder.path("allow.toml");
-  CHECK_THAT(Admission::Open(path, {}).status().message(), Contains("cannot read the allow list " + path));
+  CHECK_THAT(ListedAdmission::Open(path, {}).status().message(), Contains("cannot read the allow list " + path));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "common/keys/admission.h"
+#include "common/keys/listed_admission.h"
 
 #include <sys/stat.h>
 
@@ -8,21 +8,21 @@
 
 namespace capstan {
 
-std::optional<Admission::Stamp> Admission::StampOf(const std::string& path) {
+std::optional<ListedAdmission::Stamp> ListedAdmission::StampOf(const std::string& path) {
   struct stat facts {};
   if (stat(path.c_str(), &facts) != 0) return std::nullopt;
   return Stamp{facts.st_ino, static_cast<std::uint64_t>(facts.st_size), facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
 }
 
-Result<AllowList> Admission::Read(const std::string& path) {
+Result<AllowList> ListedAdmission::Read(const std::string& path) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, ReadAllowListText(path));
   return AllowList::Parse(text, path);
 }
 
-Result<std::shared_ptr<Admission>> Admission::Open(const std::string& path, OnNotice on_notice) {
+Result<std::shared_ptr<ListedAdmission>> ListedAdmission::Open(const std::string& path, OnNotice on_notice) {
   const Stamp stamp = StampOf(path).value_or(Stamp());
   CAPSTAN_ASSIGN_OR_RETURN(AllowList list, Read(path));
-  std::shared_ptr<Admission> admission(new Admission(path, std::move(on_notice)));
+  std::shared_ptr<ListedAdmission> admission(new ListedAdmission(path, std::move(on_notice)));
   admission->state_.With([&](State& state) {
     state.list = std::make_shared<const AllowList>(std::move(list));
     state.stamp = stamp;
@@ -30,15 +30,15 @@ Result<std::shared_ptr<Admission>> Admission::Open(const std::string& path, OnNo
   return admission;
 }
 
-std::optional<Principal> Admission::Find(const PublicKey& key, AllowList::Time now) const {
+std::optional<Principal> ListedAdmission::Find(const PublicKey& key, Time now) const {
   return state_.With([](const State& state) { return state.list; })->Find(key, now);
 }
 
-std::string Admission::WhyNot(const PublicKey& key, AllowList::Time now) const {
+std::string ListedAdmission::WhyNot(const PublicKey& key, Time now) const {
   return state_.With([](const State& state) { return state.list; })->WhyNot(key, now);
 }
 
-std::optional<Admission::Stamp> Admission::TakeStamp(std::chrono::steady_clock::time_point now) {
+std::optional<ListedAdmission::Stamp> ListedAdmission::TakeStamp(std::chrono::steady_clock::time_point now) {
   const std::optional<Stamp> stamp = StampOf(path_);
   return state_.With([&](State& state) -> std::optional<Stamp> {
     if (now < state.next_look) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<Admission::Stamp> Admission::TakeStamp(std::chrono::steady_clock::
   });
 }
 
-void Admission::Refresh(std::chrono::steady_clock::time_point now) {
+void ListedAdmission::Refresh(std::chrono::steady_clock::time_point now) {
   const std::optional<Stamp> stamp = TakeStamp(now);
   if (!stamp) return;
   Result<AllowList> list = Read(path_);
@@ -67,7 +67,7 @@ void Admission::Refresh(std::chrono::steady_clock::time_point now) {
   if (on_notice_) on_notice_("the allow list " + path_ + " was read again: " + std::to_string(count) + " keys");
 }
 
-void Admission::NoteRefused(const PublicKey& key, const std::string& from, AllowList::Time now) {
+void ListedAdmission::NoteRefused(const PublicKey& key, const std::string& from, Time now) {
   const std::uint64_t count = state_.With([&](State& state) -> std::uint64_t {
     ++state.refusals;
     if (now <= state.last_refusal) return 0;
