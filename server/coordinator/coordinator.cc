@@ -164,26 +164,38 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
 }
 
 // Of two workers that contradict each other, the one that joined later is set aside. If its word counts in the step
-// under way, or that of a worker that has left, the step is given up.
+// under way, or that of a worker that has left, the step is given up. A second worker that contradicts the same one ends
+// the job.
 void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning || !IsFromRunning(from, disagreement, job_)) return;
+  SetAside& set_aside = job_.members.set_aside();
   const Worker* first = job_.members.Find(disagreement.first);
   const Worker* second = job_.members.Find(disagreement.second);
-  if (second == nullptr || disagreement.first.value == 0) return;  // it has left; or nobody knows who is at fault
+  if (second == nullptr) return;  // it has left
   const bool is_now = disagreement.step == job_.steps->step();
+  if (is_now) set_aside.NoteStep(disagreement.generation, disagreement.step);
+  if (disagreement.first.value == 0) return;  // nobody knows who is at fault
   const bool first_is_later = first != nullptr && job_.members.IsSenior(disagreement.second, disagreement.first);
-  if (is_now) job_.members.set_aside().NoteStep(disagreement.generation, disagreement.step);
   if (first != nullptr) {
     const Worker aside = first_is_later ? *first : *second;
-    const std::string& other = first_is_later ? second->name : first->name;
+    const std::string other = first_is_later ? second->name : first->name;
+    const std::string what = PrintableLine(disagreement.what);
+    if (const std::string* another = set_aside.FindAnother(aside.name, other)) {
+      return course_.Fail(
+          Refused("\"" + *another + "\" and \"" + aside.name + "\" both contradict \"" + other + "\": " + what +
+                  "; start the job again with workers of one program, one configuration and one data set"),
+          out);
+    }
     const std::string why =
         (aside.name == other ? "it contradicts itself" : "it contradicts \"" + other + "\", which joined before it") +
-        ": " + PrintableLine(disagreement.what);
-    RefuseTo(aside.peer, Code::kRefused, "this worker is set aside: " + why, out);
+        ": " + what;
+    const std::string to_worker = "this worker is set aside: " + why +
+                                  "; when its program and its data are those of the job, start it under another name";
+    RefuseTo(aside.peer, Code::kRefused, to_worker, out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
                      "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why,
                      Describe(aside.principal));
-    job_.members.set_aside().Add({aside.name, aside.nonce, "this worker is set aside: " + why});
+    set_aside.Add({aside.name, other, to_worker});
     job_.members.Remove(aside.session);
     course_.Reassign(out);
   }
@@ -263,8 +275,9 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
     SendView(&job_, worker, out);
     return;
   }
-  if (const std::string* why = job_.members.set_aside().Find(join.nonce))
+  if (const std::string* why = job_.members.set_aside().Find(join.worker)) {
     return RefuseTo(from, Code::kRefused, *why, out);
+  }
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
@@ -318,8 +331,6 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   }
   Worker* worker = job_.members.Find(beat.session);
   if (worker == nullptr || worker->nonce != beat.nonce) {
-    if (const std::string* why = job_.members.set_aside().Find(beat.nonce))
-      return RefuseTo(from, Code::kRefused, *why, out);
     RefuseTo(from, Code::kStale, "unknown session; join again", out);
     return;
   }
@@ -332,6 +343,7 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   worker->generation = beat.generation;
   worker->step = beat.step;
   worker->computing = beat.computing;
+  worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
   worker->barrier = beat.barrier;

@@ -153,6 +153,12 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
 
 void JobCourse::GiveUpStep(Instant now, Outbox* out) {
   if (job_->state.now() != CoordinatorState::kRunning) return;
+  if (!job_->members.set_aside().GiveUp()) {
+    return Fail(Refused("workers contradict each other again and again, and the job went back " +
+                        Count(SetAside::kGivenUpMax, "time") +
+                        " for it; the log names them: start the job again without those that do not belong to it"),
+                out);
+  }
   const std::string cause = "step " + std::to_string(job_->steps->step().value) +
                             " may have gradients of a worker that was set aside or has left";
   job_->clock.SetCause(cause);

@@ -78,9 +78,9 @@ std::string StatusJson(const Job& job, Instant now) {
                        {"last_heard", WholeSeconds(now - worker.last_message) + " ago"}});
   }
   Json aside = Json::array();
-  for (const SetAside::Process& process : job.members.set_aside().processes()) {
+  for (const SetAside::Case& one : job.members.set_aside().cases()) {
     if (aside.size() == kRowsMax) break;
-    aside.push_back({{"worker", PrintableLine(process.worker)}, {"why", PrintableLine(process.why)}});
+    aside.push_back({{"worker", PrintableLine(one.worker)}, {"why", PrintableLine(one.why)}});
   }
   if (!aside.empty()) json["set_aside"] = std::move(aside);
   json["shard_count"] = job.shards.size();

@@ -5,15 +5,20 @@
 
 namespace capstan::server {
 
-void SetAside::Add(Process process) {
-  processes_.push_back(std::move(process));
-  if (processes_.size() > kMax) processes_.pop_front();
+void SetAside::Add(Case added) {
+  cases_.push_back(std::move(added));
+  if (cases_.size() > kMax) cases_.pop_front();
 }
 
-const std::string* SetAside::Find(std::uint64_t nonce) const {
-  const auto found = std::find_if(processes_.begin(), processes_.end(),
-                                  [&](const Process& process) { return process.nonce == nonce; });
-  return found == processes_.end() ? nullptr : &found->why;
+const std::string* SetAside::Find(const std::string& worker) const {
+  const auto found = std::find_if(cases_.begin(), cases_.end(), [&](const Case& one) { return one.worker == worker; });
+  return found == cases_.end() ? nullptr : &found->why;
+}
+
+const std::string* SetAside::FindAnother(const std::string& worker, const std::string& other) const {
+  const auto found = std::find_if(cases_.begin(), cases_.end(),
+                                  [&](const Case& one) { return one.other == other && one.worker != worker; });
+  return found == cases_.end() ? nullptr : &found->worker;
 }
 
 }  // namespace capstan::server

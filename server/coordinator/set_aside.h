@@ -1,9 +1,10 @@
-// SetAside: processes that take part no more, because what they sent contradicts a worker that joined before them.
+// SetAside: workers that take part no more, because what they sent contradicts a worker that joined before them.
 //
-// Kind:   a value; part of a Job. Volatile: a restarted coordinator learns of a contradiction when it happens again.
-// Limits: the newest kMax processes are remembered.
-// Why:    the first worker's data is the job's data, as its tensors are the job's tensors. A worker with other data ends
-//         with a text that says so; the job goes on without it.
+// Kind:   a value; part of a Membership. Volatile: a restarted coordinator learns of a contradiction when it happens again.
+// Limits: the newest kMax workers are remembered. Steps are given up at most kGivenUpMax times.
+// Why:    the first worker's data is the job's data, as its tensors are the job's tensors. One worker with other data ends
+//         with a text that says so, and the job goes on without it. If two contradict one, nobody knows whose word is the
+//         job's, and the job ends.
 #pragma once
 
 #include <cstddef>
@@ -19,22 +20,26 @@ namespace capstan::server {
 class SetAside {
  public:
   static constexpr std::size_t kMax = 256;
+  static constexpr std::uint32_t kGivenUpMax = 16;
 
-  struct Process {
-    std::string worker;
-    std::uint64_t nonce = 0;
+  struct Case {
+    std::string worker, other;  // names; `worker` was set aside because it contradicts `other`
     std::string why;
   };
 
-  void Add(Process process);
-  // Returns why the process with this nonce is set aside; null if it is not.
-  const std::string* Find(std::uint64_t nonce) const;
+  void Add(Case added);
+  // Returns why a worker of this name is set aside; null if it is not.
+  const std::string* Find(const std::string& worker) const;
+  // Returns a worker besides `worker` that was set aside because it contradicts `other`; null if there is none.
+  const std::string* FindAnother(const std::string& worker, const std::string& other) const;
   // Oldest first.
-  const std::deque<Process>& processes() const { return processes_; }
+  const std::deque<Case>& cases() const { return cases_; }
 
-  // Notes that gradients of such a process may be in this step.
+  // Notes that gradients of such a worker may be in this step.
   void NoteStep(Generation generation, Step step) { in_ = In{generation, step}; }
   bool MayBeIn(Generation generation, Step step) const { return in_ && *in_ == In{generation, step}; }
+  // Notes that a step is given up and done again. Returns whether that may be.
+  bool GiveUp() { return ++given_up_ <= kGivenUpMax; }
 
  private:
   struct In {
@@ -42,8 +47,9 @@ class SetAside {
     Step step;
     bool operator==(const In&) const = default;
   };
-  std::deque<Process> processes_;
+  std::deque<Case> cases_;
   std::optional<In> in_;
+  std::uint32_t given_up_ = 0;
 };
 
 }  // namespace capstan::server

@@ -99,7 +99,12 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   }
   StagedBlock& staged = blocks_[index].staged;
   const bool covered = staged.Covers(push.node);
-  if (!covered && !MayPush(*shard_.sessions.Find(push.session), push.node)) {
+  if (!MayPush(*shard_.sessions.Find(push.session), push.node)) {
+    if (covered) {  // nothing of it is missing, and what it says about others' slots does not count
+      shard_.metrics->pushes_duplicate.Add(1);
+      acknowledgements_->AddPush(from, push.step, push.block, push.node);
+      return true;
+    }
     shard_.metrics->pushes_busy.Add(1);
     shard_.Refuse(from, Code::kBusy, NotIts(push.node), out, push.block);
     return false;
@@ -149,9 +154,15 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
   const bool is_next = end.step == shard_.step().Next();
   if (is_next || end.step == shard_.step()) {
     Reports& reports = is_next ? next_reports_ : reports_;
-    const Status same = reports.program_state.Compare(end);
-    if (!same.ok()) Disagree(reports.program_state.session(), end.session, end.step, same.message(), out);
-    if (!reports.slots.contains(end.report.slot) && !TakeReport(from, end, same, &reports, out)) return;
+    const bool is_first = !reports.slots.contains(end.report.slot);
+    const Node leaf{end.report.slot, end.report.slot + 1};
+    if (MayPush(*shard_.sessions.Find(end.session), leaf)) {
+      const Status same = reports.program_state.Compare(end);
+      if (!same.ok()) Disagree(reports.program_state.session(), end.session, end.step, same.message(), out);
+      if (is_first && !TakeReport(from, end, same, &reports, out)) return;
+    } else if (is_first) {
+      return shard_.Refuse(from, Code::kBusy, NotIts(leaf), out);
+    }
   }
   acknowledgements_->For(from, end.step).ended.push_back(end.report.slot);
   if (end.step == shard_.step()) ReportWhenComplete(now, out);
@@ -164,8 +175,6 @@ bool SyncStep::TakeReport(PeerId from, const EndSlot& end, const Status& same, R
     shard_.Refuse(from, code, std::move(why), out);
     return false;
   };
-  const Node leaf{end.report.slot, end.report.slot + 1};
-  if (!MayPush(*shard_.sessions.Find(end.session), leaf)) return refuse(Code::kBusy, NotIts(leaf));
   if (const Status status = StepProgramState::Check(end); !status.ok()) return refuse(status.code(), status.message());
   if (!same.ok()) return refuse(Code::kBusy, same.message());
   reports->slots.emplace(end.report.slot, end.report);
@@ -173,12 +182,12 @@ bool SyncStep::TakeReport(PeerId from, const EndSlot& end, const Status& same, R
   return true;
 }
 
-// Reports to the coordinator that `second` contradicts `first`, whose word counts.
+// Reports to the coordinator, once in a step, that `second` contradicts `first`, whose word counts.
 void SyncStep::Disagree(SessionId first, SessionId second, Step step, const std::string& what, Outbox* out) {
+  if (!disagreeing_.insert(second).second) return;
   const ShardOptions& options = shard_.options;
   out->Send(options.coordinator,
             Disagreement{options.shard, options.incarnation, shard_.generation, step, first, second, what});
-  if (!disagreeing_.insert(second).second) return;
   out->Log(Severity::kWarning, shard_.name() + ": " + shard_.sessions.NameOf(second) + " disagrees with " +
                                    (first.value == 0 ? "workers before it" : shard_.sessions.NameOf(first)) + ": " +
                                    what);

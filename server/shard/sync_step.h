@@ -114,7 +114,7 @@ class SyncStep : public StepEngine {
   bool prepared_ = false;
   Backoff backoff_;
   std::uint64_t hash_mismatches_ = 0;  // since the shard started
-  std::set<SessionId> disagreeing_;    // sessions whose disagreement in this step was logged
+  std::set<SessionId> disagreeing_;    // sessions whose disagreement in this step was reported
 };
 
 }  // namespace capstan::server

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "common/base/backoff.h"
 #include "common/base/types.h"
@@ -26,15 +28,22 @@ class CoordinatorLine {
   bool silent() const { return last_message_ && last_tick_ - *last_message_ > kSilence; }
 
   // Makes the next Join due at once, and lets the waits between Joins start small again.
-  void RestartJoin() { join_retry_.Restart(); }
+  void RestartJoin() {
+    join_retry_.Restart();
+    busy_.clear();
+  }
   bool JoinIsDue(Instant now) const { return join_retry_.Due(now); }
   void JoinSent(Instant now) { join_retry_.Sent(now); }
+  // Notes why the coordinator does not take the Join now.
+  void NoteBusy(std::string why) { busy_ = std::move(why); }
+  const std::string& busy() const { return busy_; }
 
   // Whether the regular Heartbeat is due. If so, the next one is due kBeatEvery from now.
   bool TakeBeat(Instant now);
 
  private:
   Backoff join_retry_;
+  std::string busy_;
   std::optional<Instant> last_message_;
   Instant last_tick_{};
   Instant next_beat_{};

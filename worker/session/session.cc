@@ -35,12 +35,14 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
     if constexpr (std::is_same_v<Body, Error>) {
       // It names no start of the shard if it is of this process's own transport, or if the shard does not know the sender.
       if (body.incarnation.value == 0) {
-        if (body.code == Code::kRefused) {
+        if (body.code ==
+            Code::kRefused) {  // it is another shard than the coordinator has named, or lets nobody like us in
           return Fail(
               Refused("shard " + std::to_string(link->index()) + ": " + Excerpt(body.message, kLongExcerptBytesMax)));
         }
         link->last_message = now;
-        link->knows_us = false;  // the shard may not have heard of this session yet; a later question finds out
+        // It may not have heard of this session yet; a later question finds out.
+        if (body.code == Code::kBusy) link->knows_us = false;
         return;
       }
     }
@@ -105,6 +107,8 @@ void Session::On(const Error& error, Instant now, Outbox* out) {
     context_.session = {};
     coordinator_.RestartJoin();
     SendJoin(now, out);
+  } else if (error.code == Code::kBusy) {
+    coordinator_.NoteBusy(Excerpt(error.message, kLongExcerptBytesMax));
   }
 }
 
@@ -241,7 +245,6 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
   }
 }
 
-// A shard that does not let this process in, or is another one than the coordinator has named, does not change its mind.
 void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kStale && mode_.plan->IsBehind(error.step)) {
     MoveToStep(error.step, now, out);
@@ -521,7 +524,10 @@ Session::Owed Session::OwedBy(const ShardLink& link) const {
 }
 
 std::string Session::WaitingFor() const {
-  if (!joined()) return declaration_ ? "the coordinator (no answer to our join)" : "the coordinator (no job file yet)";
+  if (!joined()) {
+    if (!declaration_) return "the coordinator (no job file yet)";
+    return "the coordinator (" + (coordinator_.busy().empty() ? "no answer to our join" : coordinator_.busy()) + ")";
+  }
   if (coordinator_.silent()) {
     return "the coordinator (silent: stopped or unreachable; start it again, or end this program)";
   }

@@ -114,20 +114,56 @@ TEST_CASE("where several sessions together are contradicted, nobody is set aside
   CHECK(harness.coordinator->state() == State::kRunning);
 }
 
-TEST_CASE("a process that is set aside does not come back; a new one of its name may", "[server][disagreement]") {
+TEST_CASE("a worker that is set aside does not come back, nor does another process of its name",
+          "[server][disagreement]") {
   DisagreementHarness harness;
   harness.Disagree(harness.sessions[0], harness.sessions[1]);
   harness.Forget();
-  harness.Send(CoordinatorHarness::PeerOf(harness.joins[1]), harness.joins[1]);
-  CHECK_THAT(harness.RefusalOf(1), Contains("this worker is set aside"));
   Heartbeat beat;  // the first refusal may have been lost
   beat.session = harness.sessions[1];
   beat.nonce = harness.joins[1].nonce;
-  harness.Send(CoordinatorHarness::PeerOf(harness.joins[1]), beat);
-  CHECK_THAT(harness.RefusalOf(1), Contains("this worker is set aside"));
-  CHECK(harness.coordinator->worker_count() == 2);
+  const PeerId peer = CoordinatorHarness::PeerOf(harness.joins[1]);
+  harness.Send(peer, beat);
+  CHECK(harness.Take<Error>(peer).at(0).code == Code::kStale);  // then it joins again
+  harness.Send(peer, harness.joins[1]);
+  CHECK_THAT(harness.RefusalOf(1), Contains("this worker is set aside") && Contains("under another name"));
   harness.Joins("w1", 2);
+  CHECK(harness.coordinator->worker_count() == 2);
+  harness.Joins("w3");
   CHECK(harness.coordinator->worker_count() == 3);
+}
+
+TEST_CASE("if two workers contradict one, the job ends and names them all", "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree(harness.sessions[0], harness.sessions[1]);
+  CHECK(harness.coordinator->failure().ok());
+  harness.Disagree(harness.sessions[2], harness.sessions[0]);  // whoever came first at the shard
+  CHECK_THAT(harness.coordinator->failure().message(),
+             Contains("\"w1\" and \"w2\" both contradict \"w0\": step 0: about slots"));
+}
+
+TEST_CASE("a job goes back for contradictions a limited number of times", "[server][disagreement]") {
+  DisagreementHarness harness;
+  for (std::uint32_t i = 0; i < SetAside::kGivenUpMax; ++i) {
+    harness.Disagree(SessionId{99}, harness.sessions[0]);  // of a worker that has left
+    CHECK(harness.coordinator->failure().ok());
+    harness.Tick(std::chrono::milliseconds(200));
+    harness.AnswerReset(0);
+    REQUIRE(harness.coordinator->state() == State::kRunning);
+  }
+  harness.Disagree(SessionId{99}, harness.sessions[0]);
+  CHECK_THAT(harness.coordinator->failure().message(), Contains("again and again, and the job went back 16 times"));
+}
+
+TEST_CASE("where several sessions together were contradicted, a step that cannot be right is done again",
+          "[server][disagreement]") {
+  DisagreementHarness harness;
+  harness.Disagree({}, harness.sessions[1]);
+  Prepared prepared = harness.MakePrepared(0, 0);
+  prepared.report.block_samples[1] += 7;
+  harness.Send(harness.shards[0].peer, prepared);
+  CHECK(harness.coordinator->failure().ok());
+  CHECK(harness.coordinator->generation() == Generation{2});
 }
 
 TEST_CASE("a verdict that would stop the job goes back instead, if the step may have what was set aside",
@@ -155,13 +191,14 @@ TEST_CASE("only a shard of the running generation is believed", "[server][disagr
   CHECK(harness.coordinator->worker_count() == 3);
 }
 
-TEST_CASE("the newest processes that were set aside are remembered", "[server][disagreement]") {
+TEST_CASE("the newest workers that were set aside are remembered", "[server][disagreement]") {
   SetAside aside;
-  for (std::uint64_t nonce = 1; nonce <= SetAside::kMax + 1; ++nonce) aside.Add({"w", nonce, std::to_string(nonce)});
-  CHECK(aside.processes().size() == SetAside::kMax);
-  CHECK(aside.Find(1) == nullptr);
-  REQUIRE(aside.Find(2) != nullptr);
-  CHECK(*aside.Find(2) == "2");
+  for (std::size_t i = 0; i <= SetAside::kMax; ++i)
+    aside.Add({std::to_string(i), "w", "because of " + std::to_string(i)});
+  CHECK(aside.cases().size() == SetAside::kMax);
+  CHECK(aside.Find("0") == nullptr);
+  REQUIRE(aside.Find("1") != nullptr);
+  CHECK(*aside.Find("1") == "because of 1");
 }
 
 }  // namespace

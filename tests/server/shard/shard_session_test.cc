@@ -1,5 +1,7 @@
 // Which senders a shard believes: a worker's message counts only from a live session, and a push only for its slots. A
 // stranger who knows all other numbers changes nothing, and learns none of them.
+#include "common/wire/messages/disagreement.h"
+#include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/fetch.h"
 #include "common/wire/messages/fetched.h"
 #include "common/wire/messages/hello.h"
@@ -205,6 +207,31 @@ TEST_CASE("a push counts only from a session that holds all slots of its node", 
   harness.Stage(0, 0, kLeaf0, 1, 1.0F);  // not its slot, and staged already: it need not send it again
   CHECK(harness.Take<Staged>().size() == 1);
   CHECK(harness.Take<Error>().empty());
+}
+
+TEST_CASE("what a session says of others' slots contradicts nobody", "[server][session][slots]") {
+  ShardHarness harness;
+  LiveSession first = harness.MakeSession(1, "a"), second = harness.MakeSession(2, "b");
+  first.slots = {{0, 2}};
+  second.slots = {{2, 3}};
+  harness.Start().Tell({first, second});
+  harness.Stage(0, 0, kLeaf0, 1, 1.0F);
+  EndSlot end = harness.MakeEnd(0, 0);
+  end.program_state = "one";
+  harness.FromWorker(end);
+  harness.Forget();
+  harness.session = SessionId{2};
+  harness.Stage(0, 0, kLeaf0, 0, 0.0F);  // other samples
+  end.session = SessionId{2};
+  end.program_state = "another";
+  harness.FromWorker(end);
+  CHECK(harness.Take<Disagreement>(ShardHarness::kCoordinator).empty());
+  CHECK(harness.Take<Error>().empty());
+  end.report.slot = 2;  // its own
+  harness.FromWorker(end);
+  CHECK(harness.Take<Disagreement>(ShardHarness::kCoordinator).size() == 1);
+  harness.FromWorker(end);
+  CHECK(harness.Take<Disagreement>(ShardHarness::kCoordinator).empty());  // once in a step
 }
 
 TEST_CASE("a session whose slots come and go may push them for as long as the list has them",
