@@ -66,17 +66,17 @@ Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join ADDRESS");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
   }
-  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("--join", arguments.join));
-  CAPSTAN_RETURN_IF_ERROR(CheckExposure("--join", arguments.join, PlaintextOf(arguments)));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator, ReadProcessAddress("--join", arguments.join));
+  CAPSTAN_RETURN_IF_ERROR(CheckExposure("--join", coordinator, PlaintextOf(arguments)));
   std::shared_ptr<const KeyPair> keys;
-  if (!KeyInAddress(arguments.join).empty()) {
+  if (!KeyInAddress(coordinator).empty()) {
     CAPSTAN_ASSIGN_OR_RETURN(keys, LoadKeys(KeyFileOf(arguments.key_file)));
   }
-  const JobRequest request{arguments.join, "server-" + std::to_string(arguments.index), arguments.join_seconds, keys};
+  const JobRequest request{coordinator, "server-" + std::to_string(arguments.index), arguments.join_seconds, keys};
   CAPSTAN_ASSIGN_OR_RETURN(const std::string text, RequestJobFile(request, signals));
   std::vector<std::string> overrides = {"cluster.advertise=\"\""};  // the file's value is the coordinator's
   overrides.insert(overrides.end(), arguments.overrides.begin(), arguments.overrides.end());
-  overrides.push_back("cluster.coordinator=" + arguments.join);
+  overrides.push_back("cluster.coordinator=" + coordinator);
   return ParseJobConfig(text, "the coordinator's job file", overrides);
 }
 

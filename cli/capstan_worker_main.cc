@@ -155,10 +155,12 @@ int Main(int argc, char** argv) {
              "say which job: --coordinator ADDRESS, or CAPSTAN_COORDINATOR, as the job's launch says it");
     return kExitUsage;
   }
-  if (Status status = CheckProcessAddress("--coordinator", arguments.worker.coordinator); !status.ok()) {
-    Complain("capstan-worker", status.message());
+  Result<std::string> coordinator = ReadProcessAddress("--coordinator", arguments.worker.coordinator);
+  if (!coordinator.ok()) {
+    Complain("capstan-worker", coordinator.status().message());
     return kExitUsage;
   }
+  arguments.worker.coordinator = *std::move(coordinator);
   const Plaintext plaintext = arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
   if (Status status = CheckExposure("--coordinator", arguments.worker.coordinator, plaintext); !status.ok()) {
     Complain("capstan-worker", status.message());

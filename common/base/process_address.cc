@@ -77,12 +77,13 @@ bool IsProcessAddress(std::string_view text) {
   return HasKeyOrNone(text) && IsHostPort(text.substr(0, text.rfind('#')));
 }
 
-Status CheckProcessAddress(const std::string& what, const std::string& address) {
-  if (IsProcessAddress(address)) return {};
+Result<std::string> ReadProcessAddress(const std::string& what, const std::string& text) {
+  const std::string address = IsLocalAddress(AddressOf(text)) ? text : AddressOf(text);
+  if (IsProcessAddress(address)) return address;
   if (IsLocalAddress(address)) {
     return Invalid(what + " is " + Quote(address) + ": " + FaultOfPath(SocketPathOf(address)));
   }
-  const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(address);
+  const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(text);
   if (!HasKeyOrNone(address))
     return Invalid(said + ": a key, after #, has 64 hexadecimal digits; two have a comma between them");
   const std::size_t scheme = address.find("://");

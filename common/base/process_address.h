@@ -37,8 +37,9 @@ std::string WithKey(const std::string& address, const std::string& key);
 bool HasKeyOrNone(std::string_view address);
 // Whether the text is HOST:PORT with a port from 1, and perhaps a key, or ipc:// and an absolute path that is short enough.
 bool IsProcessAddress(std::string_view text);
-// Returns ok if IsProcessAddress(address), else kInvalid. `what` names the flag or argument that has the address.
-Status CheckProcessAddress(const std::string& what, const std::string& address);
+// Returns the address in what a person wrote, which may have "tcp://" in front as an endpoint has it; else kInvalid. `what` names
+// the flag or argument that has the text.
+Result<std::string> ReadProcessAddress(const std::string& what, const std::string& text);
 
 // Returns the endpoint that a Transport takes: "tcp://" is put before HOST:PORT.
 std::string EndpointOf(const std::string& address);

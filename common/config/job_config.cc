@@ -194,6 +194,7 @@ class KeyReader {
   void Process(Key key, std::string& field) {
     const TomlValue* value = Find(key);
     if (value == nullptr || !ReadText(key, *value, &field) || field == kAutoAddress) return;
+    field = AddressOf(field);
     if (IsLocalAddress(field) ? IsProcessAddress(field) : IsEndpoint(WithoutKey(field)) && HasKeyOrNone(field)) return;
     ComplainValue(
         key, *value,

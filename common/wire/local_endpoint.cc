@@ -12,14 +12,12 @@
 namespace capstan {
 
 Result<std::string> CheckLocalEndpoint(const std::string& endpoint) {
-  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the address of a socket", endpoint));
+  CAPSTAN_RETURN_IF_ERROR(ReadProcessAddress("the address of a socket", endpoint).status());
   const std::string path = SocketPathOf(endpoint);
   const std::size_t slash = path.rfind('/');
   const Result<std::string> folder = FindPrivateFolder(slash == 0 ? "/" : path.substr(0, slash));
   if (!folder.ok()) return Status(folder.status().code(), endpoint + ": " + folder.status().message());
-  const std::string found = LocalAddress(*folder, path.substr(slash + 1));
-  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the address of a socket", found));
-  return found;
+  return ReadProcessAddress("the address of a socket", LocalAddress(*folder, path.substr(slash + 1)));
 }
 
 bool IsServed(const std::string& endpoint) {

@@ -254,7 +254,7 @@ TEST_CASE("async: a block that waits to be read stays as it was while pushes are
   InProcessJob job(config);
   job.StartShard(0);
   const std::unique_ptr<Client> worker =
-      Client::Connect({.coordinator = job.address(), .worker = "w", .on_notice = {}}).value();
+      Client::Connect({.coordinator = job.coordinator->endpoint(), .worker = "w", .on_notice = {}}).value();
   REQUIRE(worker->Declare({.tensors = {{"large", {kWholeBlocks, kBlockElements}}}}).ok());
   REQUIRE(worker->NextWork(std::chrono::steady_clock::now() + std::chrono::seconds(60 * testing::Patience())).ok());
 

@@ -121,7 +121,7 @@ class KeysTest(recovery.RecoveryTest):
             with self.subTest("a key file that others can read"):
                 os.chmod(os.path.join(others, "reader.key"), 0o644)
                 self.assert_refused(coordinator, os.path.join(others, "reader.key"), "run: chmod 600")
-            with self.worker(coordinator, os.path.join(keys, "worker.key")):
+            with self.worker("tcp://" + coordinator, os.path.join(keys, "worker.key")):
                 launch.wait_for_line('"late" joined')
             self.assert_stops_with_same_bits(launch)
         self.assertTrue(os.path.exists(os.path.join(keys, "worker.key")))
@@ -169,7 +169,7 @@ class KeysTest(recovery.RecoveryTest):
 
         with contextlib.ExitStack() as stack:
             others = [stack.enter_context(server("server.key", "--index", str(index))) for index in range(2)]
-            others.append(stack.enter_context(self.worker(address, os.path.join(keys, "worker.key"))))
+            others.append(stack.enter_context(self.worker("tcp://" + address, os.path.join(keys, "worker.key"))))
             with server("coordinator.key", "--coordinator") as coordinator:
                 self.wait_for_steps(coordinator, 15)
                 harness.kill(coordinator.pid)

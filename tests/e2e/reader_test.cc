@@ -97,7 +97,7 @@ struct RunningJob : InProcessJob {
     StartShard(1);
   }
   std::unique_ptr<Reader> Follow() {
-    return Reader::Connect({address(), "r", std::chrono::seconds(20 * testing::Patience())}).value();
+    return Reader::Connect({coordinator->endpoint(), "r", std::chrono::seconds(20 * testing::Patience())}).value();
   }
 };
 

@@ -21,7 +21,8 @@ void RunAddress(std::string_view text) {
   const std::string address(text);
   const std::uint16_t port = cli::PortOf(address);
   Require(AddressOf(EndpointOf(address)) == address, "an endpoint has its address");
-  const Status status = CheckProcessAddress("--coordinator", address);
+  const Result<std::string> read = ReadProcessAddress("--coordinator", address);
+  const Status& status = read.status();
   if (IsLocalAddress(address)) {
     if (!status.ok()) return RequireReason(status, "--coordinator is");
     const std::string path = SocketPathOf(address);
@@ -30,7 +31,7 @@ void RunAddress(std::string_view text) {
   if (!status.ok()) {
     Require(status.message().starts_with("--coordinator takes HOST:PORT"), "what is no address is answered with one");
   } else {
-    Require(port != 0 && WithHost(HostOf(address), address) == address, "an address is a host and a port");
+    Require(port != 0 && WithHost(HostOf(*read), *read) == *read, "an address is a host and a port");
   }
   const std::string moved = cli::ShiftPort(address, 1);
   if (port == 0) Require(moved == address, "an address without a port stays as it is");

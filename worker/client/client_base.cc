@@ -17,15 +17,15 @@ constexpr std::chrono::milliseconds kLookAtStop{100};
 }  // namespace
 
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits) {
-  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
+                           ReadProcessAddress("the coordinator's address", options.coordinator));
   CAPSTAN_RETURN_IF_ERROR(CheckName("a worker's name", options.worker));
   if (options.rank.has_value() != (options.ranks > 0) || options.rank.value_or(0) >= std::max(options.ranks, 1U)) {
     return Invalid("worker \"" + options.worker + "\": rank " +
                    (options.rank ? std::to_string(*options.rank) : "none") + " of " + std::to_string(options.ranks) +
                    "; ranks are counted from 0 and below their number, and come with it");
   }
-  session::SessionLoop::Options loop_options{options.coordinator, options.worker, options.join_deadline,
-                                             options.on_notice};
+  session::SessionLoop::Options loop_options{coordinator, options.worker, options.join_deadline, options.on_notice};
   loop_options.rank = options.rank ? *options.rank + 1 : 0;
   loop_options.ranks = options.ranks;
   loop_options.machine = traits.machine;

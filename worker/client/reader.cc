@@ -133,7 +133,8 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
 
 Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
   CAPSTAN_RETURN_IF_ERROR(CheckName("a reader's name", options.name));
-  CAPSTAN_RETURN_IF_ERROR(CheckProcessAddress("the coordinator's address", options.coordinator));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
+                           ReadProcessAddress("the coordinator's address", options.coordinator));
   TransportOptions transport;
   CAPSTAN_ASSIGN_OR_RETURN(transport.keys, ReadKeys(options.key_file));
   auto machinery = std::make_unique<Machinery>(transport);
@@ -143,8 +144,8 @@ Result<std::unique_ptr<Reader>> Reader::Connect(const ReaderOptions& options) {
     return Unsupported("the system gives no random numbers (getrandom)");
   }
   CAPSTAN_ASSIGN_OR_RETURN(core.coordinator,
-                           machinery->transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator));
-  core.coordinator_address = options.coordinator;
+                           machinery->transport->Connect(EndpointOf(coordinator), Role::kCoordinator));
+  core.coordinator_address = coordinator;
   core.silence_limit = options.join_deadline;
   core.connect = [raw = machinery.get()](const std::string& endpoint) {
     const Result<PeerId> peer = raw->connections.PeerOf(endpoint);

@@ -46,6 +46,8 @@ TEST_CASE("a job whose file has no address for TCP has sockets of its machine", 
   CHECK(transport({"cluster.listen=10.0.0.6:0"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.advertise=node-1"}) == TransportWord::kPlaintext);
   CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey}) == TransportWord::kCurve);
+  CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey + "," + kKey}) == TransportWord::kCurve);
+  CHECK(transport({"cluster.coordinator=tcp://10.0.0.5:1#" + kKey}) == TransportWord::kCurve);
   CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey, "security.transport=curve"}) == TransportWord::kCurve);
   CHECK(transport({"security.transport=curve"}) == TransportWord::kCurve);
   CHECK_THAT(PrintJobConfig(ParseAddresses(kNoAddresses)),
