@@ -184,7 +184,7 @@ bool SyncStep::TakeReport(PeerId from, const EndSlot& end, const Status& same, R
 
 // Reports to the coordinator, once in a step, that `second` contradicts `first`, whose word counts.
 void SyncStep::Disagree(SessionId first, SessionId second, Step step, const std::string& what, Outbox* out) {
-  if (!disagreeing_.insert(second).second) return;
+  if (!disagreeing_.emplace(first, second).second) return;
   const ShardOptions& options = shard_.options;
   out->Send(options.coordinator,
             Disagreement{options.shard, options.incarnation, shard_.generation, step, first, second, what});

@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/backoff.h"
@@ -113,8 +114,8 @@ class SyncStep : public StepEngine {
   Attempt attempt_;
   bool prepared_ = false;
   Backoff backoff_;
-  std::uint64_t hash_mismatches_ = 0;  // since the shard started
-  std::set<SessionId> disagreeing_;    // sessions whose disagreement in this step was reported
+  std::uint64_t hash_mismatches_ = 0;                      // since the shard started
+  std::set<std::pair<SessionId, SessionId>> disagreeing_;  // whose disagreement in this step was reported
 };
 
 }  // namespace capstan::server

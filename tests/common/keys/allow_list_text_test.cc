@@ -5,19 +5,15 @@
 
 #include "common/keys/allow_list.h"
 #include "tests/catch.h"
+#include "tests/common/keys/key_of.h"
 #include "tests/temp_folder.h"
 
 namespace capstan {
 namespace {
 
 using Catch::Matchers::Contains;
+using testing::KeyOf;
 using testing::TempFolder;
-
-PublicKey KeyOf(std::uint8_t first) {
-  PublicKey key;
-  key.bytes[0] = first;
-  return key;
-}
 
 TEST_CASE("a section that is added is read as it was meant", "[keys]") {
   for (const char* title : {"worker-1", "w_1", "host.example"}) {

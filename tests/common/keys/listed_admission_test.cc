@@ -9,6 +9,7 @@
 
 #include "common/keys/allow_list.h"
 #include "tests/catch.h"
+#include "tests/common/keys/key_of.h"
 #include "tests/temp_folder.h"
 
 namespace capstan {
@@ -16,15 +17,10 @@ namespace {
 
 using Catch::Matchers::Contains;
 using std::chrono::sys_days;
+using testing::KeyOf;
 using testing::TempFolder;
 
 constexpr AllowList::Time kNow = sys_days(std::chrono::year(2026) / 12 / 31) + std::chrono::hours(12);
-
-PublicKey KeyOf(std::uint8_t first) {
-  PublicKey key;
-  key.bytes[0] = first;
-  return key;
-}
 
 std::string Section(const std::string& label, std::uint8_t key, const std::string& role, const std::string& more = "") {
   return "[" + label + "]\nkey = \"" + TextOf(KeyOf(key)) + "\"\nrole = \"" + role + "\"\n" + more + "\n";

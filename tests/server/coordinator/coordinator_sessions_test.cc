@@ -66,7 +66,7 @@ TEST_CASE("whoever joins again and again has to wait, and others who ask again g
   std::uint64_t joined = 0;
   while (joined < 2 * kWorkersMax && joins()) ++joined;
   CHECK(joined == 2 * kWorkersMax - 2);  // w0 and w1 have joined before
-  const Join other = harness.Joins("w9");
+  const Join other = harness.Joins("w9", 20000);
   CHECK(harness.Take<Error>(CoordinatorHarness::PeerOf(other)).at(0).code == Code::kBusy);
   harness.Tick(std::chrono::seconds(1));
   harness.Send(CoordinatorHarness::PeerOf(other), other);  // it asks again

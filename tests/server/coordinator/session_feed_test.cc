@@ -55,7 +55,7 @@ class FeedHarness {
     Hello hello;
     hello.shard = shard;
     hello.incarnation = Incarnation{1};
-    REQUIRE(shards_.Admit(PeerId{100 + shard}, hello, journal_, {}).accepted);
+    REQUIRE(shards_.Admit(PeerId{100 + shard}, "", hello, journal_, {}).accepted);
   }
 
   ShardTable shards_;

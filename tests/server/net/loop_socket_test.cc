@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/process_address.h"
-#include "common/keys/admission.h"
+#include "common/keys/listed_admission.h"
 #include "common/keys/role_name.h"
 #include "common/wire/messages.h"
 #include "monitoring/registry.h"
@@ -87,7 +87,7 @@ TEST_CASE("an actor is given what its sender's role may send, and another role i
       "[a]\nkey = \"" + TextOf(sender->public_key) + "\"\nrole = \"" + std::string(NameOf(role)) + "\"\n";
   Case with{"tcp://127.0.0.1:0", role, {}, {}};
   with.server.keys = own;
-  with.server.admission = Admission::Open(folder.Write("allow.toml", list), {}).value();
+  with.server.admission = ListedAdmission::Open(folder.Write("allow.toml", list), {}).value();
   with.client.keys = sender;
   CheckCase(with, receiver, Code::kRefused);
 }
