@@ -23,20 +23,21 @@ void AllReduceGroup::Begin(Instant now) {
 bool AllReduceGroup::IsOffered(const Membership& members) {
   return std::all_of(members.workers().begin(), members.workers().end(), [](const auto& entry) {
     const Worker& worker = entry.second;
-    return worker.slots.empty() || worker.group == GroupState::kOffered || worker.group == GroupState::kFormed;
+    return worker.slots.empty() || worker.group.state == GroupState::kOffered ||
+           worker.group.state == GroupState::kFormed;
   });
 }
 
 bool AllReduceGroup::IsFormed(const Membership& members) {
   return std::all_of(members.workers().begin(), members.workers().end(), [](const auto& entry) {
-    return entry.second.slots.empty() || entry.second.group == GroupState::kFormed;
+    return entry.second.slots.empty() || entry.second.group.state == GroupState::kFormed;
   });
 }
 
 std::string AllReduceGroup::MissingText(const Membership& members) {
   std::string names;
   for (const auto& [joined, worker] : members.workers()) {
-    if (!worker.slots.empty() && worker.group == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
+    if (!worker.slots.empty() && worker.group.state == GroupState::kNone) AddName(&names, "\"" + worker.name + "\"");
   }
   return names.empty() ? names : " (not there yet: " + names + ")";
 }
@@ -55,11 +56,11 @@ bool AllReduceGroup::Changes(const Membership& members, SlotIndex slot_count) {
 AllReduceGroup::View AllReduceGroup::Of(const Worker& worker, const Membership& members) const {
   View view;
   if (worker.slots.empty() || request_) return view;
-  const bool tell = worker.group == GroupState::kOffered && IsOffered(members);
+  const bool tell = worker.group.state == GroupState::kOffered && IsOffered(members);
   for (const auto& [joined, member] : members.workers()) {
     if (member.slots.empty()) continue;
     if (member.session == worker.session) view.rank = static_cast<std::uint32_t>(view.members.size());
-    view.members.push_back({member.name, tell ? member.group_text : std::string()});
+    view.members.push_back({member.name, tell ? member.group.text : std::string()});
   }
   return view;
 }

@@ -347,16 +347,16 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
   worker->barrier = beat.barrier;
-  if (job_.machine_groups && (worker->group_epoch != beat.group_epoch || worker->group != beat.group)) {
-    worker->group_epoch = beat.group_epoch;
-    worker->group = beat.group;
-    worker->group_text = beat.group_text;
+  if (job_.machine_groups && (worker->group.epoch != beat.group_epoch || worker->group.state != beat.group)) {
+    worker->group.epoch = beat.group_epoch;
+    worker->group.state = beat.group;
+    worker->group.text = beat.group_text;
     NoteMachineGroup(&job_, *worker, now, out);
   }
-  const bool news_of_group = worker->group != beat.group || worker->group_text != beat.group_text;
+  const bool news_of_group = worker->group.state != beat.group || worker->group.text != beat.group_text;
   if (job_.group && beat.generation == job_.journal.generation() && news_of_group) {
-    worker->group = beat.group;
-    worker->group_text = beat.group_text;
+    worker->group.state = beat.group;
+    worker->group.text = beat.group_text;
     course_.NoteGroup(*worker, out);
     course_.Advance(now, out);
     worker = job_.members.Find(beat.session);

@@ -459,8 +459,8 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
 
 void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
   if (job_->state.now() != CoordinatorState::kRunning) return;
-  const std::string said = "\"" + worker.name + "\": " + Excerpt(worker.group_text, kLongExcerptBytesMax);
-  switch (worker.group) {
+  const std::string said = "\"" + worker.name + "\": " + Excerpt(worker.group.text, kLongExcerptBytesMax);
+  switch (worker.group.state) {
     case GroupState::kNone: return;
     case GroupState::kOffered:
       if (!AllReduceGroup::IsOffered(job_->members)) return;

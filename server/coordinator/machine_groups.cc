@@ -48,16 +48,16 @@ Instant MachineGroups::NextLasts(const Group& group) {
 bool MachineGroups::Offered(const Group& group, const Membership& members) {
   return std::all_of(group.candidates.begin(), group.candidates.end(), [&](const Candidate& candidate) {
     const Worker* worker = members.Find(candidate.session);
-    return worker != nullptr && worker->group_epoch == group.epoch &&
-           (worker->group == GroupState::kOffered || worker->group == GroupState::kFormed);
+    return worker != nullptr && worker->group.epoch == group.epoch &&
+           (worker->group.state == GroupState::kOffered || worker->group.state == GroupState::kFormed);
   });
 }
 
 bool MachineGroups::TakeReport(const Worker& worker, const Membership& members, Instant now) {
   const auto group = groups_.find(worker.machine);
-  if (group == groups_.end() || group->second.epoch != worker.group_epoch) return false;
-  if (worker.group == GroupState::kBroken && !group->second.broken) group->second.broken = now;
-  return worker.group == GroupState::kOffered && Offered(group->second, members);
+  if (group == groups_.end() || group->second.epoch != worker.group.epoch) return false;
+  if (worker.group.state == GroupState::kBroken && !group->second.broken) group->second.broken = now;
+  return worker.group.state == GroupState::kOffered && Offered(group->second, members);
 }
 
 std::pair<const MachineGroups::Group*, std::size_t> MachineGroups::Find(const Worker& worker) const {
@@ -73,12 +73,12 @@ std::pair<const MachineGroups::Group*, std::size_t> MachineGroups::Find(const Wo
 MachineGroups::View MachineGroups::Of(const Worker& worker, const Membership& members) const {
   const auto [group, rank] = Find(worker);
   if (group == nullptr) return {};
-  const bool tell = worker.group == GroupState::kOffered && Offered(*group, members);
+  const bool tell = worker.group.state == GroupState::kOffered && Offered(*group, members);
   View view{group->epoch, {}, static_cast<std::uint32_t>(rank)};
   for (const Candidate& candidate : group->candidates) {
     const Worker* member = members.Find(candidate.session);
     if (member == nullptr) return {};  // the member has just left
-    view.members.push_back({member->name, tell ? member->group_text : std::string()});
+    view.members.push_back({member->name, tell ? member->group.text : std::string()});
   }
   return view;
 }

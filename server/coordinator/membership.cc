@@ -58,8 +58,8 @@ void Membership::RenewAll(Instant now) {
 
 void Membership::ForgetGroups() {
   for (auto& [joined, worker] : workers_) {
-    worker.group = {};
-    worker.group_text.clear();
+    worker.group.state = {};
+    worker.group.text.clear();
   }
 }
 

@@ -26,6 +26,14 @@ namespace capstan::server {
 
 using JoinNumber = Number<struct JoinTag>;  // counts the sessions of a coordinator, in the order in which they joined
 
+// How far a worker is in forming its group, as its Heartbeats say: that of the generation (allreduce), or that of its
+// machine, which the epoch names (sync).
+struct ReportedGroup {
+  GroupState state = {};
+  std::string text;
+  std::uint64_t epoch = 0;
+};
+
 struct Worker {
   SessionId session;
   std::string name;
@@ -48,9 +56,7 @@ struct Worker {
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;  // the barrier that it waits in
-  GroupState group = {};      // of the present generation (allreduce) or of `group_epoch` (sync)
-  std::string group_text;     // as in Heartbeat
-  std::uint64_t group_epoch = 0;
+  ReportedGroup group;
   bool idle = false;  // it has no slot because there are more workers than slots
 };
 

@@ -111,7 +111,7 @@ std::string WaitingFor(const Job& job, Instant now) {
     for (const auto& [joined, worker] : job.members.workers()) {
       const bool at_work =
           worker.computing || worker.step < job.steps->step() || worker.generation != job.journal.generation();
-      const bool forms = job.group && worker.group != GroupState::kFormed;
+      const bool forms = job.group && worker.group.state != GroupState::kFormed;
       if (worker.slots.empty() || (!at_work && !forms && worker.missing.empty())) continue;
       AddName(&who, "\"" + worker.name + "\" (" + (forms ? "forming a group, " : "") + "step " +
                         std::to_string(worker.step.value) + ", last heard " + WholeSeconds(now - worker.last_message) +

@@ -139,7 +139,7 @@ METHODS_MAX = 45
 # The classes that may be larger: their numbers of fields and methods, which must not rise, and the reason why each is still
 # one class.
 LARGE_CLASSES = {
-    ("server/coordinator/membership.h", "Worker"): (23, 0, "facts about one worker, without rules: what it sent and was sent"),
+    ("server/coordinator/membership.h", "Worker"): (22, 0, "facts about one worker, without rules: what it sent and was sent"),
 }
 
 # Tests that write documents of their own, so they name documents that are not in the tree.
