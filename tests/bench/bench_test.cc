@@ -46,7 +46,7 @@ TEST_CASE("apply gives a figure for one contribution and for two", "[bench]") {
   CheckSound(figures);
 }
 
-TEST_CASE("all-reduce gives bus bandwidth beside Gloo's and that of plain sockets", "[bench]") {
+TEST_CASE("all-reduce gives bus bandwidth beside Gloo's and that of plain sockets, and encrypted", "[bench]") {
   const Result<std::vector<Figure>> figures =
       MeasureAllReduce({.processes = {2, 3}, .bytes = {4u << 10, 1u << 20}, .repetitions = 1, .seconds = 0.01});
   if (figures.status().code() == Code::kUnsupported) {
@@ -55,9 +55,10 @@ TEST_CASE("all-reduce gives bus bandwidth beside Gloo's and that of plain socket
   }
   INFO(figures.status().message());
   REQUIRE(figures.ok());
-  CHECK(figures->size() == 8);
+  CHECK(figures->size() == 12);
   CheckSound(*figures);
   CHECK(Named(*figures, "allreduce/3p/1-mib").limit > 0.0);
+  CHECK(Named(*figures, "allreduce/3p/1-mib/secure").limit > 0.0);
 }
 
 TEST_CASE("snapshot gives the speed of the disk, the slowest step beside the median one, and the memory it takes",
