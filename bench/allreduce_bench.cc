@@ -24,8 +24,8 @@ enum class Way : int { kOurs = 0, kGloo = 1, kRaw = 2, kSecure = 3 };
 constexpr int kWays = 4;
 constexpr std::chrono::seconds kPatience{60};
 
-// One rank, in its own process. It connects once for each Way, then runs what the lines of the parent process ask for. A
-// line is: way, bytes, rounds.
+// One rank, in its own process. It connects once for each Way, then runs what the lines of the parent process ask for.
+// A line is: way, bytes, rounds.
 class Rank {
  public:
   static Status Run(Channel& parent, int rank, int size, const std::string& folder, std::size_t chunk_bytes) {

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by one thread, which must be the only thread of the process when it starts a cluster.
 // Fails:  as the loops do: no free port, no folder for temporary files.
-// Why:    benchmarks run the production code of both, over TCP, over TCP with keys, and over the Unix sockets of a job on one
-//         machine.
+// Why:    benchmarks run the production code of both, over TCP, over TCP with keys, and over the Unix sockets of a job
+//         on one machine.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Measures what messages cost a shard in a large job. The shard's number of blocks stays the same; the number of workers
-// that push to the shard and pull from it grows.
+// Measures what messages cost a shard in a large job. The shard's number of blocks stays the same; the number of
+// workers that push to the shard and pull from it grows.
 #include <memory>
 
 #include "bench/scale_cost.h"

@@ -10,9 +10,8 @@ namespace capstan::cli {
 namespace {
 
 constexpr char kCopyList[] =
-    "Copy allow.toml to the machines of the coordinator and of each server, next to their key files: they read it "
-    "again by\n"
-    "themselves.\n";
+    "Copy allow.toml to the machines of the coordinator and of each server, next to their key files:\n"
+    "they read it again by themselves.\n";
 
 Status MakeAll(const KeygenArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
@@ -32,12 +31,13 @@ Status Add(const KeygenArguments& arguments) {
   const Role role = RoleOf(arguments.add).value();  // the command line takes no other word
   CAPSTAN_ASSIGN_OR_RETURN(const AddedKey added, AddJobKey(arguments.folder, role, arguments.name));
   std::printf("The key of a %s is in %s.\n%s", arguments.add.c_str(), added.file.c_str(), kCopyList);
-  if (role != Role::kCoordinator || added.coordinators.size() != 2) return {};
+  const std::size_t count = added.coordinators.size();
+  if (role != Role::kCoordinator || count < 2) return {};
   std::printf(
       "Give each process both keys in the coordinator's address, HOST:PORT#%s,%s,\n"
       "when it starts the next time; then start the coordinator again with the new key's file, and revoke the old "
       "key.\n",
-      added.coordinators[0].c_str(), added.coordinators[1].c_str());
+      added.coordinators[count - 2].c_str(), added.coordinators[count - 1].c_str());
   return {};
 }
 

@@ -14,8 +14,8 @@ struct KeygenArguments {
   std::string revoke;                 // the name of a key to revoke; empty: none
 };
 
-// Makes the key files of a job and their allow list in the folder, or adds or revokes one key there. Prints what to do then.
-// Returns the exit code.
+// Makes the key files of a job and their allow list in the folder, or adds or revokes one key there. Prints what to do
+// then. Returns the exit code.
 int RunKeygen(const KeygenArguments& arguments);
 
 }  // namespace capstan::cli

@@ -12,8 +12,8 @@
 namespace capstan::monitoring {
 
 // `host`: the field, NAME or NAME:PORT; the port does not count. `arrived_at`: the address that the client connected
-// to. `names`: further names of this process. Its own are that address and, if it is a loopback address, "localhost" and
-// every loopback address.
+// to. `names`: further names of this process. Its own are that address and, if it is a loopback address, "localhost"
+// and every loopback address.
 bool IsOwnHost(std::string_view host, const std::string& arrived_at, const std::vector<std::string>& names);
 
 }  // namespace capstan::monitoring

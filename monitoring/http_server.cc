@@ -42,8 +42,8 @@ Status CannotListen(const error_code& error) {
   return Invalid(error.message() + "; mend that");
 }
 
-// Returns what connections of one client have in common: its IPv4 address, or the first 64 bits of its IPv6 address, the
-// rest of which a machine chooses by itself.
+// Returns what connections of one client have in common: its IPv4 address, or the first 64 bits of its IPv6 address,
+// the rest of which a machine chooses by itself.
 std::string NetworkOf(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const asio::ip::address_v6 v6 = address.to_v6();

@@ -3,11 +3,11 @@
 // Kind:   owned by the thread that started it. It has two threads: "http" holds all connections and calls `at_once`;
 //         "http-pages" calls `page`. The destructor closes every connection and joins both.
 // Limits: kConnectionsMax connections, kConnectionsPerAddressMax of one IPv4 address or IPv6 network of 64 bits; one
-//         more closes the oldest, first of those that have not sent their request. Those of http_connection.h for each. When the process has no descriptor left, it accepts with those of
-//         DescriptorReserve.
+//         more closes the oldest, first of those that have not sent their request. Those of http_connection.h for each.
+//         When the process has no descriptor left, it accepts with those of DescriptorReserve.
 // Fails:  kInvalid: it cannot listen there, or the certificate cannot be used; says why and what to do.
-// Why:    a thread for each connection, as in many servers that can be embedded, lets slow clients take all threads, and
-//         then nobody is answered. Here a client that sends nothing takes no thread, and is the first to be closed.
+// Why:    a thread for each connection, as in many servers that can be embedded, lets slow clients take all threads,
+//         and then nobody is answered. Here a client that sends nothing takes no thread, and is the first to be closed.
 //         `at_once` has a thread of its own, so that pages, which may wait for a lock or a disk, do not hold it up.
 #pragma once
 

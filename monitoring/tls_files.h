@@ -1,8 +1,8 @@
 // TlsFiles: the certificate and the private key of the exporter's https.
 //
 // Kind:   owned by one thread at a time.
-// Fails:  kInvalid, with the file and the reason: one cannot be read, others than its owner may read the key, or the key
-//         is not the certificate's.
+// Fails:  kInvalid, with the file and the reason: one cannot be read, others than its owner may read the key, or the
+//         key is not the certificate's.
 // Why:    certificates are replaced while a job runs, so the files are looked at again. TLS 1.2 is the oldest version.
 #pragma once
 

@@ -1,4 +1,5 @@
-// The parts of Catch2 that tests need, of version 2 (one header) or 3 (a library). The runner is Catch2::Catch2WithMain.
+// The parts of Catch2 that tests need, of version 2 (one header) or 3 (a library). The runner is
+// Catch2::Catch2WithMain.
 //
 // Why:      the versions have different headers, and different names for the same things. Tests use the names of
 //           version 2, and EventListenerBase of version 3.

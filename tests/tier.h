@@ -1,7 +1,8 @@
 // Tier: how much a run of the tests tries, and with which seeds.
 //
 //   CAPSTAN_TEST_TIER   quick, default (also if it is not set) or all
-//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds; if not set: 0, or a fresh number in tier all
+//   CAPSTAN_TEST_SEED   a decimal number from which tests derive their seeds; if not set: 0, or a fresh number in tier
+//   all
 //
 // Kind:   functions of the environment.
 // Fails:  throws std::invalid_argument for invalid values of these variables, so that the test fails.

@@ -4,8 +4,8 @@
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
 // Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer. Statistics:
 //         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. A job may have the slots' median
-//         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles, or
-//         on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
+//         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
+//         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
 // Limits: no allocation. ReduceAndUpdate uses less than 10 KiB of stack for each level of the reduction tree; AddNodes
 //         less than 20 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` compares

@@ -68,8 +68,8 @@ std::vector<MetricSum> SumsOf(const std::vector<SlotReport>& reports) {
   return sums;
 }
 
-// Keeps kMetricsMax names, those that most slots report: one worker with names of its own takes no room from the others,
-// and writes no megabytes.
+// Keeps kMetricsMax names, those that most slots report: one worker with names of its own takes no room from the
+// others, and writes no megabytes.
 void AddMetrics(const std::vector<SlotReport>& reports, StepRecord* record) {
   std::vector<MetricSum> sums = SumsOf(reports);
   std::stable_sort(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.slots > b.slots; });

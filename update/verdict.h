@@ -86,8 +86,8 @@ StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t up
 Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrder& order,
                const std::vector<const Prepared*>& prepared, std::uint32_t attempt, const StepParameters& parameters);
 
-// Adds up slot reports, in slot order, into a step's record: loss, samples, validation figures and metrics. Of more than
-// kMetricsMax names, those stay that most slots report; of equals, the first by name.
+// Adds up slot reports, in slot order, into a step's record: loss, samples, validation figures and metrics. Of more
+// than kMetricsMax names, those stay that most slots report; of equals, the first by name.
 void AddSlotReports(std::vector<SlotReport> reports, StepRecord* record);
 
 }  // namespace capstan

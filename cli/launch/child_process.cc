@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::streamoff kTailBytes = 16 << 10;
 
-// All that the child uses between fork and exec. It is prepared before the fork, because few functions are allowed then.
+// All that the child uses between fork and exec. It is prepared before the fork, because few functions are allowed
+// then.
 struct Image {
   const char* program;
   char* const* arguments;

@@ -21,8 +21,8 @@ class ProgramCalls {
   static constexpr char kCoordinator[] = "coordinator";  // the name of the coordinator's process
 
   // `binaries`: the folder of capstan-server and capstan-worker. `trace`: servers and workers write traces to this file
-  // name with their own name added; empty: they write none. `keys`: the folder with the job's key files; empty: it has no
-  // keys. `config` and `directory` outlive this object.
+  // name with their own name added; empty: they write none. `keys`: the folder with the job's key files; empty: it has
+  // no keys. `config` and `directory` outlive this object.
   ProgramCalls(const JobConfig& config, const RunDirectory& directory, std::string binaries, std::string trace,
                Plaintext plaintext, std::string keys);
 

@@ -32,8 +32,8 @@ std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobCo
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);
 
-// Where the coordinator is to listen. A TCP address gets its earlier port, if `wanted` sets none and the port is free. `line`: a
-// warning to print; empty: none.
+// Where the coordinator is to listen. A TCP address gets its earlier port, if `wanted` sets none and the port is free.
+// `line`: a warning to print; empty: none.
 struct ChosenAddress {
   std::string address, line;
 };

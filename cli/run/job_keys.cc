@@ -47,8 +47,8 @@ std::string TitleOf(Role role, const std::string& name) {
   return role == Role::kServer ? "server-" + name : name;
 }
 
-// Makes a key's file in the folder, then adds its section to the list: what a list admits can be proved. Returns the public key
-// as text.
+// Makes a key's file in the folder, then adds its section to the list: what a list admits can be proved. Returns the
+// public key as text.
 Result<std::string> MakeKey(const std::string& folder, const Principal& principal, std::string* list) {
   const std::string title = TitleOf(principal.role, principal.name);
   const KeyFile file{principal.role, NewKeyPair()};

@@ -16,7 +16,8 @@ namespace capstan::cli {
 
 class JobSockets {
  public:
-  // Makes or finds the folder of the run: RUN_DIR/sockets, else TEMP/capstan-UID/run-HASH, with a hash of RUN_DIR's path.
+  // Makes or finds the folder of the run: RUN_DIR/sockets, else TEMP/capstan-UID/run-HASH, with a hash of RUN_DIR's
+  // path.
   static Result<JobSockets> Make(const std::string& run_dir);
   // Returns the folder in which the coordinator has this local address.
   static JobSockets Of(const std::string& coordinator);

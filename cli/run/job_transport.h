@@ -1,8 +1,9 @@
-// JobTransport: where the coordinator and the shards of a job listen, and with which keys, as [security] transport says.
+// JobTransport: where the coordinator and the shards of a job listen, and with which keys, as [security] transport
+// says.
 //
 // Kind:   owned by main's thread.
-// Fails:  kInvalid: an address that cannot be used, or no place for sockets. kRefused: an address that other machines reach
-//         in plaintext, if that is not allowed.
+// Fails:  kInvalid: an address that cannot be used, or no place for sockets. kRefused: an address that other machines
+//         reach in plaintext, if that is not allowed.
 // Why:    only CreateJobTransport asks which transport a job has.
 #pragma once
 
@@ -23,8 +24,8 @@ class JobTransport {
  public:
   virtual ~JobTransport() = default;
 
-  // Whether this process may use the addresses in the job file; reads its keys if it needs any. Call it before anything is
-  // changed on the disk.
+  // Whether this process may use the addresses in the job file; reads its keys if it needs any. Call it before anything
+  // is changed on the disk.
   virtual Status Check() = 0;
   // As Check, for the process that starts the job's others and does not listen itself.
   virtual Status CheckLaunch() = 0;

@@ -1,4 +1,5 @@
-// ProcessKeys: the keys of this process, and who may connect to it, from the files that --key-file and CAPSTAN_KEY_FILE name.
+// ProcessKeys: the keys of this process, and who may connect to it, from the files that --key-file and CAPSTAN_KEY_FILE
+// name.
 //
 // Kind:   values and functions.
 // Fails:  kInvalid: a file that is missing, damaged, or readable for others.
@@ -24,8 +25,8 @@ inline constexpr char kAllowListName[] = "allow.toml";
 
 // Returns `flag`, or if that is empty the value of CAPSTAN_KEY_FILE; empty: neither is there.
 std::string KeyFileOf(const std::string& flag);
-// From now on no other process of this user can read this one's memory, and neither can a program that the system gives core
-// files to. (A limit of 0 bytes, which ReadKeys sets, stops only files.)
+// From now on no other process of this user can read this one's memory, and neither can a program that the system gives
+// core files to. (A limit of 0 bytes, which ReadKeys sets, stops only files.)
 void KeepOutOfCoreFiles();
 // Reads the key file, unless `key_file` is empty. Keeps the secret out of core files.
 Result<std::shared_ptr<const KeyPair>> LoadKeys(const std::string& key_file);

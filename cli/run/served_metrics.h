@@ -2,8 +2,9 @@
 //
 // Kind:   function; the process's main thread owns the result.
 // Fails:  kInvalid, kUnreachable: there is no such address, or it must not be served there (monitoring/exporter.h).
-// Why:    host "auto" is to work for every job without a word in its file, so it is an address that other machines reach
-//         only where readers need a token, or where TLS is set up. Otherwise the metrics are served to this machine only.
+// Why:    host "auto" is to work for every job without a word in its file, so it is an address that other machines
+//         reach only where readers need a token, or where TLS is set up. Otherwise the metrics are served to this
+//         machine only.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// IsHostPort: whether a text is a TCP address, HOST:PORT; HostOf: its host. IsPagesAddress: whether a text is the address
-// of a process's pages, which may be encrypted.
+// IsHostPort: whether a text is a TCP address, HOST:PORT; HostOf: its host. IsPagesAddress: whether a text is the
+// address of a process's pages, which may be encrypted.
 //
 // Kind:   pure functions.
 #pragma once

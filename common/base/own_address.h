@@ -11,8 +11,8 @@
 
 namespace capstan {
 
-// Returns the address of this machine on its route to `address`: a "host:port", or a socket of this machine, for which it
-// is the loopback address. The result is numeric; an IPv6 address has no brackets.
+// Returns the address of this machine on its route to `address`: a "host:port", or a socket of this machine, for which
+// it is the loopback address. The result is numeric; an IPv6 address has no brackets.
 Result<std::string> OwnAddress(const std::string& address);
 
 // Returns ok if a socket can be bound to `host`, a name or an address without a port. Of a name, the first address

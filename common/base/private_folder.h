@@ -2,8 +2,8 @@
 //
 // Kind:   functions; they ask the file system.
 // Fails:  kInvalid: there is no such folder, or another user may enter it or put another one in its place.
-// Why:    a socket in such a folder was made by this user, and is found by this user's processes only. (The superuser can
-//         do anything anyway.)
+// Why:    a socket in such a folder was made by this user, and is found by this user's processes only. (The superuser
+//         can do anything anyway.)
 #pragma once
 
 #include <string>

@@ -126,7 +126,8 @@ std::uint64_t HashJobConfig(const JobConfig& config);
 // example: "[job]: it was begun with seed = 1, now seed = 2: first weights, the samples ... follow from it". Returns ""
 // if there is none. These may change: job.steps, eval_every, on_nonfinite and aggregation; optimizer.lr and clip_norm;
 // data.path and labels; worker.threads, recompute and the device's number; [schedule], [cluster], [snapshot], [limits],
-// [allreduce], [metrics] and [security]. Mode sync may become allreduce and the reverse, because both keep the same data on disk.
+// [allreduce], [metrics] and [security]. Mode sync may become allreduce and the reverse, because both keep the same
+// data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 // Lists each key of `now` in [job], [optimizer] and [schedule] that is new or has another value, such as

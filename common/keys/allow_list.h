@@ -8,8 +8,8 @@
 //   [worker-1]                              # any name; messages show it
 //   key = "64 hexadecimal digits"
 //   role = "worker"                         # or coordinator, server, reader, admin
-//   name = "worker-1"                       # the only name under which it may join; a server's: its number; may be left out
-//   expires = "2027-01-31T12:00:00Z"        # may be left out
+//   name = "worker-1"                       # the only name under which it may join; a server's: its number; may be
+//   left out expires = "2027-01-31T12:00:00Z"        # may be left out
 //   sessions = 8                            # the most workers that may take part with it at once; may be left out
 #pragma once
 

@@ -17,7 +17,8 @@ namespace capstan {
 // Reads the file, if nobody but its owner (this process's user or the superuser) may write it.
 Result<std::string> ReadAllowListText(const std::string& path);
 
-// Returns an empty line and the section of a key, to be put at the end of a list. `title`: letters, digits, '.', '_' or '-'.
+// Returns an empty line and the section of a key, to be put at the end of a list. `title`: letters, digits, '.', '_' or
+// '-'.
 std::string AllowListSection(std::string_view title, const PublicKey& key, const Principal& principal);
 
 // Returns the text without the section; comments and empty lines stay. `file_name` is for messages.

@@ -1,9 +1,10 @@
 // GroupProof: how members of a group prove to each other that they know its secret.
 //
 // Kind:   a value.
-// Why:    each member gives the group a share of random bytes, and the secret is a hash of all shares. So it follows from
-//         what the members tell each other anyway, and is another one for each group that is formed. A proof is a keyed
-//         hash (BLAKE2b) of who shows it to whom: somebody who has seen one cannot show it to another member, or back.
+// Why:    each member gives the group a share of random bytes, and the secret is a hash of all shares. So it follows
+//         from what the members tell each other anyway, and is another one for each group that is formed. A proof is a
+//         keyed hash (BLAKE2b) of who shows it to whom: somebody who has seen one cannot show it to another member, or
+//         back.
 #pragma once
 
 #include <array>

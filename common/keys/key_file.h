@@ -25,8 +25,8 @@ struct KeyFile {
 };
 
 Result<KeyFile> ReadKeyFile(const std::string& path);
-// Returns the keys in the file; null if `path` is empty: the process has none. From then on a process that has keys writes no core
-// file (its soft RLIMIT_CORE is 0), because the file would have the secret.
+// Returns the keys in the file; null if `path` is empty: the process has none. From then on a process that has keys
+// writes no core file (its soft RLIMIT_CORE is 0), because the file would have the secret.
 Result<std::shared_ptr<const KeyPair>> ReadKeys(const std::string& path);
 // Makes the file with mode 0600. Fails if there is one already: a lost key cannot be made again.
 Status WriteKeyFile(const std::string& path, const KeyFile& file);

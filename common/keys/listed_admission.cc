@@ -8,10 +8,12 @@
 
 namespace capstan {
 
-std::optional<ListedAdmission::Stamp> ListedAdmission::StampOf(const std::string& path) {
+ListedAdmission::Stamp ListedAdmission::StampOf(const std::string& path) {
   struct stat facts {};
-  if (stat(path.c_str(), &facts) != 0) return std::nullopt;
-  return Stamp{facts.st_ino, static_cast<std::uint64_t>(facts.st_size), facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
+  if (stat(path.c_str(), &facts) != 0) return {};
+  return {facts.st_ino,         static_cast<std::uint64_t>(facts.st_size),
+          facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec,
+          facts.st_ctim.tv_sec, facts.st_ctim.tv_nsec};
 }
 
 Result<AllowList> ListedAdmission::Read(const std::string& path) {
@@ -20,7 +22,7 @@ Result<AllowList> ListedAdmission::Read(const std::string& path) {
 }
 
 Result<std::shared_ptr<ListedAdmission>> ListedAdmission::Open(const std::string& path, OnNotice on_notice) {
-  const Stamp stamp = StampOf(path).value_or(Stamp());
+  const Stamp stamp = StampOf(path);
   CAPSTAN_ASSIGN_OR_RETURN(AllowList list, Read(path));
   std::shared_ptr<ListedAdmission> admission(new ListedAdmission(path, std::move(on_notice)));
   admission->state_.With([&](State& state) {
@@ -39,16 +41,15 @@ std::string ListedAdmission::WhyNot(const PublicKey& key, Time now) const {
 }
 
 std::optional<ListedAdmission::Stamp> ListedAdmission::TakeStamp(std::chrono::steady_clock::time_point now) {
-  const std::optional<Stamp> stamp = StampOf(path_);
+  const Stamp stamp = StampOf(path_);
   return state_.With([&](State& state) -> std::optional<Stamp> {
     if (now < state.next_look) return std::nullopt;
     state.next_look = now + std::chrono::seconds(1);
-    if (!stamp || *stamp == state.stamp) return std::nullopt;
+    if (stamp == state.stamp) return std::nullopt;
     if (state.newer != stamp) {
       state.newer = stamp;
       return std::nullopt;
     }
-    state.stamp = *stamp;
     return stamp;
   });
 }
@@ -57,12 +58,17 @@ void ListedAdmission::Refresh(std::chrono::steady_clock::time_point now) {
   const std::optional<Stamp> stamp = TakeStamp(now);
   if (!stamp) return;
   Result<AllowList> list = Read(path_);
-  if (!list.ok()) {
-    if (on_notice_) on_notice_("the former allow list stays in force: " + list.status().message());
+  if (!list.ok()) {  // the next look tries again
+    const bool is_new = state_.With([&](State& state) { return std::exchange(state.told, stamp) != stamp; });
+    if (is_new && on_notice_) on_notice_("the former allow list stays in force: " + list.status().message());
     return;
   }
   const std::size_t count = list->size();
-  state_.With([&](State& state) { state.list = std::make_shared<const AllowList>(std::move(*list)); });
+  state_.With([&](State& state) {
+    state.list = std::make_shared<const AllowList>(std::move(*list));
+    state.stamp = *stamp;
+    state.told.reset();
+  });
   version_.fetch_add(1, std::memory_order_acq_rel);
   if (on_notice_) on_notice_("the allow list " + path_ + " was read again: " + std::to_string(count) + " keys");
 }

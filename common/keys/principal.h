@@ -14,8 +14,8 @@
 
 namespace capstan {
 
-// kAnyone and kThisUser are senders without a key: nothing tells a worker from a server there. A sender of another role has
-// shown a key that this role was given.
+// kAnyone and kThisUser are senders without a key: nothing tells a worker from a server there. A sender of another role
+// has shown a key that this role was given.
 enum class Role : std::uint8_t { kAnyone, kThisUser, kCoordinator, kServer, kWorker, kReader, kAdmin };
 inline constexpr int kRoles = 7;
 

@@ -1,5 +1,5 @@
-// Outbox: the messages, log lines and audit entries that a core returns. A core takes a message and the time. It owns no thread,
-// socket, clock or disk, so that production and the simulated cluster run the same code.
+// Outbox: the messages, log lines and audit entries that a core returns. A core takes a message and the time. It owns
+// no thread, socket, clock or disk, so that production and the simulated cluster run the same code.
 //
 // Kind:   value.
 #pragma once

@@ -2,10 +2,11 @@
 //
 // Kind:   a thread, owned by its transport.
 // Fails:  Start: kUnreachable, without file descriptors.
-// Why:    libzmq asks during each handshake, and the transport's own thread may be busy for longer than a handshake may take.
+// Why:    libzmq asks during each handshake, and the transport's own thread may be busy for longer than a handshake may
+//         take.
 //
-// A peer that is admitted is known by its public key (the user id of its messages) for as long as the connection lasts; what
-// the key may do is looked up for each message, so that a key can be revoked.
+// A peer that is admitted is known by its public key (the user id of its messages) for as long as the connection lasts;
+// what the key may do is looked up for each message, so that a key can be revoked.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,8 @@
 //
 // Kind:   owned by its transport's thread.
 // Limits: the keys of one allow list: the gatekeeper lets no others connect.
-// Why:    each message is looked up, so that a key can be revoked while its connection is open; the allow list is behind a
-//         lock.
+// Why:    each message is looked up, so that a key can be revoked while its connection is open; the allow list is
+//         behind a lock.
 #pragma once
 
 #include <chrono>

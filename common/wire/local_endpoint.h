@@ -2,8 +2,8 @@
 //
 // Kind:   functions; they ask the file system.
 // Fails:  kInvalid: a path that is too long or not absolute, or a folder that is not private.
-// Why:    a socket is as safe as the folder that it lies in: who may enter the folder may connect, and who may replace it
-//         can put a socket of his own there.
+// Why:    a socket is as safe as the folder that it lies in: who may enter the folder may connect, and who may replace
+//         it can put a socket of his own there.
 #pragma once
 
 #include <string>

@@ -13,13 +13,13 @@
 
 namespace capstan {
 
-// A process that only asks for the job file counts as a reader.
+// A process that only asks for the job file counts as a reader. Nobody sends the messages of a mesh to these: a group
+// of workers has connections of its own, and keys for them.
 enum class Receiver : std::uint8_t { kCoordinator, kShard, kWorker, kReader };
 
-// Nobody sends the messages of a mesh to these: a group of workers has connections of its own, and keys for them.
 // A sender without a key may send what any role may send to this receiver: nobody can tell which role it has. A worker
-// whose key is for one name may join only under that name, and no other key's owner may, and a server whose key is for one number may speak only for
-// that server's shards. `shards_per_server`: the job's; it matters to a coordinator.
+// whose key is for one name may join only under that name, and nobody with another key may. A server whose key is for
+// one number may speak only for that server's shards. `shards_per_server`: the job's; it matters to a coordinator.
 bool MaySend(const Principal& sender, const Header& header, Receiver receiver, std::uint32_t shards_per_server = 1);
 
 // Returns the end of a sentence about a sender whose message was refused, such as: speaks for shard 3.

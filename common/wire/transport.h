@@ -31,12 +31,13 @@ class Transport {
 
   virtual ~Transport() = default;
 
-  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc:///path"; returns the endpoint bound, with "#KEY"
-  // behind it if connections are encrypted.
+  // Accepts peers at "tcp://host:port" (port 0 or * picks one) or "ipc:///path"; returns the endpoint bound, with
+  // "#KEY" behind it if connections are encrypted.
   virtual Result<std::string> Bind(const std::string& endpoint) = 0;
   // Connects to a peer. Succeeds also if the peer is absent: the connection is made in the background, and made again
-  // after a loss. If the endpoint ends with "#KEY", the peer has to prove that it has this key, and counts as one of `role`.
-  // A peer that refuses this process's key, or proves another one, is reported as an Error (kRefused) from that peer.
+  // after a loss. If the endpoint ends with "#KEY", the peer has to prove that it has this key, and counts as one of
+  // `role`. A peer that refuses this process's key, or proves another one, is reported as an Error (kRefused) from that
+  // peer.
   virtual Result<PeerId> Connect(const std::string& endpoint, Role role = Role::kAnyone) = 0;
   virtual void Disconnect(PeerId peer) = 0;
 

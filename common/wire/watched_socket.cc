@@ -16,8 +16,8 @@ constexpr auto kRetryStartsWithin = std::chrono::milliseconds(200);  // of a los
 constexpr int kWatched = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED |
                          ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                          ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-// How long a peer may close each handshake before that is a failure, and how soon one follows the other: it may be ending, or a
-// proxy may stand before a process that is being started.
+// How long a peer may close each handshake before that is a failure, and how soon one follows the other: it may be
+// ending, or a proxy may stand before a process that is being started.
 constexpr auto kClosesFor = std::chrono::seconds(3), kClosesWithin = std::chrono::seconds(2);
 
 }  // namespace

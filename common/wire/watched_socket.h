@@ -56,8 +56,8 @@ class WatchedSocket {
   std::optional<HandshakeFailure> failure_;                    // not taken yet
   bool was_connected_ = false;                                 // whether a handshake has succeeded
   bool broke_ = false;                                         // not taken yet
-  // The first and the last of several handshakes during which the peer closed the connection, one soon after the other; until
-  // one succeeds.
+  // The first and the last of several handshakes during which the peer closed the connection, one soon after the other;
+  // until one succeeds.
   std::optional<std::chrono::steady_clock::time_point> first_close_, last_close_;
 };
 

@@ -1,4 +1,5 @@
-// Endpoints of a ZmqTransport: tcp://HOST:PORT, tcp://HOST:PORT#KEY (or #KEY,KEY), ipc:///PATH; and the words for what is wrong with one.
+// Endpoints of a ZmqTransport: tcp://HOST:PORT, tcp://HOST:PORT#KEY (or #KEY,KEY), ipc:///PATH; and the words for what
+// is wrong with one.
 //
 // Kind:   functions; for a Unix socket they ask the file system.
 // Fails:  kInvalid, with what to write instead.

@@ -40,7 +40,8 @@ constexpr std::size_t kPayloadCopiedBelow = 8192;
 constexpr std::size_t kSendCopiedBelow = 1024;  // below this, copying is cheaper than sharing a frame
 constexpr int kMessagesPerSocketMax = 32;       // in one pass over all sockets
 constexpr int kLingerMs = 250;
-// An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is genuine.
+// An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is
+// genuine.
 constexpr std::size_t kSealBytes = 33;
 constexpr int kHandshakeMs = 3000;
 constexpr int kConnectMs = 5000;
@@ -405,8 +406,8 @@ bool ZmqTransport::TryOtherKey(Dealer* dealer, Clock::time_point now) {
 }
 
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
+  AwaitReady({});  // takes what has happened to connections since the last call
   TendConnections();
-  AwaitReady({});
   int delivered = Drain(on_message);
   if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
   const Clock::time_point start = Clock::now();

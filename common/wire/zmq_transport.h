@@ -13,8 +13,8 @@
 // A message is one frame with its header and, if it has a payload, one more. A broken connection is made again in the
 // background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process
 // that answers after that. PeerIds of connecting peers are not identities: any process can claim one, and nothing
-// relies on them. Only processes of this user can connect to a Unix socket (local_endpoint.h, and the kernel says whose a
-// peer is); to a TCP socket any process can that reaches it.
+// relies on them. Only processes of this user can connect to a Unix socket (local_endpoint.h, and the kernel says whose
+// a peer is); to a TCP socket any process can that reaches it.
 #pragma once
 
 #include <cstdint>

@@ -164,8 +164,8 @@ void Coordinator::On(PeerId from, const Progress& progress, Instant now, Outbox*
 }
 
 // Of two workers that contradict each other, the one that joined later is set aside. If its word counts in the step
-// under way, or that of a worker that has left, the step is given up. A second worker that contradicts the same one ends
-// the job.
+// under way, or that of a worker that has left, the step is given up. A second worker that contradicts the same one
+// ends the job.
 void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now, Outbox* out) {
   if (job_.state.now() != State::kRunning || !IsFromRunning(from, disagreement, job_)) return;
   SetAside& set_aside = job_.members.set_aside();
@@ -179,8 +179,8 @@ void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now,
   if (first != nullptr) {
     const Worker aside = first_is_later ? *first : *second;
     const std::string other = first_is_later ? second->name : first->name;
-    const std::string what = PrintableLine(disagreement.what);
-    if (const std::string* another = set_aside.FindAnother(aside.name, other)) {
+    const std::string what = Excerpt(disagreement.what, kLongExcerptBytesMax);
+    if (const std::string* another = set_aside.FindAnother(aside, other)) {
       return course_.Fail(
           Refused("\"" + *another + "\" and \"" + aside.name + "\" both contradict \"" + other + "\": " + what +
                   "; start the job again with workers of one program, one configuration and one data set"),
@@ -190,12 +190,13 @@ void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now,
         (aside.name == other ? "it contradicts itself" : "it contradicts \"" + other + "\", which joined before it") +
         ": " + what;
     const std::string to_worker = "this worker is set aside: " + why +
-                                  "; when its program and its data are those of the job, start it under another name";
+                                  "; when its program and its data are those of the job, start it under another name" +
+                                  (aside.principal.name.empty() ? "" : ", with a key for that name");
     RefuseTo(aside.peer, Code::kRefused, to_worker, out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
                      "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why,
                      Describe(aside.principal));
-    set_aside.Add({aside.name, other, to_worker});
+    set_aside.Add({aside.name, other, to_worker, aside.principal.key});
     job_.members.Remove(aside.session);
     course_.Reassign(out);
   }
@@ -276,12 +277,24 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
     return;
   }
   if (const std::string* why = job_.members.set_aside().Find(join.worker)) {
-    return RefuseTo(from, Code::kRefused, *why, out);
+    RefuseTo(from, Code::kRefused, *why, out);
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" was set aside", who);
+    return;
   }
   if (job_.members.IsSuperseded(join.nonce)) {
     RefuseTo(from, Code::kRefused,
              "a newer process has joined as \"" + join.worker + "\"; this one is the older and ends", out);
     out->Audit(AuditKind::kRefused, "\"" + join.worker + "\" is the older of two processes of that name", who);
+    return;
+  }
+  if (const Status quota = CheckQuota(sender, join, job_.members); !quota.ok()) {
+    RefuseTo(from, quota.code(), quota.message(), out);
+    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + quota.message(), who);
+    return;
+  }
+  if (same == nullptr && job_.members.full()) {
+    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
+    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold", who);
     return;
   }
   if (!job_.members.TakeJoin(now)) {
@@ -294,14 +307,6 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
     out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
                      "\"" + join.worker + "\" joined again from another process; the newer one takes over", who);
     job_.members.Remove(same->session);
-  } else if (const Status quota = CheckQuota(sender, join, job_.members); !quota.ok()) {
-    RefuseTo(from, quota.code(), quota.message(), out);
-    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + quota.message(), who);
-    return;
-  } else if (job_.members.full()) {
-    RefuseTo(from, Code::kBusy, "the job has all the workers it can hold", out);
-    out->Audit(AuditKind::kRefused, "\"" + join.worker + "\": the job has all the workers it can hold", who);
-    return;
   }
   Worker worker;
   worker.session = job_.DrawSession();

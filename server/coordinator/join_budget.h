@@ -1,8 +1,8 @@
 // JoinBudget: how many processes may join a job at once, and how many a second for long.
 //
 // Kind:   a value; part of a Membership.
-// Why:    each new session moves slots, and every shard and worker hears of it. A process that joins again and again, under
-//         one name or many, would leave a job no time for its steps.
+// Why:    each new session moves slots, and every shard and worker hears of it. A process that joins again and again,
+//         under one name or many, would leave a job no time for its steps.
 #pragma once
 
 #include <algorithm>

@@ -59,7 +59,8 @@ Status CheckJoin(const Join& join, const Job& job) {
 }
 
 Status CheckQuota(const Principal& sender, const Join& join, const Membership& members) {
-  if (sender.sessions_max == 0) return {};
+  const Worker* same = members.Find(join.worker);
+  if (sender.sessions_max == 0 || (same != nullptr && same->principal.key == sender.key)) return {};
   const auto has_key = [&](const auto& member) { return member.second.principal.key == sender.key; };
   const auto live = std::count_if(members.workers().begin(), members.workers().end(), has_key);
   if (static_cast<std::uint32_t>(live) < sender.sessions_max) return {};

@@ -1,4 +1,5 @@
-// CheckJoin: whether a worker may join a job; CheckQuota: whether its key may have one more; EmptyShardsText: advice once the job's tensors are known.
+// CheckJoin: whether a worker may join a job; CheckQuota: whether its key may have one more; EmptyShardsText: advice
+// once the job's tensors are known.
 //
 // Kind:   pure functions of a Job.
 // Fails:  kInvalid, kRefused, with the text for the worker's user.
@@ -20,7 +21,7 @@ class Membership;
 
 Status CheckJoin(const Join& join, const Job& job);
 
-// Call it for a name that no member has.
+// A process that takes the place of another one with its key is none more.
 Status CheckQuota(const Principal& sender, const Join& join, const Membership& members);
 
 // Returns a log line that names the shards without parameters, which cannot speed anything up; empty if there are none.

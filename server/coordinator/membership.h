@@ -79,8 +79,8 @@ class Membership {
   void RenewAll(Instant now);
   // Forgets what workers reported of their groups. In mode allreduce each generation has another group.
   void ForgetGroups();
-  // Gives all slots to workers, in the order in which they joined. If workers have ranks, each gets only the slot of its rank.
-  // Returns the number of slots whose worker did not have them before.
+  // Gives all slots to workers, in the order in which they joined. If workers have ranks, each gets only the slot of
+  // its rank. Returns the number of slots whose worker did not have them before.
   std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
   // Whether a newer process has taken over the name of the process that drew this nonce, which may not join again.

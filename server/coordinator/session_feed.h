@@ -8,9 +8,9 @@
 //         the shards before the view in which the worker learns of it. A shard is sent what has changed since it was
 //         last sent something; if that was lost, its next Hello shows it.
 //
-// A session may push the slots that its newest view names. It may also push those of earlier views for as long as it may
-// act upon these: until it has seen a view without them, and the step in which it saw that view is over. Without global
-// steps it keeps them for a generation.
+// A session may push the slots that its newest view names. It may also push those of earlier views for as long as it
+// may act upon these: until it has seen a view without them, and the step in which it saw that view is over. Without
+// global steps it keeps them for a generation.
 #pragma once
 
 #include <cstddef>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/coordinator/membership.h"
+
 namespace capstan::server {
 
 void SetAside::Add(Case added) {
@@ -15,9 +17,11 @@ const std::string* SetAside::Find(const std::string& worker) const {
   return found == cases_.end() ? nullptr : &found->why;
 }
 
-const std::string* SetAside::FindAnother(const std::string& worker, const std::string& other) const {
-  const auto found = std::find_if(cases_.begin(), cases_.end(),
-                                  [&](const Case& one) { return one.other == other && one.worker != worker; });
+const std::string* SetAside::FindAnother(const Worker& worker, const std::string& other) const {
+  const auto found = std::find_if(cases_.begin(), cases_.end(), [&](const Case& one) {
+    const bool has_its_key = one.key && one.key == worker.principal.key;
+    return one.other == other && one.worker != worker.name && !has_its_key;
+  });
   return found == cases_.end() ? nullptr : &found->worker;
 }
 

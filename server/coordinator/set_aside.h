@@ -1,10 +1,11 @@
 // SetAside: workers that take part no more, because what they sent contradicts a worker that joined before them.
 //
-// Kind:   a value; part of a Membership. Volatile: a restarted coordinator learns of a contradiction when it happens again.
+// Kind:   a value; part of a Membership. Volatile: a restarted coordinator learns of a contradiction when it happens
+//         again.
 // Limits: the newest kMax workers are remembered. Steps are given up at most kGivenUpMax times.
-// Why:    the first worker's data is the job's data, as its tensors are the job's tensors. One worker with other data ends
-//         with a text that says so, and the job goes on without it. If two contradict one, nobody knows whose word is the
-//         job's, and the job ends.
+// Why:    the first worker's data is the job's data, as its tensors are the job's tensors. One worker with other data
+//         ends with a text that says so, and the job goes on without it. If two contradict one, nobody knows whose word
+//         is the job's, and the job ends.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,11 @@
 #include <string>
 
 #include "common/base/types.h"
+#include "common/keys/key_pair.h"
 
 namespace capstan::server {
+
+struct Worker;
 
 class SetAside {
  public:
@@ -25,13 +29,15 @@ class SetAside {
   struct Case {
     std::string worker, other;  // names; `worker` was set aside because it contradicts `other`
     std::string why;
+    std::optional<PublicKey> key = {};  // of `worker`
   };
 
   void Add(Case added);
   // Returns why a worker of this name is set aside; null if it is not.
   const std::string* Find(const std::string& worker) const;
-  // Returns a worker besides `worker` that was set aside because it contradicts `other`; null if there is none.
-  const std::string* FindAnother(const std::string& worker, const std::string& other) const;
+  // Returns a worker besides this one, and with another key, that was set aside because it contradicts `other`; null if
+  // there is none.
+  const std::string* FindAnother(const Worker& worker, const std::string& other) const;
   // Oldest first.
   const std::deque<Case>& cases() const { return cases_; }
 

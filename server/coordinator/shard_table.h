@@ -67,8 +67,8 @@ class ShardTable {
     bool replaces = false;           // another incarnation had this index
     std::optional<Refusal> refusal;  // for a process that claims an index in vain
   };
-  // Decides whether a Hello that has passed CheckHello is accepted, and takes it if so. `principal`: its sender's, as Describe
-  // says it.
+  // Decides whether a Hello that has passed CheckHello is accepted, and takes it if so. `principal`: its sender's, as
+  // Describe says it.
   Admission Admit(PeerId from, const std::string& principal, const Hello& hello, const Journal& journal, Instant now);
   // Notes what the shard has seen that the log lacks. Returns whether nothing was noted before.
   bool NoteBeyondLog(ShardIndex shard, std::string text);

@@ -11,8 +11,8 @@ namespace capstan::server {
 
 struct Job;
 
-// kNow: sends all changes. kBeforeView: sends them unless much was done for this since the last Tick, because many workers
-// may join at once; then they wait for the next Tick.
+// kNow: sends all changes. kBeforeView: sends them unless much was done for this since the last Tick, because many
+// workers may join at once; then they wait for the next Tick.
 enum class TellWhen : std::uint8_t { kNow, kBeforeView };
 
 // Returns whether the shards were sent all changes.

@@ -11,8 +11,8 @@
 
 namespace capstan::server {
 
-// `bound`: an endpoint as the transport returned it; one that is not tcp://host:port is returned unchanged. `host`: host to advertise; empty: the bound host. `key`: the
-// address's key in the job file, for the message.
+// `bound`: an endpoint as the transport returned it; one that is not tcp://host:port is returned unchanged. `host`:
+// host to advertise; empty: the bound host. `key`: the address's key in the job file, for the message.
 Result<std::string> AdvertisedEndpoint(const std::string& bound, const std::string& host, const std::string& key);
 
 }  // namespace capstan::server

@@ -1,5 +1,5 @@
-// IsReaders, CheckSession, CheckFence: whether a shard takes a worker's or a reader's message, by who sent it and for when
-// it is meant.
+// IsReaders, CheckSession, CheckFence: whether a shard takes a worker's or a reader's message, by who sent it and for
+// when it is meant.
 //
 // Kind:  pure functions. The Checks answer an Error and return false if the message is not to be taken.
 // Why:   a sender that the coordinator has not named may be a stranger. Its Error tells none of the job's numbers.

@@ -1,7 +1,7 @@
 // StepEngine: the part of a shard that depends on the mode: how pushes become weights, and when weights are published.
 //
-// Kind:   interface, owned by the Shard. SyncStep gathers the pushes of a step and publishes when the coordinator decides;
-//         ReplicatedStep gets the blocks that workers computed; ClockedStep applies each push on arrival.
+// Kind:   interface, owned by the Shard. SyncStep gathers the pushes of a step and publishes when the coordinator
+//         decides; ReplicatedStep gets the blocks that workers computed; ClockedStep applies each push on arrival.
 // Fails:  a message that cannot be taken is answered with an Error. Messages of another mode are ignored.
 // Why:    the mode decides once, in CreateStepEngine, which object the Shard owns. In the rest of server/shard only
 //         admission.h and shard_memory.cc depend on the mode.

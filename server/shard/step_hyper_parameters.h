@@ -1,8 +1,8 @@
 // StepHyperParameters: the current step's hyper-parameters, in a job whose pushes carry them.
 //
 // Kind:   owned by the Shard.
-// Fails:  Compare: kInvalid, a push's set differs from the step's first one; the message names the slots of both pushes, the
-//         group, the field and both values.
+// Fails:  Compare: kInvalid, a push's set differs from the step's first one; the message names the slots of both
+//         pushes, the group, the field and both values.
 // Why:    one step is one update with one set: the first that arrives, also for a Redo. Different sets in one step mean
 //         that workers disagree. Shards could receive different sets first, so the coordinator compares their hash().
 #pragma once

@@ -32,8 +32,8 @@ class RoomWait {
   // Calls `write` until it returns anything but kBusy, which is then returned, or the wait is given up. `path`: the
   // file that is written.
   Status Write(const std::string& path, const std::function<Status()>& write);
-  // Total time of all waits, also of those that were given up. The job's clock excludes it, so no lease runs out during a
-  // wait.
+  // Total time of all waits, also of those that were given up. The job's clock excludes it, so no lease runs out during
+  // a wait.
   Instant waited() const { return waited_; }
 
  private:

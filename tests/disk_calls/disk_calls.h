@@ -29,8 +29,8 @@ class DiskCalls {
   DiskCalls& operator=(const DiskCalls&) = delete;
   ~DiskCalls();
 
-  // If set, it returns the errno with which a call fails instead of being made; 0: the call is made. It is called under a
-  // lock, so it must make no disk call. Set it and `end_at` only while no other thread makes disk calls.
+  // If set, it returns the errno with which a call fails instead of being made; 0: the call is made. It is called under
+  // a lock, so it must make no disk call. Set it and `end_at` only while no other thread makes disk calls.
   std::function<int(const Call&)> fail;
   // The process ends before call number `end_at`, counted from 0, as after kill -9.
   std::size_t end_at = SIZE_MAX;

@@ -109,8 +109,8 @@ capstan_code RunSlot(capstan_client* client, std::uint32_t slot) {
   return code == CAPSTAN_OK ? capstan_end_slot(client, slot, &result) : code;
 }
 
-// Computes rounds until the job ends. `second_rate`: the learning rate of the second of two groups of tensors. Returns the
-// last code.
+// Computes rounds until the job ends. `second_rate`: the learning rate of the second of two groups of tensors. Returns
+// the last code.
 capstan_code Train(capstan_client* client, std::optional<double> second_rate = std::nullopt) {
   capstan_work work{};
   work.size = sizeof work;

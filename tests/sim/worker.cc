@@ -23,8 +23,8 @@ namespace {
 // Whether the simulated faults can cause this failure of a worker.
 bool MayBeRefused(const Status& failure) {
   if (failure.code() != Code::kRefused) return false;
-  // The coordinator refuses a process whose name a newer process has taken. A coordinator that was replaced cannot write
-  // its log, and tells its workers that the job failed.
+  // The coordinator refuses a process whose name a newer process has taken. A coordinator that was replaced cannot
+  // write its log, and tells its workers that the job failed.
   return failure.message().ends_with("; this one is the older and ends") ||
          failure.message().ends_with("the log belongs to another coordinator");
 }

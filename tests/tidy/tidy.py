@@ -132,6 +132,7 @@ CONDITIONALS = ["worker/client/include/capstan/capstan.h", "common/config/toml_d
 FLAGS_BANNED = r"-ffast-math|-Ofast|-march=native|-mtune=native|-fopenmp|-funsafe-math\S*|-fassociative-math|-ffp-contract=(fast|on)"
 
 LINES_MAX = 600
+COLUMNS_MAX = 120  # of a line that is all comment; clang-format cares for the others
 
 # The most fields and methods that a class may have.
 FIELDS_MAX = 20
@@ -430,6 +431,9 @@ def check_files(sources):
         lines = source.text.count("\n")
         if source.path.endswith(CPP + (".py", ".txt", ".cmake", ".sh")) and lines > LINES_MAX:
             yield source.path, lines, "length", f"{lines} lines; over {LINES_MAX} a file holds more than one idea"
+        for number, line in enumerate(source.text.splitlines(), 1) if source.is_cpp else ():
+            if len(line) > COLUMNS_MAX and line.lstrip().startswith("//"):
+                yield source.path, number, "columns", f"a comment of {len(line)} columns; at most {COLUMNS_MAX}"
         if source.text and not source.text.endswith("\n"):
             yield source.path, lines + 1, "text", "the last line does not end"
         if source.is_cpp and "\t" in source.text:

@@ -130,6 +130,7 @@ PLANTED = [
     ("conditional", "kernels/if.h", "#pragma once\n# if 1\n#endif\n", 2),
     ("pragma once", "common/base/guard.h", "inline int x = 0;\n", 1),
     ("length", "common/base/long.h", "#pragma once\n" + "\n" * 600, 601),
+    ("columns", "common/base/wide.h", "#pragma once\n\n// word" + " word" * 24 + "\n", 3),
     ("text", "common/base/unended.h", "#pragma once\nstruct X;", 2),
     ("text", "common/base/tab.h", "#pragma once\n\tstruct X;\n", 2),
     ("text", "common/base/blanks.h", "#pragma once\nstruct X; \n", 2),

@@ -1,5 +1,5 @@
-// AllReduceCore: the rules of a worker in mode allreduce: which version its replica has, how the workers of a generation
-// form their group, what a round adds up and reports, and what a lost member or another generation changes.
+// AllReduceCore: the rules of a worker in mode allreduce: which version its replica has, how the workers of a
+// generation form their group, what a round adds up and reports, and what a lost member or another generation changes.
 //
 // Kind:   a pure core. It takes an event and the time, and returns commands. Its owner has the replica's arrays, the
 //         connections, the devices and the session: ReplicaClient in production, ReplicaWorker in the simulator.

@@ -1,4 +1,5 @@
-// ModelDevice: the device that a job's model computes on, as a member of groups of workers that add up on their devices.
+// ModelDevice: the device that a job's model computes on, as a member of groups of workers that add up on their
+// devices.
 //
 // Kind:   owned by the model, and used by the model's thread.
 // Fails:  with kUnsupported if the device cannot join a group; also as CUDA.

@@ -33,10 +33,10 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   message.header.VisitAs<Staged, Weights, UploadAck, Published, Error>([&](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
     if constexpr (std::is_same_v<Body, Error>) {
-      // It names no start of the shard if it is of this process's own transport, or if the shard does not know the sender.
+      // It names no start of the shard if it is of this process's own transport, or if the shard does not know the
+      // sender. Who refuses is another shard than the coordinator has named, or lets no process like this one in.
       if (body.incarnation.value == 0) {
-        if (body.code ==
-            Code::kRefused) {  // it is another shard than the coordinator has named, or lets nobody like us in
+        if (body.code == Code::kRefused) {
           return Fail(
               Refused("shard " + std::to_string(link->index()) + ": " + Excerpt(body.message, kLongExcerptBytesMax)));
         }
@@ -379,10 +379,10 @@ void Session::VoidRound() {
   ++round_.number;  // later calls for the old round are dropped
 }
 
-// For a new session with these slots: if this worker has sent or computes something of other slots that no shard has for
-// sure, gives up all that the shards have not acknowledged, and begins the step again with the question what they have.
-// The new session may push only the slots of its own views. So a sum with other slots would not be taken, and what it has
-// of this worker's slots must be computed again.
+// For a new session with these slots: if this worker has sent or computes something of other slots that no shard has
+// for sure, gives up all that the shards have not acknowledged, and begins the step again with the question what they
+// have. The new session may push only the slots of its own views. So a sum with other slots would not be taken, and
+// what it has of this worker's slots must be computed again.
 void Session::StartOverWithin(const std::vector<SlotIndex>& slots) {
   const bool computes = round_.announced && std::any_of(round_.slots.begin(), round_.slots.end(),
                                                         [&](SlotIndex slot) { return !Has(slots, slot); });

@@ -17,8 +17,8 @@ enum class TransportWord : std::uint8_t {
 
 struct SecuritySection {
   TransportWord transport = TransportWord::kAuto;
-  // Whether the workers' own connections (mode allreduce, allreduce.local_reduce) may be in plaintext where the job's other
-  // messages are encrypted.
+  // Whether the workers' own connections (mode allreduce, allreduce.local_reduce) may be in plaintext where the job's
+  // other messages are encrypted.
   bool plaintext_collectives = false;
   bool operator==(const SecuritySection&) const = default;
 };

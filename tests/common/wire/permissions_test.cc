@@ -1,4 +1,5 @@
-// Tests of which role may send which message: every cell, against a table that is written in another way than the code's.
+// Tests of which role may send which message: every cell, against a table that is written in another way than the
+// code's.
 #include "common/wire/permissions.h"
 
 #include <array>
@@ -18,8 +19,8 @@ constexpr std::array kReceiverNames = {"coordinator", "shard", "worker", "reader
 constexpr std::array<Role, kRoles> kEveryRole = {Role::kAnyone, Role::kThisUser, Role::kCoordinator, Role::kServer,
                                                  Role::kWorker, Role::kReader,   Role::kAdmin};
 
-// The allowed senders of one kind of message, for each receiver in the order of kReceivers: C a coordinator, S a server, W a worker,
-// R a reader, A an administrator; "-" nobody.
+// The allowed senders of one kind of message, for each receiver in the order of kReceivers: C a coordinator, S a
+// server, W a worker, R a reader, A an administrator; "-" nobody.
 struct Cells {
   std::string name;
   Header header;

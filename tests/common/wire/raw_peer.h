@@ -1,4 +1,5 @@
-// RawPeer: one end of a TCP connection that speaks ZMTP 3.1 byte by byte, so that a test can send what no library would.
+// RawPeer: one end of a TCP connection that speaks ZMTP 3.1 byte by byte, so that a test can send what no library
+// would.
 //
 // Kind: owned by a test's thread. Its calls fail the test if the other end does not answer in time.
 #pragma once
@@ -137,7 +138,8 @@ class RawPeer {
     const ssize_t sent = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent < 0 ? 0 : static_cast<std::size_t>(sent);
   }
-  // Reads until what has arrived so far contains `text` so many times. Returns false if the connection is closed before.
+  // Reads until what has arrived so far contains `text` so many times. Returns false if the connection is closed
+  // before.
   bool ReadUntil(std::string_view text, int count = 1) {
     while (CountReceived(text) < count) {
       if (!ReadSome()) return false;

@@ -142,6 +142,21 @@ TEST_CASE("if two workers contradict one, the job ends and names them all", "[se
              Contains("\"w1\" and \"w2\" both contradict \"w0\": step 0: about slots"));
 }
 
+TEST_CASE("one key that contradicts under two names is one worker", "[server][disagreement]") {
+  SetAside aside;
+  PublicKey key;
+  key.bytes[0] = 7;
+  aside.Add({"w1", "w0", "why", key});
+  Worker again;
+  again.name = "w2";
+  again.principal.key = key;
+  CHECK(aside.FindAnother(again, "w0") == nullptr);
+  again.principal.key->bytes[0] = 8;
+  REQUIRE(aside.FindAnother(again, "w0") != nullptr);
+  CHECK(*aside.FindAnother(again, "w0") == "w1");
+  CHECK(aside.FindAnother(again, "w3") == nullptr);
+}
+
 TEST_CASE("a job goes back for contradictions a limited number of times", "[server][disagreement]") {
   DisagreementHarness harness;
   for (std::uint32_t i = 0; i < SetAside::kGivenUpMax; ++i) {

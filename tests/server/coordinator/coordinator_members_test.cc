@@ -243,7 +243,8 @@ TEST_CASE("a worker's key has as many live sessions as its quota", "[server][joi
              Contains("worker \"c\": 2 workers of its key (worker of key 00000000) take part already"));
   CHECK_THAT(harness.out().audit.back().text, Contains("worker \"c\": 2 workers of its key"));
   CHECK(joins("c", 4, other).empty());
-  CHECK(joins("a", 5, one).empty());  // in place of the first
+  CHECK(joins("a", 5, one).empty());        // in place of the first
+  CHECK_FALSE(joins("c", 7, one).empty());  // in place of another key's worker
   CHECK(harness.coordinator->worker_count() == 3);
   harness.Send(CoordinatorHarness::PeerOf(harness.MakeJoin("b", 2)), harness.MakeLeave(harness.MakeJoin("b", 2)));
   CHECK(joins("d", 6, one).empty());

@@ -190,8 +190,8 @@ class WholeJob {
   Instant now_ = std::chrono::seconds(1000);
 };
 
-// Sends anything except what only a correct member may send: a Hello with an incarnation above shard 0's, and a Join with
-// the worker's name. It knows all numbers of the job but the sessions of others.
+// Sends anything except what only a correct member may send: a Hello with an incarnation above shard 0's, and a Join
+// with the worker's name. It knows all numbers of the job but the sessions of others.
 class Attacker {
  public:
   explicit Attacker(std::uint64_t seed) : hostile_(seed, {1, {50, 51, 60}, {0, 1, 2}, {0, 16, 16}, {1, 2}}) {}

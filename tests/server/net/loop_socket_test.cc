@@ -33,8 +33,8 @@ struct Case {
   TransportOptions server, client;
 };
 
-// Sends one of each message. Each that its sender may send must be delivered, and no other; a refused one is answered with
-// `refusal`.
+// Sends one of each message. Each that its sender may send must be delivered, and no other; a refused one is answered
+// with `refusal`.
 void CheckCase(const Case& with, Receiver receiver, Code refusal) {
   monitoring::Registry registry;
   LoopSocket::Options options;

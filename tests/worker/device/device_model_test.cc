@@ -106,8 +106,8 @@ std::vector<float> Fp32Gradients(const Subject& subject, const Inputs& data, Pre
   return gradients;
 }
 
-// Rounding to 16 bits turns some of a ReLU's outputs on or off, and each does it in its own order, so the two gradients of 16
-// bits differ more from each other than a rounding. What counts is how far each is from the gradients of fp32.
+// Rounding to 16 bits turns some of a ReLU's outputs on or off, and each does it in its own order, so the two gradients
+// of 16 bits differ more from each other than a rounding. What counts is how far each is from the gradients of fp32.
 TEST_CASE("a model on a device trains and evaluates as on the CPU", "[device]") {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     for (const Subject& subject : Subjects()) {

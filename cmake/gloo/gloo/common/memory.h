@@ -1,5 +1,5 @@
-// Stands in for a header of Gloo's that Debian's libgloo-dev lacks, though other headers of Gloo's include it. Where the package
-// has it, the compiler takes that one (-idirafter).
+// Stands in for a header of Gloo's that Debian's libgloo-dev lacks, though other headers of Gloo's include it. Where
+// the package has it, the compiler takes that one (-idirafter).
 //
 // Kind:   the layout of two classes, one pointer each, as in Gloo 5b14351. Only Gloo's own code uses their contents.
 #pragma once

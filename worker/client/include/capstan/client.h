@@ -85,8 +85,8 @@ struct ClientOptions {
   // waits for it when it is lost. Either all workers of a job have a rank or none has.
   std::optional<std::uint32_t> rank = std::nullopt;
   std::uint32_t ranks = 0;
-  // File with this process's key, as CAPSTAN_KEY_FILE names it; needed if the coordinator's address has a key. The file has
-  // mode 0600.
+  // File with this process's key, as CAPSTAN_KEY_FILE names it; needed if the coordinator's address has a key. The file
+  // has mode 0600.
   std::string key_file = {};
 };
 
