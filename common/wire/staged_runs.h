@@ -14,7 +14,7 @@
 
 namespace capstan {
 
-inline constexpr std::size_t kStagedRunsMax = 65536;
+inline constexpr std::size_t kStagedRunsMax = 40'960;  // of 24 bytes each, so that a list fits kFrameToShardBytesMax
 inline constexpr std::size_t kStagedNodesMax = std::size_t{1} << 20;
 
 // Says that `more` + 1 blocks have `node` staged: `block`, `block` + `stride`, ... modulo 2^32.

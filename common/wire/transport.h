@@ -53,6 +53,7 @@ class Transport {
 
 struct TransportOptions {
   std::size_t frame_bytes_max = kFrameBytesMax;  // larger frames are refused by the socket
+  std::size_t listen_frame_bytes_max = 0;        // the same of processes that connect to this one; 0: frame_bytes_max
   int queue_messages_max = 1024;                 // limit for each peer and direction
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};

@@ -248,7 +248,9 @@ void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) cons
   namespace option = zmq::sockopt;
   const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, kHeartbeatMaxMs));
   const std::size_t seal = options_.keys == nullptr ? 0 : kSealBytes;
-  socket->set(option::maxmsgsize, static_cast<std::int64_t>(options_.frame_bytes_max + seal));
+  const bool limited = type == zmq::socket_type::router && options_.listen_frame_bytes_max != 0;
+  const std::size_t frame = limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max;
+  socket->set(option::maxmsgsize, static_cast<std::int64_t>(frame + seal));
   socket->set(option::linger, kLingerMs);
   socket->set(option::sndhwm, options_.queue_messages_max);
   socket->set(option::rcvhwm, options_.queue_messages_max);

@@ -7,6 +7,7 @@
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
 #include "common/wire/messages/error.h"
+#include "common/wire/messages/limits.h"
 #include "server/shard/admission.h"
 #include "server/shard/shard.h"
 #include "server/storage/memory_push_log.h"
@@ -37,6 +38,7 @@ ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)), n
 Status ShardLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen",
                              options_.advertise, options_.on_notice,          Receiver::kShard};
+  socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   CAPSTAN_ASSIGN_OR_RETURN(coordinator_,
                            socket_->transport()->Connect(EndpointOf(options_.coordinator), Role::kCoordinator));

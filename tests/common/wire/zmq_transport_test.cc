@@ -264,7 +264,7 @@ TEST_CASE("a routing id that none of ours would choose is refused", "[common][tr
 TEST_CASE("a frame above the limit costs its sender the connection and nobody else anything",
           "[common][transport][hostile]") {
   TransportOptions options;
-  options.frame_bytes_max = 1 << 20;
+  (GENERATE(false, true) ? options.listen_frame_bytes_max : options.frame_bytes_max) = 1 << 20;
   Server server(options);
   ZmqContext zmq;
   Stranger stranger(zmq.context, server.endpoint);

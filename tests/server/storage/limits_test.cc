@@ -123,6 +123,28 @@ std::vector<SlotReport> LargestReports() {
   return reports;
 }
 
+TEST_CASE("what a worker or a reader says to a shard fits the frames that a shard takes", "[common][wire][limits]") {
+  std::vector<std::byte> bytes;
+  const auto fits = [&](const Header& header) {
+    CHECK(EncodeHeader(header, &bytes).message() == "");
+    CHECK(bytes.size() <= kFrameToShardBytesMax);
+  };
+  Push push;
+  push.hyper.resize(kGroupsMax);
+  fits(push);
+  EndSlot end;
+  end.report = LargestReports().front();
+  end.program_state = std::string(kProgramStateBytesMax, 's');
+  fits(end);
+  CoverageQuery query;  // of nodes that make no runs
+  for (std::uint32_t i = 0; i < kStagedRunsMax; ++i) query.nodes.push_back({i * i, {i % 7, i % 7 + 1}});
+  fits(query);
+  Pull pull;
+  pull.blocks.resize(kListEntriesMax);
+  fits(pull);
+  CHECK(kBlockElements * sizeof(float) <= kFrameToShardBytesMax);
+}
+
 TEST_CASE("what a shard says of a step is sent for as many slots, metrics and segments as may be",
           "[common][wire][limits]") {
   std::vector<std::byte> bytes;
