@@ -212,11 +212,11 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
 std::optional<Problem> FindCollectiveProblem(const JobConfig& c) {
   if (TransportOf(c) != TransportWord::kCurve || c.security.plaintext_collectives) return std::nullopt;
   if (EncryptsCollectives(c) || !(WorkersUpdate(c.job.mode) || ReducesLocally(c))) return std::nullopt;
-  const std::string key = WorkersUpdate(c.job.mode) ? "collective" : "local_reduce";
+  const std::string_view key = WorkersUpdate(c.job.mode) ? "collective" : "local_reduce";
   return Problem{"allreduce", key,
                  "the job's messages are encrypted, and the gradients that workers send each other by Gloo or NCCL are "
                  "not, for neither has keys; take " +
-                     key +
+                     std::string(key) +
                      " = \"secure\", or write [security] plaintext_collectives = true if only your machines reach each "
                      "other's ports, as in a WireGuard network"};
 }
