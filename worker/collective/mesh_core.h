@@ -37,6 +37,8 @@ class MeshCore {
 
   // ---- the connections ----
   void On(int from, const Message& message, Outgoings* out);
+  // The transport has released the payload of a piece.
+  void OnReleased(int to, const MeshMessage* message, std::size_t bytes) { exchange_.Released(to, message, bytes); }
   // The connection to this rank broke, or cannot be made.
   void OnBreak(int rank, const std::string& why, Time now, Outgoings* out);
   // Call it at wake(), or later.

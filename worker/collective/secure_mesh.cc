@@ -66,6 +66,14 @@ class SecureMesh final : public Mesh {
   Status Await(const MeshMessage& message);
 
  private:
+  // A piece of a message that the transport reads.
+  struct Reading {
+    SecureMesh* mesh;
+    int to;
+    const MeshMessage* message;
+    std::size_t bytes;
+  };
+
   Status FailureIn(const MeshState& state) const {
     return state.core.failure() ? StatusOf(*state.core.failure(), options_.name_of) : Status();
   }
@@ -94,6 +102,7 @@ class SecureMesh final : public Mesh {
   void Poll(Deadline until);
   void Take(PeerId from, const Principal& sender, const Message& message);
   void SendAll();
+  static void NoteReleased(void* reading);
   std::optional<int> RankOf(PeerId from, const Principal& sender);
 
   const MeshOptions options_;
@@ -272,6 +281,13 @@ std::optional<int> SecureMesh::RankOf(PeerId from, const Principal& sender) {
   return rank;
 }
 
+// Called by libzmq's threads too, and for the last time before the transport's destruction ends.
+void SecureMesh::NoteReleased(void* context) {
+  const std::unique_ptr<Reading> reading(static_cast<Reading*>(context));
+  reading->mesh->state_.Change(
+      [&](MeshState& state) { state.core.OnReleased(reading->to, reading->message, reading->bytes); });
+}
+
 void SecureMesh::SendAll() {
   const Outgoings out = state_.With([](MeshState& state) { return std::exchange(state.out, {}); });
   for (const Outgoing& outgoing : out) {
@@ -280,8 +296,8 @@ void SecureMesh::SendAll() {
     if (!outgoing.payload.empty()) {
       // The transport only reads it.
       auto* const data = const_cast<std::byte*>(outgoing.payload.data());
-      payload = WholeBuffer(WrapForeign(
-          data, outgoing.payload.size(), [](void*) {}, nullptr));
+      auto* const reading = new Reading{this, outgoing.to, outgoing.message, outgoing.payload.size()};
+      payload = WholeBuffer(WrapForeign(data, outgoing.payload.size(), &NoteReleased, reading));
     }
     const Status sent = transport_->Send(to, {outgoing.header, std::move(payload)});
     if (sent.ok()) continue;
