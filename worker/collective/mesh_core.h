@@ -56,8 +56,9 @@ class MeshCore {
     std::uint64_t received = 0;             // messages
     bool answered = false, probed = false;  // this rank's probe; this rank: so both connections work
     bool broken = false;
-    bool knows = false;  // that the mesh has failed
-    bool asked = false;  // whether it has begun the call
+    std::string why = {};  // it is broken
+    bool knows = false;    // that the mesh has failed
+    bool asked = false;    // whether it has begun the call
     Reply reply = Reply::kNone;
   };
   // Finding out which ranks are missing.
@@ -75,6 +76,7 @@ class MeshCore {
   void Send(int to, const Control& control, bool is_answer, Outgoings* out) const;
   void Pulse(Time now, Outgoings* out);
   void Find(const Search& search, Time now, Outgoings* out);
+  void FindNextBroken(Time now, Outgoings* out);
   void Ask(Time now, Outgoings* out);
   bool AwaitsReplies() const;
   void EndSearch(Outgoings* out);
