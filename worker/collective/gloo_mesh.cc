@@ -65,6 +65,7 @@ struct State {
   bool asking = false;
   std::array<Answer, kRanksMax> answers{};
   std::array<std::uint64_t, kRanksMax> received{};  // control messages received, by rank
+  std::array<int, kRanksMax> under_way{};           // messages to and from each rank that are not done
   bool closing = false, closed = false;             // a thread has begun to close the connections; it has closed them
   Deadline keeper_wakes = kNever;
   std::array<Buffer*, kWays> ears{};  // the buffers in which listeners wait; null when not waiting
@@ -103,6 +104,10 @@ class GlooMesh : public Mesh {
   void Add(GlooTransfer* transfer) {
     state_.With([&](State& state) { state.transfers.push_back(transfer); });
   }
+  // Notes that a message to or from this rank begins (1) or is done (-1).
+  void Count(int rank, int messages) {
+    state_.With([&](State& state) { state.under_way[static_cast<std::size_t>(rank)] += messages; });
+  }
   void Remove(GlooTransfer* transfer) {
     state_.With([&](State& state) { std::erase(state.transfers, transfer); });
   }
@@ -138,7 +143,7 @@ class GlooMesh : public Mesh {
   static RankSet SetOf(int rank) { return RankSet().set(static_cast<std::size_t>(rank)); }
   void Conclude(const MeshFailure& failure);
   bool Tell(int rank, const Control& control);
-  RankSet Ask(std::uint64_t call, const RankSet& but, RankSet* asked);
+  void Ask(std::uint64_t call, const RankSet& but, RankSet* asked, RankSet* broken);
   void SendFailure(const MeshFailure& failure);
   void Close();
   void CloseConnections();
@@ -190,7 +195,10 @@ class GlooTransfer : public Transfer {
     std::uint64_t received = 0;
     for (std::uint64_t unanswered = 0;;) {
       try {
-        if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) return {};
+        if (is_send_ ? window()->waitSend(nullptr, kForever) : window()->waitRecv(nullptr, kForever)) {
+          mesh_->Count(peer_, -1);
+          return {};
+        }
       } catch (const std::exception& failed) {
         return mesh_->FindMissing(peer_, Reason::kLost, TextOf(failed));
       }
@@ -220,6 +228,7 @@ class GlooTransfer : public Transfer {
   Status Begin(int peer, const F& begin) {
     peer_ = peer;
     if (mesh_->IsOver()) return mesh_->Ended();
+    mesh_->Count(peer_, 1);
     try {
       begin();
       return {};
@@ -360,17 +369,20 @@ Status GlooMesh::FindMissing(int peer, Reason reason, std::string why) {
   if (reason == Reason::kLost) state_.AwaitUntil(Clock::now() + options_.failure_send, is_over);
   if (!mine) state_.AwaitUntil(kNever, is_over);  // the thread that asks will conclude
   if (IsOver()) return Ended();
-  RankSet asked;
-  RankSet lost = Ask(call, reason == Reason::kAbsent ? RankSet() : SetOf(peer), &asked);
-  RankSet silent, late;
+  RankSet lost = reason == Reason::kAbsent ? RankSet() : SetOf(peer), asked, broken;
+  Ask(call, lost, &asked, &broken);
+  RankSet needed, silent, late;
   state_.AwaitUntil(Clock::now() + options_.answer, [&](State& state) {
     silent.reset();
     for (std::size_t i = 0; i < kRanksMax; ++i) {
+      needed.set(i, state.under_way[i] > 0);
       silent.set(i, asked.test(i) && state.answers[i] == Answer::kNone);
       late.set(i, state.answers[i] == Answer::kHasNot);
     }
     return state.cause || silent.none();
   });
+  lost |= broken & needed;
+  late |= broken & ~needed;  // one that left after its last call has not begun this one
   if (lost.any())
     Conclude({reason == Reason::kSilent ? reason : Reason::kLost, lost | silent, std::move(why)});
   else if ((silent | late).none())
@@ -380,15 +392,13 @@ Status GlooMesh::FindMissing(int peer, Reason reason, std::string why) {
   return Ended();
 }
 
-// Asks the other ranks, except `but`, whether they have begun the call. Returns `but` and the ranks to which no
-// question can be sent.
-RankSet GlooMesh::Ask(std::uint64_t call, const RankSet& but, RankSet* asked) {
-  RankSet lost = but;
+// Asks the other ranks, except `but`, whether they have begun the call. `broken`: the ranks to which no question can be
+// sent.
+void GlooMesh::Ask(std::uint64_t call, const RankSet& but, RankSet* asked, RankSet* broken) {
   for (const int other : others_) {
     const auto i = static_cast<std::size_t>(other);
-    if (!but.test(i)) (Tell(other, {ControlKind::kAsk, call, {}, {}}) ? asked : &lost)->set(i);
+    if (!but.test(i)) (Tell(other, {ControlKind::kAsk, call, {}, {}}) ? asked : broken)->set(i);
   }
-  return lost;
 }
 
 void GlooMesh::Conclude(const MeshFailure& failure) {

@@ -14,6 +14,7 @@
 
 #include "common/base/host_port.h"
 #include "common/base/process_address.h"
+#include "common/base/utf8.h"
 
 namespace capstan::collective {
 namespace {
@@ -21,7 +22,8 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kTriesMax = 100;  // a rank under attack may close a member's connection, too
+constexpr milliseconds kAcceptAgain{100};  // after no connection could be accepted, as when all descriptors are in use
+constexpr int kTriesMax = 100;             // a rank under attack may close a member's connection, too
 
 // What the connecting rank sends. All ranks run one build, so it is sent as it lies in memory.
 struct Introduction {
@@ -35,9 +37,10 @@ std::string Claim(std::size_t from, std::size_t to, std::size_t number) {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// `host`: without brackets. `port`: "0" for any.
-Result<AddressList> Resolve(const std::string& host, const std::string& port) {
+// `host`: without brackets. `port`: "0" for any. `flags`: of getaddrinfo.
+Result<AddressList> Resolve(const std::string& host, const std::string& port, int flags) {
   addrinfo hints{};
+  hints.ai_flags = flags;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); error != 0) {
@@ -87,7 +90,7 @@ bool ReadSome(int descriptor, std::span<std::byte> bytes, std::size_t* read) {
 
 }  // namespace
 
-struct MemberSockets::Stranger {
+struct MemberSockets::Candidate {
   Socket socket;
   Deadline until = {};
   std::array<std::byte, sizeof(Introduction)> introduction{};
@@ -103,7 +106,7 @@ Result<MemberSockets> MemberSockets::Listen(const std::string& host) {
     return Unreachable("cannot listen at \"" + host + "\": " + why +
                        "; give an address of this machine that the other ranks can reach");
   };
-  const Result<AddressList> resolved = Resolve(WithoutBrackets(host), "0");
+  const Result<AddressList> resolved = Resolve(WithoutBrackets(host), "0", 0);
   if (!resolved.ok()) return failed(resolved.status().message());
   const addrinfo& at = **resolved;
   Socket listener(socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -147,16 +150,19 @@ Status MemberSockets::Connect(const MeshOptions& options, std::size_t count, con
 // Connects to a lower rank. Both ends prove the group's secret.
 Status MemberSockets::ConnectTo(int rank, std::size_t number, const std::string& address, Deadline deadline) {
   const std::size_t colon = address.rfind(':');
-  CAPSTAN_ASSIGN_OR_RETURN(const AddressList resolved,
-                           Resolve(WithoutBrackets(address.substr(0, colon)), address.substr(colon + 1)));
+  // Another process chose the address. A lookup of a name could take longer than the deadline.
+  const Result<AddressList> in_numbers =
+      Resolve(WithoutBrackets(address.substr(0, colon)), address.substr(colon + 1), AI_NUMERICHOST | AI_NUMERICSERV);
+  if (!in_numbers.ok()) return Invalid("it published " + Excerpt(address) + ", whose host is not in numbers");
+  const addrinfo& at = **in_numbers;
   const auto me = static_cast<std::size_t>(rank_), other = static_cast<std::size_t>(rank);
   Introduction introduction{static_cast<std::uint32_t>(rank_), static_cast<std::uint32_t>(number),
                             group_->Of(Claim(me, other, number))};
   std::string why = "it did not answer in time";
   for (int i = 0; i < kTriesMax && SteadyClock::now() < deadline; ++i) {
-    Socket made(socket(resolved->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    Socket made(socket(at.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!made) return Unreachable(std::strerror(errno));
-    int error = connect(made.get(), resolved->ai_addr, resolved->ai_addrlen) == 0 ? 0 : errno;
+    int error = connect(made.get(), at.ai_addr, at.ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS && AwaitReady(made.get(), POLLOUT, deadline)) {
       socklen_t size = sizeof error;
       getsockopt(made.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -178,43 +184,46 @@ Status MemberSockets::ConnectTo(int rank, std::size_t number, const std::string&
 }
 
 void MemberSockets::AcceptAll(Deadline deadline) {
-  std::vector<Stranger> strangers;
+  std::vector<Candidate> candidates;
+  Deadline accept_at = {};
   while (Missing().any()) {
-    Deadline until = deadline;
-    std::vector<pollfd> waiting{{listener_.get(), POLLIN, 0}};
-    for (const Stranger& stranger : strangers) {
-      waiting.push_back({stranger.socket.get(), POLLIN, 0});
-      until = std::min(until, stranger.until);
+    const bool accepts = SteadyClock::now() >= accept_at;
+    Deadline until = accepts ? deadline : std::min(deadline, accept_at);
+    std::vector<pollfd> waiting{{accepts ? listener_.get() : -1, POLLIN, 0}};  // poll ignores -1
+    for (const Candidate& candidate : candidates) {
+      waiting.push_back({candidate.socket.get(), POLLIN, 0});
+      until = std::min(until, candidate.until);
     }
     const auto left = std::chrono::ceil<milliseconds>(until - SteadyClock::now());
     poll(waiting.data(), waiting.size(), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
     const Deadline now = SteadyClock::now();
-    for (std::size_t i = 0; i < strangers.size(); ++i) {
-      if (waiting[i + 1].revents != 0) Hear(&strangers[i]);
-      if (now >= strangers[i].until) strangers[i].socket = Socket();
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      if (waiting[i + 1].revents != 0) ReadIntroduction(&candidates[i]);
+      if (now >= candidates[i].until) candidates[i].socket = Socket();
     }
-    std::erase_if(strangers, [](const Stranger& stranger) { return !stranger.socket; });
-    if (waiting[0].revents != 0) Accept(&strangers);
+    std::erase_if(candidates, [](const Candidate& candidate) { return !candidate.socket; });
+    if (waiting[0].revents != 0 && !Accept(&candidates)) accept_at = now + kAcceptAgain;
     if (now >= deadline) return;
   }
 }
 
-void MemberSockets::Accept(std::vector<Stranger>* strangers) const {
+bool MemberSockets::Accept(std::vector<Candidate>* candidates) const {
   Socket accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!accepted) return;
-  if (strangers->size() >= kStrangersMax) strangers->erase(strangers->begin());
-  strangers->push_back({std::move(accepted), SteadyClock::now() + kIntroductionMax});
+  if (!accepted) return false;
+  if (candidates->size() >= kCandidatesMax) candidates->erase(candidates->begin());
+  candidates->push_back({std::move(accepted), SteadyClock::now() + kIntroductionMax});
+  return true;
 }
 
-void MemberSockets::Hear(Stranger* stranger) {
-  Socket socket = std::move(stranger->socket);
-  if (!ReadSome(socket.get(), stranger->introduction, &stranger->read)) return;
-  if (stranger->read < sizeof(Introduction)) {
-    stranger->socket = std::move(socket);
+void MemberSockets::ReadIntroduction(Candidate* candidate) {
+  Socket socket = std::move(candidate->socket);
+  if (!ReadSome(socket.get(), candidate->introduction, &candidate->read)) return;
+  if (candidate->read < sizeof(Introduction)) {
+    candidate->socket = std::move(socket);
     return;
   }
   Introduction introduction;
-  std::memcpy(&introduction, stranger->introduction.data(), sizeof introduction);
+  std::memcpy(&introduction, candidate->introduction.data(), sizeof introduction);
   const std::size_t me = static_cast<std::size_t>(rank_), rank = introduction.rank, number = introduction.number;
   const bool is_expected = rank > me && rank < connections_.size() && number < connections_[rank].size();
   if (!is_expected || connections_[rank][number]) return;

@@ -1,11 +1,12 @@
 // MemberSockets: TCP connections among the members of a group, who have proved to each other that they are members.
 //
 // Kind:   owned by one thread, while a group is formed.
-// Limits: kStrangersMax connections wait to be heard, each for kIntroductionMax; one more ends the oldest.
+// Limits: kCandidatesMax connections wait until their introduction is read, each for kIntroductionMax; one more ends the
+//         oldest.
 // Fails:  kUnreachable, which names the ranks to which there is no connection; kInvalid: what another rank published.
 // Why:    Gloo's own listeners take whoever connects first for a member, and are open from before addresses are exchanged.
-//         With these sockets no byte of a stranger gets to Gloo. Nobody is heard until addresses have been exchanged,
-//         however long that takes.
+//         With these sockets no byte of a stranger gets to Gloo. Nothing is read from a connection until addresses have
+//         been exchanged, however long that takes.
 //
 // The address that a member publishes (HOST:PORT#SHARE) carries its share of the group's secret. A rank connects to each
 // lower one, and sends its rank, the connection's number and a proof; the other one answers with a proof. The proofs keep
@@ -43,7 +44,7 @@ class Socket {
 
 class MemberSockets {
  public:
-  static constexpr std::size_t kStrangersMax = 64;
+  static constexpr std::size_t kCandidatesMax = 64;
   static constexpr std::chrono::seconds kIntroductionMax{2};
 
   // Listens at `host`, an address of this machine, at a port that the system chooses.
@@ -58,15 +59,17 @@ class MemberSockets {
   Socket Take(int rank, std::size_t number) { return std::move(connections_[static_cast<std::size_t>(rank)][number]); }
 
  private:
-  struct Stranger;  // a connection to this rank whose other end has not proved yet who it is
+  struct Candidate;  // a connection to this rank whose other end has not proved yet that it is a member
 
   MemberSockets(Socket listener, std::string address) : listener_(std::move(listener)), address_(std::move(address)) {}
   Status ConnectTo(int rank, std::size_t number, const std::string& address, Deadline deadline);
   // Accepts connections until all higher ranks have made theirs.
   void AcceptAll(Deadline deadline);
-  void Accept(std::vector<Stranger>* strangers) const;
-  // Reads from a stranger. Its socket is gone afterwards if it is a member, or none.
-  void Hear(Stranger* stranger);
+  // Returns false if no connection could be accepted.
+  bool Accept(std::vector<Candidate>* candidates) const;
+  // Reads what has come of a candidate's introduction. When that is whole, the candidate's socket becomes a connection
+  // of its rank, or is closed.
+  void ReadIntroduction(Candidate* candidate);
   RankSet Missing() const;
 
   Socket listener_;

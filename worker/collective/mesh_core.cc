@@ -45,7 +45,7 @@ void MeshCore::Begin(MeshMessage* message, Time now, Outgoings* out) {
   message->done = false;
   if (failure_) return;
   exchange_.Begin(message, out);
-  if (Of(message->peer).broken) Find({message->peer, Reason::kLost}, now, out);
+  if (Of(message->peer).broken) Find({message->peer, Reason::kLost, Of(message->peer).why}, now, out);
 }
 
 void MeshCore::Await(const MeshMessage* message) {
@@ -109,6 +109,7 @@ void MeshCore::Send(int to, const Control& control, bool is_answer, Outgoings* o
 
 void MeshCore::OnBreak(int rank, const std::string& why, Time now, Outgoings* out) {
   Of(rank).broken = true;
+  Of(rank).why = why;
   if (unconnected().any()) return Conclude({Reason::kLost, SetOf(rank), why}, out);
   if (exchange_.IsBusyWith(rank)) Find({rank, Reason::kLost, why}, now, out);
 }
@@ -136,6 +137,14 @@ void MeshCore::Tick(Time now, Outgoings* out) {
     Ask(now, out);
   } else {
     search_.reset();  // the rank has left after the last call in which this one needed it
+    FindNextBroken(now, out);
+  }
+}
+
+// A connection that broke during another rank's search was left for later.
+void MeshCore::FindNextBroken(Time now, Outgoings* out) {
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (Of(rank).broken && exchange_.IsBusyWith(rank)) return Find({rank, Reason::kLost, Of(rank).why}, now, out);
   }
 }
 
@@ -186,9 +195,11 @@ void MeshCore::EndSearch(Outgoings* out) {
   RankSet lost, silent, late;
   if (search.reason != Reason::kAbsent) lost = SetOf(search.peer);
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].broken) lost.set(rank);
+    const bool is_needed = exchange_.IsBusyWith(static_cast<int>(rank));
+    if (ranks_[rank].broken && is_needed) lost.set(rank);
     silent.set(rank, ranks_[rank].asked && ranks_[rank].reply == Reply::kNone);
-    late.set(rank, ranks_[rank].reply == Reply::kHasNot);
+    // One that left after its last call has not begun this one.
+    late.set(rank, ranks_[rank].reply == Reply::kHasNot || (ranks_[rank].broken && !is_needed));
   }
   if (lost.any()) {
     const Reason reason = search.reason == Reason::kSilent ? search.reason : Reason::kLost;

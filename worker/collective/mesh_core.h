@@ -37,6 +37,8 @@ class MeshCore {
 
   // ---- the connections ----
   void On(int from, const Message& message, Outgoings* out);
+  // The transport has released the payload of a piece.
+  void OnReleased(int to, const MeshMessage* message, std::size_t bytes) { exchange_.Released(to, message, bytes); }
   // The connection to this rank broke, or cannot be made.
   void OnBreak(int rank, const std::string& why, Time now, Outgoings* out);
   // Call it at wake(), or later.
@@ -54,8 +56,9 @@ class MeshCore {
     std::uint64_t received = 0;             // messages
     bool answered = false, probed = false;  // this rank's probe; this rank: so both connections work
     bool broken = false;
-    bool knows = false;  // that the mesh has failed
-    bool asked = false;  // whether it has begun the call
+    std::string why = {};  // it is broken
+    bool knows = false;    // that the mesh has failed
+    bool asked = false;    // whether it has begun the call
     Reply reply = Reply::kNone;
   };
   // Finding out which ranks are missing.
@@ -73,6 +76,7 @@ class MeshCore {
   void Send(int to, const Control& control, bool is_answer, Outgoings* out) const;
   void Pulse(Time now, Outgoings* out);
   void Find(const Search& search, Time now, Outgoings* out);
+  void FindNextBroken(Time now, Outgoings* out);
   void Ask(Time now, Outgoings* out);
   bool AwaitsReplies() const;
   void EndSearch(Outgoings* out);

@@ -26,7 +26,7 @@ Outgoing ReportOf(const MeshMessage& message) {
 
 void PieceExchange::Begin(MeshMessage* message, Outgoings* out) {
   Peer& peer = Of(message->peer);
-  message->sent = message->received = 0;
+  message->sent = message->received = message->released = 0;
   message->granted = message->done = false;
   if (message->from == nullptr) {
     peer.receives.push_back(message);
@@ -51,7 +51,7 @@ void PieceExchange::SendPieces(int to, Outgoings* out) {
       const std::size_t bytes = std::min(kPieceBytes, message->size - message->sent);
       if (peer.unanswered + bytes > kUnansweredBytesMax) return;
       out->push_back({to, false, MeshPiece{message->tag, message->size, message->sent},
-                      std::span(message->from + message->sent, bytes)});
+                      std::span(message->from + message->sent, bytes), message});
       message->sent += bytes;
       peer.unanswered += bytes;
     }
@@ -99,10 +99,23 @@ Status PieceExchange::On(int from, const MeshGrant& grant, Outgoings* out) {
   MeshMessage& message = **found;
   peer.unanswered -= grant.received - message.received;
   message.received = grant.received;
-  message.done = message.received == message.size;
-  if (message.done) peer.sends.erase(found);
+  EndIfDone(&peer.sends, found);
   SendPieces(from, out);
   return {};
+}
+
+void PieceExchange::Released(int to, const MeshMessage* message, std::size_t bytes) {
+  std::vector<MeshMessage*>& sends = Of(to).sends;
+  const auto found = std::find(sends.begin(), sends.end(), message);
+  if (found == sends.end()) return;
+  (*found)->released += bytes;
+  EndIfDone(&sends, found);
+}
+
+void PieceExchange::EndIfDone(std::vector<MeshMessage*>* sends, std::vector<MeshMessage*>::iterator send) {
+  MeshMessage& message = **send;
+  message.done = message.received == message.size && message.released == message.size;
+  if (message.done) sends->erase(send);
 }
 
 bool PieceExchange::IsBusyWith(int rank) const {

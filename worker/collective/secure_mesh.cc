@@ -11,6 +11,7 @@
 #include "common/base/host_port.h"
 #include "common/base/mailbox.h"
 #include "common/base/process_address.h"
+#include "common/base/utf8.h"
 #include "common/keys/key_pair.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/transport.h"
@@ -24,6 +25,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kIoThreads = 2;  // one can encrypt while the other one decrypts
+constexpr std::chrono::hours kPollMax{1};
+
+// Returns why a connection is lost. The error may be the text of another process.
+std::string ReasonIn(const Error& error) {
+  if (error.code != Code::kRefused) return Excerpt(error.message, kLongExcerptBytesMax);
+  return "it does not admit this process, or does not have the key that it published; it may be in another group by "
+         "now";
+}
 
 struct MeshState {
   MeshCore core{MeshOptions()};
@@ -66,12 +75,21 @@ class SecureMesh final : public Mesh {
   Status Await(const MeshMessage& message);
 
  private:
+  // A piece of a message that the transport reads.
+  struct Reading {
+    SecureMesh* mesh;
+    int to;
+    const MeshMessage* message;
+    std::size_t bytes;
+  };
+
   Status FailureIn(const MeshState& state) const {
     return state.core.failure() ? StatusOf(*state.core.failure(), options_.name_of) : Status();
   }
   std::string Named(int rank) const { return NamesOf(RankSet().set(static_cast<std::size_t>(rank)), options_.name_of); }
 
   Result<std::string> Listen();
+  Result<std::vector<std::string>> Exchange(Rendezvous* rendezvous, std::string address, Deadline deadline);
   Status ConnectTo(const std::vector<std::string>& addresses);
   Status AwaitConnections(Deadline deadline);
   // Calls f(state) on behalf of another thread than the mesh's, which then sends what f has put out.
@@ -94,14 +112,15 @@ class SecureMesh final : public Mesh {
   void Poll(Deadline until);
   void Take(PeerId from, const Principal& sender, const Message& message);
   void SendAll();
+  static void NoteReleased(void* reading);
   std::optional<int> RankOf(PeerId from, const Principal& sender);
 
   const MeshOptions options_;
   const std::shared_ptr<GroupAdmission> admission_ = std::make_shared<GroupAdmission>();
-  // Owned by the thread that connects, then by the mesh's.
+  // Owned by the thread that connects (while addresses are exchanged, by one that polls), then by the mesh's.
   std::unique_ptr<Transport> transport_;
-  std::vector<PeerId> own_, theirs_;  // the connections that this rank has made, and those to it, by rank
-  std::map<PeerId, int> rank_of_;     // of own_
+  std::vector<PeerId> made_, accepted_;  // by rank: the connections that this rank has made, and those made to it
+  std::map<PeerId, int> rank_of_;        // of made_
   Guarded<MeshState> state_;
   std::thread thread_;
 };
@@ -142,8 +161,7 @@ Status SecureMesh::Await(const MeshMessage& message) {
 Status SecureMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   const Deadline::duration time = deadline - Clock::now();
   CAPSTAN_ASSIGN_OR_RETURN(std::string address, Listen());
-  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                           rendezvous->Exchange(rank(), std::move(address), deadline));
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> all, Exchange(rendezvous, std::move(address), deadline));
   if (all.size() != static_cast<std::size_t>(size())) {
     return Invalid("the ranks' exchange of addresses gave " + std::to_string(all.size()) + " of them to " +
                    std::to_string(size()) + " ranks; start all workers with one number of ranks");
@@ -152,6 +170,19 @@ Status SecureMesh::Connect(Rendezvous* rendezvous, Deadline deadline) {
   state_.With([this](MeshState& state) { state.transport = transport_.get(); });
   thread_ = std::thread([this] { Run(); });
   return AwaitConnections(Clock::now() + time);
+}
+
+// Polls the transport meanwhile: its port is open, and what strangers do there must not queue up.
+Result<std::vector<std::string>> SecureMesh::Exchange(Rendezvous* rendezvous, std::string address, Deadline deadline) {
+  std::jthread poller([this](const std::stop_token& stop) {
+    pthread_setname_np(pthread_self(), "mesh-exchange");
+    while (!stop.stop_requested()) transport_->Poll(kPollMax, [](PeerId, const Principal&, const Message&) {});
+  });
+  Result<std::vector<std::string>> all = rendezvous->Exchange(rank(), std::move(address), deadline);
+  poller.request_stop();
+  transport_->Wake();
+  poller.join();
+  return all;
 }
 
 // Returns the address at which the other ranks reach this one.
@@ -171,8 +202,8 @@ Result<std::string> SecureMesh::Listen() {
 
 Status SecureMesh::ConnectTo(const std::vector<std::string>& addresses) {
   std::map<PublicKey, Principal> members;
-  own_.resize(addresses.size());
-  theirs_.resize(addresses.size());
+  made_.resize(addresses.size());
+  accepted_.resize(addresses.size());
   for (int other = 0; other < size(); ++other) {
     const auto place = static_cast<std::size_t>(other);
     if (other == rank()) continue;
@@ -186,7 +217,7 @@ Status SecureMesh::ConnectTo(const std::vector<std::string>& addresses) {
     }
     Result<PeerId> peer = transport_->Connect(EndpointOf(address), Role::kWorker);
     if (!peer.ok()) return Invalid(Named(other) + ": " + peer.status().message());
-    own_[place] = *peer;
+    made_[place] = *peer;
     rank_of_.emplace(*peer, other);
   }
   admission_->Admit(std::move(members));
@@ -256,7 +287,7 @@ void SecureMesh::Take(PeerId from, const Principal& sender, const Message& messa
   if (!rank) return;
   state_.Change([&](MeshState& state) {
     if (const auto* error = message.header.As<Error>()) {
-      return state.core.OnBreak(*rank, error->message, Clock::now(), &state.out);
+      return state.core.OnBreak(*rank, ReasonIn(*error), Clock::now(), &state.out);
     }
     state.core.On(*rank, message, &state.out);
   });
@@ -265,23 +296,30 @@ void SecureMesh::Take(PeerId from, const Principal& sender, const Message& messa
 
 // Returns which rank the connection is to. The keys of the group tell, not what the other side says.
 std::optional<int> SecureMesh::RankOf(PeerId from, const Principal& sender) {
-  if (const auto own = rank_of_.find(from); own != rank_of_.end()) return own->second;
+  if (const auto made = rank_of_.find(from); made != rank_of_.end()) return made->second;
   if (sender.role != Role::kWorker) return std::nullopt;
   const int rank = std::stoi(sender.name);  // as ConnectTo has named the key's owner
-  theirs_[static_cast<std::size_t>(rank)] = from;
+  accepted_[static_cast<std::size_t>(rank)] = from;
   return rank;
+}
+
+// Called by libzmq's threads too, and for the last time before the transport's destruction ends.
+void SecureMesh::NoteReleased(void* context) {
+  const std::unique_ptr<Reading> reading(static_cast<Reading*>(context));
+  reading->mesh->state_.Change(
+      [&](MeshState& state) { state.core.OnReleased(reading->to, reading->message, reading->bytes); });
 }
 
 void SecureMesh::SendAll() {
   const Outgoings out = state_.With([](MeshState& state) { return std::exchange(state.out, {}); });
   for (const Outgoing& outgoing : out) {
-    const PeerId to = (outgoing.is_answer ? theirs_ : own_)[static_cast<std::size_t>(outgoing.to)];
+    const PeerId to = (outgoing.is_answer ? accepted_ : made_)[static_cast<std::size_t>(outgoing.to)];
     Slice payload;
     if (!outgoing.payload.empty()) {
       // The transport only reads it.
       auto* const data = const_cast<std::byte*>(outgoing.payload.data());
-      payload = WholeBuffer(WrapForeign(
-          data, outgoing.payload.size(), [](void*) {}, nullptr));
+      auto* const reading = new Reading{this, outgoing.to, outgoing.message, outgoing.payload.size()};
+      payload = WholeBuffer(WrapForeign(data, outgoing.payload.size(), &NoteReleased, reading));
     }
     const Status sent = transport_->Send(to, {outgoing.header, std::move(payload)});
     if (sent.ok()) continue;

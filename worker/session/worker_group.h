@@ -4,6 +4,7 @@
 // Kind:   owned by the Session; part of its core. One implementation per kind of group, chosen by the job's mode.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "common/wire/messages/group.h"
 #include "common/wire/messages/group_state.h"
+#include "common/wire/messages/limits.h"
 #include "common/wire/messages/view.h"
 #include "worker/session/session_events.h"
 
@@ -33,8 +35,11 @@ class WorkerGroup {
   virtual const std::vector<GroupMember>& members() const = 0;
   virtual int rank() const = 0;
 
-  // Sets how far this worker is in forming the group. `text`: as Heartbeat::group_text.
-  void Report(GroupState state, std::string text) { report_ = {state, std::move(text)}; }
+  // Sets how far this worker is in forming the group. `text`: as Heartbeat::group_text, which takes kGroupTextBytesMax.
+  void Report(GroupState state, std::string text) {
+    text.resize(std::min(text.size(), kGroupTextBytesMax));
+    report_ = {state, std::move(text)};
+  }
   GroupState state() const { return report_.state; }
   const std::string& text() const { return report_.text; }
 

@@ -47,6 +47,11 @@ struct Waiting {
     core.Tick(kStart, &out);
     out.clear();
   }
+  // Returns the message for which it waits.
+  Message Piece() {
+    return {MeshPiece{5, 8, 0}, WholeBuffer(WrapForeign(
+                                    bytes.data(), 8, [](void*) {}, nullptr))};
+  }
   // The ranks to which messages of this kind have been put out since the last call.
   RankSet Sent(ControlKind kind) {
     RankSet to;
@@ -89,9 +94,7 @@ TEST_CASE("a rank to which the connection broke has time to say why, before it c
     CHECK(rank.Sent(ControlKind::kFailure) == Ranks({2}));
   }
   SECTION("its last message comes after all: it has left after its last call") {
-    Message piece{MeshPiece{5, 8, 0}, WholeBuffer(WrapForeign(
-                                          rank.bytes.data(), 8, [](void*) {}, nullptr))};
-    rank.core.On(1, piece, &rank.out);
+    rank.core.On(1, rank.Piece(), &rank.out);
     CHECK(rank.message.done);
     rank.core.Tick(kStart + milliseconds(200), &rank.out);
     rank.core.Tick(kStart + seconds(5), &rank.out);
@@ -104,6 +107,38 @@ TEST_CASE("a rank that leaves is no loss for a rank that does not need it", "[co
   rank.core.OnBreak(2, "the connection broke", kStart, &rank.out);
   rank.core.Tick(kStart + seconds(2), &rank.out);
   CHECK_FALSE(rank.core.failure());
+  SECTION("and is not named when another one is lost") {
+    rank.core.OnBreak(1, "the connection broke", kStart + seconds(2), &rank.out);
+    rank.core.Tick(kStart + seconds(3), &rank.out);
+    REQUIRE(rank.core.failure());
+    CHECK(rank.core.failure()->reason == Reason::kLost);
+    CHECK(rank.core.failure()->missing == Ranks({1}));
+  }
+  SECTION("but is missing in a call that does not end in time") {
+    rank.core.On(1, ControlMessage({ControlKind::kHere}), &rank.out);
+    rank.core.Tick(kStart + seconds(100), &rank.out);
+    rank.core.On(1, ControlMessage({ControlKind::kAnswer, 1, {}, {}}), &rank.out);
+    REQUIRE(rank.core.failure());
+    CHECK(rank.core.failure()->reason == Reason::kAbsent);
+    CHECK(rank.core.failure()->missing == Ranks({2}));
+  }
+}
+
+TEST_CASE("a connection that breaks while the loss of another rank is looked into is not forgotten", "[collective]") {
+  Waiting rank;
+  std::vector<std::byte> bytes(8);
+  MeshMessage other{2, 6, bytes.size(), nullptr, bytes.data()};
+  rank.core.Begin(&other, kStart, &rank.out);
+  rank.core.OnBreak(1, "1 broke", kStart, &rank.out);
+  rank.core.OnBreak(2, "2 broke", kStart + milliseconds(100), &rank.out);
+  rank.core.On(1, rank.Piece(), &rank.out);
+  rank.core.Tick(kStart + milliseconds(200), &rank.out);
+  CHECK_FALSE(rank.core.failure());
+  rank.core.Tick(kStart + milliseconds(400), &rank.out);
+  REQUIRE(rank.core.failure());
+  CHECK(rank.core.failure()->reason == Reason::kLost);
+  CHECK(rank.core.failure()->missing == Ranks({2}));
+  CHECK(rank.core.failure()->why == "2 broke");
 }
 
 TEST_CASE("at a deadline, ranks that have not begun the call and ranks that do not answer are missing",

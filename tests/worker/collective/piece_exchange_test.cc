@@ -32,6 +32,7 @@ struct Pair {
       REQUIRE((piece != nullptr ? ranks[to].On(from, *piece, outgoing.payload, &out[to])
                                 : ranks[to].On(from, outgoing.header.Get<MeshGrant>(), &out[to]))
                   .ok());
+      ranks[from].Released(to, outgoing.message, outgoing.payload.size());
     }
   }
   void DeliverAll() {
@@ -112,6 +113,37 @@ TEST_CASE("a send is done when the receiver has reported all of it, not before",
   CHECK(send.done);
 }
 
+TEST_CASE("a send whose bytes the transport still reads is not done, whatever the receiver reports", "[collective]") {
+  PieceExchange exchange(2);
+  Outgoings out;
+  const std::vector<std::byte> bytes = Bytes(kPiece + 10, 1);
+  MeshMessage send = ToSend(bytes, 1);
+  exchange.Begin(&send, &out);
+  REQUIRE(exchange.On(1, MeshGrant{1, send.size, 0}, &out).ok());
+  REQUIRE(out.size() == 2);
+  REQUIRE(exchange.On(1, MeshGrant{1, send.size, send.size}, &out).ok());
+  CHECK_FALSE(send.done);
+  exchange.Released(1, out[0].message, out[0].payload.size());
+  CHECK_FALSE(send.done);
+  CHECK(exchange.IsBusyWith(1));
+  exchange.Released(1, out[1].message, out[1].payload.size());
+  CHECK(send.done);
+  CHECK_FALSE(exchange.IsBusyWith(1));
+}
+
+TEST_CASE("what the transport releases after a message was given up is no part of it", "[collective]") {
+  PieceExchange exchange(2);
+  Outgoings out;
+  const std::vector<std::byte> bytes = Bytes(10, 1);
+  MeshMessage send = ToSend(bytes, 1);
+  exchange.Begin(&send, &out);
+  REQUIRE(exchange.On(1, MeshGrant{1, send.size, 0}, &out).ok());
+  exchange.Clear();
+  exchange.Released(1, &send, send.size);
+  CHECK(send.released == 0);
+  CHECK_FALSE(send.done);
+}
+
 TEST_CASE("messages of different sizes or tags never match", "[collective]") {
   Pair pair;
   const std::vector<std::byte> from = Bytes(10, 1);
@@ -152,6 +184,7 @@ TEST_CASE("what no rank of this build sends is refused, and writes nothing", "[c
   CHECK_THAT(grant(10).message(), Contains("were not sent"));
   REQUIRE(grant(0).ok());
   CHECK_THAT(grant(101).message(), Contains("were not sent"));
+  exchange.Released(1, &send, 100);
   REQUIRE(grant(50).ok());
   CHECK_THAT(grant(50).message(), Contains("were not sent"));
   CHECK_THAT(grant(49).message(), Contains("were not sent"));

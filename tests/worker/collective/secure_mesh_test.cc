@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "common/base/process_address.h"
 #include "common/keys/key_pair.h"
 #include "common/wire/messages/error.h"
@@ -12,6 +14,7 @@
 #include "common/wire/transport.h"
 #include "common/wire/zmq_transport.h"
 #include "tests/worker/collective/groups.h"
+#include "worker/collective/group_admission.h"
 
 namespace capstan::collective {
 namespace {
@@ -64,7 +67,38 @@ TEST_CASE("a rank with another key than the one that was published for it is not
   const auto meshes = Form(&rendezvous, std::chrono::seconds(1));
   CHECK(meshes[0].status().code() == Code::kUnreachable);
   CHECK_THAT(meshes[0].status().message(), Contains("cannot connect to rank 1 (w-1)"));
+  CHECK_THAT(meshes[1].status().message(), Contains("may be in another group by now") && !Contains("allow.toml"));
   CHECK_THAT(meshes[1].status().message(), Contains("cannot connect to rank 0 (w-0)"));
+}
+
+TEST_CASE("a handshake is refused when the members' keys do not become known", "[collective]") {
+  CHECK_FALSE(GroupAdmission(std::chrono::milliseconds(1)).Find(PublicKey{{1}}, {}));
+}
+
+TEST_CASE("what a member says when it breaks the connection is cut", "[collective]") {
+  // Rank 1 is a process that sends rank 0 an Error, and nothing else.
+  class SendsError : public Rendezvous {
+   public:
+    Result<std::vector<std::string>> Exchange(int, std::string address, Deadline) override {
+      TransportOptions options;
+      options.keys = keys_;
+      member_ = CreateZmqTransport(options);
+      CAPSTAN_ASSIGN_OR_RETURN(const PeerId peer, member_->Connect(EndpointOf(address), Role::kWorker));
+      Error error;
+      error.code = Code::kInvalid;
+      error.message = std::string(60'000, 'x');
+      CAPSTAN_RETURN_IF_ERROR(member_->Send(peer, {std::move(error), {}}));
+      return std::vector<std::string>{std::move(address), WithKey("127.0.0.1:1", TextOf(keys_->public_key))};
+    }
+
+   private:
+    const std::shared_ptr<const KeyPair> keys_ = std::make_shared<const KeyPair>(NewKeyPair());
+    std::unique_ptr<Transport> member_;
+  } rendezvous;
+  const MeshOptions options{0, 2, "127.0.0.1", NameOfTestRank};
+  const Status status = CreateSecureMesh(options, &rendezvous, In(kPatience)).status();
+  CHECK_THAT(status.message(), Contains("cannot connect to rank 1 (w-1): xxx") && Contains("xxx..."));
+  CHECK(status.message().size() < 3000);
 }
 
 TEST_CASE("what is no address with a key of its own is refused by the rank's name", "[collective]") {
@@ -98,46 +132,49 @@ TEST_CASE("a mesh that not all ranks come to is not formed, and names who is mis
   CHECK_THAT(status.message(), Contains("rank 1 (w-1)") && !Contains("rank 0"));
 }
 
-// Connects to HOST:PORT, sends bytes that no member sends, and waits until the other end closes the connection.
-void SendGarbage(const std::string& address, std::size_t count) {
+// Connects to HOST:PORT, sends bytes that no member sends, and waits until the other end closes the connection. Returns
+// whether it could connect.
+bool SendGarbage(const std::string& address, std::size_t count) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.find(':') + 1))));
   inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
+  const bool connected = connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0;
   const std::string garbage(count, '\x55');
   (void)send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL);
   shutdown(fd, SHUT_WR);
   char byte = 0;
   while (recv(fd, &byte, 1, 0) > 0) continue;
   close(fd);
+  return connected;
 }
 
-// Returns what a process with these keys is told at `target`.
-std::string Told(std::shared_ptr<const KeyPair> keys, const std::string& target) {
+// Returns the error that a process with these keys gets at `target`.
+std::string ErrorAt(std::shared_ptr<const KeyPair> keys, const std::string& target) {
   TransportOptions options;
   options.keys = std::move(keys);
   const auto stranger = CreateZmqTransport(options);
   const PeerId peer = stranger->Connect(EndpointOf(target), Role::kWorker).value();
   REQUIRE(stranger->Send(peer, {MeshPiece{}, {}}).ok());
-  std::string told;
-  for (const Deadline deadline = In(kPatience); told.empty() && std::chrono::steady_clock::now() < deadline;) {
+  std::string text;
+  for (const Deadline deadline = In(kPatience); text.empty() && std::chrono::steady_clock::now() < deadline;) {
     stranger->Poll(std::chrono::milliseconds(100), [&](PeerId, const Principal&, const Message& message) {
-      if (const auto* error = message.header.As<Error>()) told = error->message;
+      if (const auto* error = message.header.As<Error>()) text = error->message;
     });
   }
-  return told;
+  return text;
 }
 
 TEST_CASE("strangers at a rank's port, while the mesh is formed and afterwards, neither get in nor end it",
           "[collective]") {
   std::vector<std::string> addresses;
   Guarded<int> seen;
+  std::atomic<int> connected{0};
   Changed rendezvous([&](std::vector<std::string>* all) {
     seen.Change([&](int&) { addresses = *all; });
     for (const std::string& address : *all) {
-      for (const std::size_t count : {0u, 10u, 48u, 5000u}) SendGarbage(WithoutKey(address), count);
+      for (const std::size_t count : {0u, 10u, 48u, 5000u}) connected += SendGarbage(WithoutKey(address), count);
     }
   });
   std::vector<std::shared_ptr<Mesh>> meshes;
@@ -155,9 +192,10 @@ TEST_CASE("strangers at a rank's port, while the mesh is formed and afterwards, 
     });
   };
   reduces();
-  for (const std::size_t count : {10u, 48u, 5000u}) SendGarbage(WithoutKey(addresses[0]), count);
+  CHECK(connected == 16);
+  for (const std::size_t count : {10u, 48u, 5000u}) CHECK(SendGarbage(WithoutKey(addresses[0]), count));
   const auto stranger = std::make_shared<const KeyPair>(NewKeyPair());
-  CHECK_THAT(Told(stranger, addresses[0]), Contains("does not admit the key of this process"));
+  CHECK_THAT(ErrorAt(stranger, addresses[0]), Contains("does not admit the key of this process"));
   reduces();
 }
 

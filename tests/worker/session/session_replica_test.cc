@@ -151,6 +151,15 @@ TEST_CASE("the group's addresses are told once, when all are there and this work
   CHECK(beats.back().group == GroupState::kNone);
 }
 
+TEST_CASE("a reason that is too long for a Heartbeat is cut, so that the worker keeps its lease",
+          "[client][allreduce]") {
+  ReplicaHarness harness;
+  (void)harness.BeginGroupWork();
+  harness.ReportGroup(GroupState::kBroken, std::string(kGroupTextBytesMax + 1, 'x'));
+  REQUIRE(harness.said.size() == 1);
+  CHECK(harness.said[0].group_text == std::string(kGroupTextBytesMax, 'x'));
+}
+
 TEST_CASE("blocks of a version are given to their shards, all arrays of each, until they are acknowledged",
           "[client][allreduce]") {
   ReplicaHarness harness;
