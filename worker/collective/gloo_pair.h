@@ -3,8 +3,8 @@
 // Kind:   a function; gloo_mesh.cc uses it alone.
 // Fails:  throws Gloo's exceptions.
 // Why:    a pair of Gloo's listens as soon as it is made, and takes the first connection for its peer; and an error in
-//         Gloo's own thread ends the process. Both are mended in a class that derives from Gloo's, as Gloo's own pairs over
-//         TLS do. A pair still listens, on a loopback address, for the microseconds until it gets its socket.
+//         Gloo's own thread ends the process. Both are mended in a class that derives from Gloo's, as Gloo's own pairs
+//         over TLS do. A pair still listens, on a loopback address, for the microseconds until it gets its socket.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
 // GroupAdmission: admits the members of one group, by the keys that they have published.
 //
 // Kind:   as Admission.
-// Why:    a member listens before it knows the others' keys, because they need its address. Until then a handshake waits:
-//         if it were refused, the other member would take this one for a stranger. A handshake ends after three seconds,
-//         and the member begins another one; so no answer is waited for much longer.
+// Why:    a member listens before it knows the others' keys, because they need its address. Until then a handshake
+//         waits: if it were refused, the other member would take this one for a stranger. A handshake ends after three
+//         seconds, and the member begins another one; so no answer is waited for much longer.
 #pragma once
 
 #include <chrono>

@@ -1,16 +1,17 @@
 // MemberSockets: TCP connections among the members of a group, who have proved to each other that they are members.
 //
 // Kind:   owned by one thread, while a group is formed.
-// Limits: kCandidatesMax connections wait until their introduction is read, each for kIntroductionMax; one more ends the
-//         oldest.
+// Limits: kCandidatesMax connections wait until their introduction is read, each for kIntroductionMax; one more ends
+//         the oldest.
 // Fails:  kUnreachable, which names the ranks to which there is no connection; kInvalid: what another rank published.
-// Why:    Gloo's own listeners take whoever connects first for a member, and are open from before addresses are exchanged.
-//         With these sockets no byte of a stranger gets to Gloo. Nothing is read from a connection until addresses have
-//         been exchanged, however long that takes.
+// Why:    Gloo's own listeners take whoever connects first for a member, and are open from before addresses are
+//         exchanged. With these sockets no byte of a stranger gets to Gloo. Nothing is read from a connection until
+//         addresses have been exchanged, however long that takes.
 //
-// The address that a member publishes (HOST:PORT#SHARE) carries its share of the group's secret. A rank connects to each
-// lower one, and sends its rank, the connection's number and a proof; the other one answers with a proof. The proofs keep
-// strangers out who cannot read the network. Nothing is encrypted: on a network that others read, use a SecureMesh.
+// The address that a member publishes (HOST:PORT#SHARE) carries its share of the group's secret. A rank connects to
+// each lower one, and sends its rank, the connection's number and a proof; the other one answers with a proof. The
+// proofs keep strangers out who cannot read the network. Nothing is encrypted: on a network that others read, use a
+// SecureMesh.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// MeshCore: the rules of a mesh over our own transport: what is sent when, which ranks are missing, when the mesh is over.
+// MeshCore: the rules of a mesh over our own transport: what is sent when, which ranks are missing, when the mesh is
+// over.
 //
 // Kind:   a core; takes messages, calls and the time, and returns what is to be sent. SecureMesh has it under a lock.
 // Fails:  never; failure() says why the mesh is over.

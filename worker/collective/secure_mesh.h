@@ -2,10 +2,11 @@
 //
 // Kind:   shared. A mesh has a thread of its own besides those of its transport.
 // Limits: as PieceExchange; libzmq bounds what a connection costs.
-// Fails:  as the rendezvous; kInvalid for wrong ranks or addresses; kUnreachable, which names the ranks that no connection
-//         was made to. Connecting may take as long again as the time until `deadline`, counted from the end of the
-//         exchange. A killed rank ends a call within about a second, a cut link after `silence`. A call that fails
-//         returns when the other ranks know of it, or after about `answer`; then nothing refers to the caller's memory.
+// Fails:  as the rendezvous; kInvalid for wrong ranks or addresses; kUnreachable, which names the ranks that no
+//         connection was made to. Connecting may take as long again as the time until `deadline`, counted from the end
+//         of the exchange. A killed rank ends a call within about a second, a cut link after `silence`. A call that
+//         fails returns when the other ranks know of it, or after about `answer`; then nothing refers to the caller's
+//         memory.
 // Why:    gradients are a job's data, and a stranger's bytes in a sum would be in every worker's weights.
 //
 // Each rank draws a key pair for each mesh, and publishes the public key with its address (HOST:PORT#KEY) through the
