@@ -379,13 +379,14 @@ void Session::VoidRound() {
   ++round_.number;  // later calls for the old round are dropped
 }
 
-// For a new session with these slots: if this worker has sent or computes something of other slots that no shard has
-// for sure, gives up all that the shards have not acknowledged, and begins the step again with the question what they
-// have. The new session may push only the slots of its own views. So a sum with other slots would not be taken, and
-// what it has of this worker's slots must be computed again.
+// For a new session with these slots: if this worker has sent, computes or is about to compute something of other
+// slots that no shard has for sure, gives up all that the shards have not acknowledged, and begins the step again with
+// the question what they have. The new session may push only the slots of its own views. So a sum with other slots
+// would not be taken, and what it has of this worker's slots must be computed again.
 void Session::StartOverWithin(const std::vector<SlotIndex>& slots) {
-  const bool computes = round_.announced && std::any_of(round_.slots.begin(), round_.slots.end(),
-                                                        [&](SlotIndex slot) { return !Has(slots, slot); });
+  const bool chosen = round_.announced || round_.state == RoundState::kPulling;
+  const bool computes = chosen && std::any_of(round_.slots.begin(), round_.slots.end(),
+                                              [&](SlotIndex slot) { return !Has(slots, slot); });
   if (!computes && !links_.Any([&](const ShardLink& link) { return link.up.HasBeyond(slots); })) return;
   for (auto& [shard, link] : links_) link.up.DropThrough(Step{UINT64_MAX});
   VoidRound();

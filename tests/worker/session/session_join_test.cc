@@ -248,6 +248,20 @@ TEST_CASE("a worker whose new session lacks a slot that it computes is told to s
   CHECK(harness.session->unstaged_pushes() == 0);
 }
 
+TEST_CASE("a worker whose new session lacks a slot that it is about to compute chooses again", "[client][join]") {
+  SessionHarness harness;
+  harness.Join({0, 1}).Ready();
+  harness.NothingCovered(0);  // it pulls for both slots, and no weights have come
+  harness.Forget();
+  JoinAgain(&harness, {1});
+  REQUIRE(harness.TakeFor<CoverageQuery>(0).size() == 1);
+  harness.NothingCovered(0);
+  harness.SendAllWeights(0);
+  const std::vector<Session::WorkReady> ready = harness.Events<Session::WorkReady>();
+  REQUIRE(ready.size() == 1);
+  CHECK(ready[0].work.slots == std::vector<SlotIndex>{1});
+}
+
 TEST_CASE("async: a worker whose new session lacks a slot asks where its slots are", "[client][join][async]") {
   SessionHarness harness(Mode::kAsync);
   harness.Join({0, 1}).Ready();
