@@ -1,9 +1,8 @@
 // Exposure: whether other machines reach an address in plaintext, and the words that refuse it or warn of it.
 //
 // Kind:   functions that may look up a host's name; ExposureReminder is a value.
-// Why:    nothing that other machines reach without keys begins unnoticed: whoever starts a process says
-//         --allow-plaintext there. A job file cannot say it, because a server and a worker have theirs from another
-//         machine.
+// Why:    no process opens a port to other machines without keys unless the person who starts it says so, by
+//         --allow-plaintext. A job file cannot say it: servers and workers get theirs from another machine.
 #pragma once
 
 #include <chrono>

@@ -35,7 +35,7 @@ class SessionFeed {
  public:
   static constexpr std::size_t kEndedMax = kWorkersMax, kTurnMax = 4096;
 
-  // What the coordinator knows of a session.
+  // A session as the coordinator knows it.
   struct Member {
     SessionId session;
     std::string worker;
@@ -44,7 +44,7 @@ class SessionFeed {
     bool in_generation = false;       // its last Heartbeat was of the running generation
     std::uint64_t view_sequence = 0;  // number of the newest view that it has seen
   };
-  // How far the job is.
+  // The state of the job that decides which slots a session may push.
   struct Moment {
     bool runs = false;         // whether workers act upon their views
     std::uint64_t view = 0;    // the number of the newest view

@@ -396,7 +396,7 @@ exit 5
                     try:
                         terminal.wait_for(lambda text: "step 3" in text)
                         terminal.resize(12)
-                        terminal.text = ""  # but some of the wide lines may still be on their way
+                        terminal.text = ""  # wide lines that were written before may still arrive
                         terminal.wait_for(lambda text: painted_steps(text) and len(painted_steps(text)[-1]) < 12)
                         terminal.text = ""
                         terminal.wait_for(lambda text: len(painted_steps(text)) > 3)

@@ -7,9 +7,9 @@
 
 namespace capstan {
 
-// What adds up gradients among the workers. kSecure: the workers' CPUs, over encrypted connections. kGloo: the same,
-// over Gloo's connections in plaintext. kNccl: the workers' devices. kAuto: NCCL if every worker can use it on its
-// device, else Gloo; but kSecure if the job's messages are encrypted (CollectiveOf).
+// The library and the connections with which workers all-reduce gradients. kSecure: on CPUs, over encrypted
+// connections. kGloo: on CPUs, over Gloo's connections in plaintext. kNccl: on the workers' devices. kAuto: kSecure if
+// the job's messages are encrypted (CollectiveOf); else NCCL if every worker can use it on its device, else Gloo.
 enum class Collective : std::uint8_t { kAuto, kGloo, kNccl, kSecure };
 
 // Whether gradients may be added up on the workers' devices.

@@ -45,7 +45,7 @@ class DisagreementHarness : public CoordinatorHarness {
   std::vector<SessionId> sessions;
 };
 
-TEST_CASE("of two workers that disagree the later one is set aside by name, whoever came first at the shard",
+TEST_CASE("the later of two workers that disagree is set aside, also if its push reached the shard first",
           "[server][disagreement]") {
   for (bool later_was_first : {false, true}) {
     DisagreementHarness harness;
