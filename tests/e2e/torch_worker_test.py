@@ -2,13 +2,16 @@
 """A PyTorch script as a worker: the loss curve of plain PyTorch and of its DDP, the same bits for any number of processes,
 and a typed error for each wrong use."""
 import difflib
+import hashlib
 import json
 import os
 import re
+import sys
 
 import harness
 import own_workers
 import skips
+import two_machines
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRAINING = os.path.join(HERE, "torch_training.py")
@@ -435,6 +438,19 @@ class ExampleTest(TorchJobTest):
         digits = self.digits(self.python)
         self.assertEqual(self.digest_of_two(digits), one)
         self.assertEqual(self.digest_with_a_killed_server(digits), one, "steps that are done again drop other numbers")
+
+    def test_processes_on_another_machine_with_keys_end_with_the_same_bits(self):
+        two_machines.need(self)
+        known = self.digest_of_one(self.digits(self.python))
+        script = os.path.join(own_workers.EXAMPLES, "pytorch", "digits_capstan.py")
+        with two_machines.TwoMachines(self.path("machines")) as machines:
+            head = machines.job(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"), "cluster.workers=2", "job.slots=4",
+                                f"limits.join={harness.DEADLINE}")
+            workers = [machines.program(name, sys.executable, "-B", script, **own_workers.environment()) for name in ("a", "b")]
+            for process in (*workers, *head):
+                self.assertEqual(process.wait(), 0, process.output)
+            with open(machines.path(two_machines.HEAD, "run", "final.safetensors"), "rb") as file:
+                self.assertEqual(hashlib.sha256(file.read()).hexdigest(), known)
 
     def test_they_are_the_plain_scripts_but_for_four_lines(self):
         """README.md shows the four lines of the script for digits."""

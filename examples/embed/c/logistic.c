@@ -79,7 +79,8 @@ int main(int argc, char** argv) {
   }
   char error[1024] = "";
   capstan_client* client = NULL;
-  const capstan_options options = {.size = sizeof options, .coordinator = coordinator, .worker = worker};
+  const capstan_options options = {
+      .size = sizeof options, .coordinator = coordinator, .worker = worker, .key_file = getenv("CAPSTAN_KEY_FILE")};
   capstan_code code = capstan_connect(&options, &client, error, sizeof error);
   if (code == CAPSTAN_OK) code = Train(client);
   if (code != CAPSTAN_OK) {

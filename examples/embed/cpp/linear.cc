@@ -58,7 +58,9 @@ int main(int argc, char** argv) {
   if ((argc != 1 && argc != 3) || coordinator == nullptr || worker == nullptr) {
     return std::fprintf(stderr, "usage: linear ADDRESS NAME, or capstan launch job.toml -- linear\n"), 2;
   }
-  auto client = capstan::Client::Connect({.coordinator = coordinator, .worker = worker});
+  const char* const key_file = std::getenv("CAPSTAN_KEY_FILE");  // where the job has keys
+  auto client = capstan::Client::Connect(
+      {.coordinator = coordinator, .worker = worker, .key_file = key_file == nullptr ? "" : key_file});
   const capstan::Status status = client.ok() ? Train(**client) : client.status();
   if (!status.ok()) std::fprintf(stderr, "linear: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;

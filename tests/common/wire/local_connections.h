@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,15 @@ inline std::vector<Connection> ConnectionsOf(const std::string& endpoint) {
     if (own.sin_family == AF_INET && touches) found.push_back(connection);
   }
   return found;
+}
+
+// Returns the own ports of this process's connections to `endpoint`.
+inline std::set<int> CallersOf(const std::string& endpoint) {
+  std::set<int> ports;
+  for (const Connection& connection : ConnectionsOf(endpoint)) {
+    if (connection.other_port == PortOf(endpoint)) ports.insert(connection.own_port);
+  }
+  return ports;
 }
 
 // Returns the descriptor of this process that is connected to the port `other_port`; -1 if there is none (any more).

@@ -102,15 +102,6 @@ std::vector<std::string> CongestionControls(const std::string& endpoint) {
   return names;
 }
 
-// Returns the own ports of this process's connections to `endpoint`.
-std::set<int> CallersOf(const std::string& endpoint) {
-  std::set<int> ports;
-  for (const Connection& connection : ConnectionsOf(endpoint)) {
-    if (connection.other_port == PortOf(endpoint)) ports.insert(connection.own_port);
-  }
-  return ports;
-}
-
 TEST_CASE("both ends of a connection within one machine are taken out of pacing", "[zmq]") {
   Server server;
   server.CheckServes();

@@ -3,10 +3,14 @@
 #include "common/base/mailbox.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/hello.h"
+#include "common/wire/messages/limits.h"
+#include "common/wire/messages/pull.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "tests/catch.h"
+#include "tests/common/wire/local_connections.h"
+#include "tests/common/wire/transport_tools.h"
 
 namespace capstan::server {
 namespace {
@@ -97,6 +101,21 @@ TEST_CASE("a shard leaves those that it has loaded from", "[server][loops]") {
     holder->Poll(std::chrono::milliseconds(10), [](PeerId, const Principal&, const Message&) {});
   }
   CHECK(status.code() == Code::kUnreachable);
+}
+
+TEST_CASE("who sends a shard a larger frame than it takes loses the connection", "[server][loops][hostile]") {
+  LoopHarness harness;
+  const std::string endpoint = harness.NextHello().endpoint;
+  const std::unique_ptr<Transport> worker = CreateZmqTransport({});
+  const PeerId shard = *worker->Connect(endpoint);
+  testing::Recorder answers;
+  REQUIRE(worker->Send(shard, {Pull{}, testing::MakePayload(kFrameToShardBytesMax, 1)}).ok());
+  testing::RunUntil({{worker.get(), &answers}}, [&] { return !answers.messages.empty(); });
+  const std::set<int> callers = testing::CallersOf(endpoint);
+  REQUIRE(callers.size() == 1);
+  REQUIRE(worker->Send(shard, {Pull{}, testing::MakePayload(kFrameToShardBytesMax + 4, 1)}).ok());
+  testing::RunUntil({{worker.get(), &answers}}, [&] { return testing::CallersOf(endpoint) != callers; });
+  CHECK(answers.messages.size() == 1);
 }
 
 }  // namespace
