@@ -5,7 +5,7 @@
 # Sources with options or definitions of their own stay out, as there, and so do sources, targets and
 # folders with the property CAPSTAN_SINGLE_SOURCES: those whose files share names (kernels and their tests), and those of a
 # library of which a plug-in takes single objects, since an object brings the outside libraries that it calls. Elsewhere
-# names in anonymous namespaces have to differ within a unit. The preset dev, which has none, shows includes that are missing.
+# names in anonymous namespaces have to differ within a unit. The preset dev, whose product has none, shows includes that are missing there.
 
 # capstan_units(COUNT): up to COUNT sources in a unit, in every target of this project. The last line of the top CMakeLists.txt.
 function(capstan_units count)

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/keys/key_pair.h"
 #include "common/keys/principal.h"
@@ -24,6 +25,8 @@ class Admission {
   virtual std::optional<Principal> Find(const PublicKey& key, Time now) const = 0;
   // A process with this key, at `from`, was not let in.
   virtual void NoteRefused(const PublicKey& key, const std::string& from, Time now) = 0;
+  // Returns a line for each refusal since the last call, as far as they are kept.
+  virtual std::vector<std::string> TakeRefusals() { return {}; }
   // Called about once a second by a thread of the transport.
   virtual void Refresh(std::chrono::steady_clock::time_point now) = 0;
   // Rises when Find may give another answer for a key that has connected.

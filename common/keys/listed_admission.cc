@@ -80,9 +80,17 @@ void ListedAdmission::NoteRefused(const PublicKey& key, const std::string& from,
     state.last_refusal = now;
     return std::exchange(state.refusals, 0);
   });
-  if (count == 0 || !on_notice_) return;
-  on_notice_("a process at " + from + " was not let in: its key " + TextOf(key) + " " + WhyNot(key, now) +
-             (count > 1 ? " (" + std::to_string(count) + " attempts since the last line)" : ""));
+  if (count == 0) return;
+  const std::string line = "a process at " + from + " was not let in: its key " + TextOf(key) + " " + WhyNot(key, now) +
+                           (count > 1 ? " (" + std::to_string(count) + " attempts since the last line)" : "");
+  state_.With([&](State& state) {
+    if (state.refusal_lines.size() < kRefusalsMax) state.refusal_lines.push_back(line);
+  });
+  if (on_notice_) on_notice_(line);
+}
+
+std::vector<std::string> ListedAdmission::TakeRefusals() {
+  return state_.With([](State& state) { return std::exchange(state.refusal_lines, {}); });
 }
 
 }  // namespace capstan

@@ -1,6 +1,7 @@
 // ListedAdmission: admission by an allow list in a file, which is read again when it changes.
 //
 // Kind:   any thread may use it.
+// Limits: kRefusalsMax lines about refusals are kept; further ones are dropped.
 // Fails:  Open: kInvalid, also for a list that other users may write. Later: a list that is gone or cannot be read
 //         leaves the former one in force; a notice says so once, and each look tries again.
 // Why:    a key is added or revoked while a job runs.
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/mailbox.h"
 #include "common/base/status.h"
@@ -24,6 +26,7 @@ namespace capstan {
 class ListedAdmission final : public Admission {
  public:
   using OnNotice = std::function<void(const std::string& text)>;
+  static constexpr std::size_t kRefusalsMax = 64;
 
   // `on_notice` is called by the threads that call Refresh and NoteRefused.
   static Result<std::shared_ptr<ListedAdmission>> Open(const std::string& path, OnNotice on_notice);
@@ -35,6 +38,8 @@ class ListedAdmission final : public Admission {
   void Refresh(std::chrono::steady_clock::time_point now) override;
   // Tells on_notice, at most once a second.
   void NoteRefused(const PublicKey& key, const std::string& from, Time now) override;
+  // Returns the lines that on_notice was told about refusals since the last call.
+  std::vector<std::string> TakeRefusals() override;
   // Rises with each list that was read.
   std::uint64_t version() const override { return version_.load(std::memory_order_acquire); }
 
@@ -54,6 +59,7 @@ class ListedAdmission final : public Admission {
     std::chrono::steady_clock::time_point next_look{};
     Time last_refusal{};
     std::uint64_t refusals = 0;  // since the last that was told
+    std::vector<std::string> refusal_lines;
   };
 
   ListedAdmission(std::string path, OnNotice on_notice) : path_(std::move(path)), on_notice_(std::move(on_notice)) {}

@@ -103,7 +103,15 @@ void CoordinatorLoop::HandleOne(PeerId from, const Principal& sender, const Mess
   (void)SendOut();
 }
 
+void CoordinatorLoop::AuditRefusedKeys() {
+  if (!options_.transport.admission) return;
+  for (std::string& line : options_.transport.admission->TakeRefusals()) {
+    out_.Audit(AuditKind::kRefused, std::move(line));  // the admission has told the log
+  }
+}
+
 void CoordinatorLoop::Tick(Instant now) {
+  AuditRefusedKeys();
   if (phase_ != Phase::kClosing) {
     if (stop_requested()) core_->RequestStop(now);
     if (stops_requested_.load() > 1) core_->Abandon(Refused("the job was stopped"), &out_);

@@ -75,6 +75,7 @@ class CoordinatorLoop {
   Status Open(monitoring::Registry* registry);
   void Run();
   void HandleOne(PeerId from, const Principal& sender, const Message& message);
+  void AuditRefusedKeys();
   void Tick(Instant now);
   std::size_t SendOut();
   void WriteRecords();

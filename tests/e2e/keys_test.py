@@ -152,6 +152,7 @@ class KeysTest(recovery.RecoveryTest):
                 self.assert_refused(coordinator, revoked, "does not admit the key of this process")
             launch.wait_for_line("was not let in: its key")
             self.assert_stops_with_same_bits(launch)
+        self.assertTrue(any("was not let in: its key" in line.get("text", "") for line in self.audit("refused")))
 
     def test_a_coordinators_key_is_renewed_while_the_job_runs(self):
         """Servers and workers know both keys; the coordinator is killed, and comes back with the second one."""

@@ -175,6 +175,17 @@ TEST_CASE("who is not let in is told once a second, with why", "[keys]") {
   admission->NoteRefused(KeyOf(2), "10.0.0.9", kNow + std::chrono::seconds(1));
   REQUIRE(notices.size() == 2);
   CHECK_THAT(notices[1], Contains("is not in the allow list (3 attempts since the last line)"));
+  CHECK(admission->TakeRefusals() == notices);
+  CHECK(admission->TakeRefusals().empty());
+}
+
+TEST_CASE("of refusals that nobody takes a bounded number is kept", "[keys]") {
+  const TempFolder folder;
+  const auto admission = ListedAdmission::Open(folder.Write("allow.toml", Section("a", 1, "worker")), {}).value();
+  for (std::size_t i = 0; i < 2 * ListedAdmission::kRefusalsMax; ++i) {
+    admission->NoteRefused(KeyOf(2), "10.0.0.9", kNow + std::chrono::seconds(i));
+  }
+  CHECK(admission->TakeRefusals().size() == ListedAdmission::kRefusalsMax);
 }
 
 TEST_CASE("no message about an allow list shows a line of it, and nobody else may write it", "[keys]") {
