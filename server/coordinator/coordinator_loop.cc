@@ -10,6 +10,7 @@
 #include "common/base/system_secret.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/keys/admission.h"
 #include "common/keys/role_name.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"

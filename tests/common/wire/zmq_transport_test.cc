@@ -29,9 +29,10 @@
 namespace capstan {
 namespace {
 
+using testing::CallersOf;
+using testing::ConnectRaw;
 using testing::Connection;
 using testing::ConnectionsOf;
-using testing::ConnectRaw;
 using testing::Listener;
 using testing::MakePayload;
 using testing::PortOf;
