@@ -149,9 +149,9 @@ def keys_of_programs():
 
 
 def rows_of_reference():
-    """Returns (section, key) -> the cells of its row in docs/job-file.md."""
+    """Returns (section, key) -> the cells of its row in docs/reference/job-file.md."""
     rows, section = {}, None
-    for line in documents.documents()["docs/job-file.md"].splitlines():
+    for line in documents.documents()["docs/reference/job-file.md"].splitlines():
         if heading := re.match(r"## (?:\[(\w+)\])?", line):
             section = heading[1]
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
