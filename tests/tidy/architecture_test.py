@@ -33,8 +33,8 @@ MEMBER = re.compile(r"(?=\b(\w+)(?:<[\w:, ]*>)?::~?(\w+))")
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]+)", re.M)
 NAME = re.compile(r"[\w:.]+(?:<\w+>)?(?:\([\w:, &*]*\))?$")  # else the span is a command, a line of code or a value
 
-# Names of files that stand for any file.
-ANY_FILE = {"source.cc"}
+# Names of files that stand for any file, or for one of a reader's own.
+ANY_FILE = {"source.cc", "train.py"}
 
 
 def read(path):
