@@ -8,10 +8,12 @@ an installed capstan on the PATH. By their kind:
     python   run, with the installed package
     c, cpp   compiled against the installed headers
     cmake    configured against the installed package, with empty sources
+    yaml     a prometheus.yml, which promtool checks
 
 Comments directly above a block give exceptions:
 
     <!-- not run: why -->         it is left out; a kind that is not in the list needs this
+    <!-- fails: why -->           it is run, and must fail
     <!-- whole: why -->           its jobs have all of their steps; those of other blocks are shortened
     <!-- file: NAME -->           it is also written into the scratch folder; Python is then compiled, and not run
     <!-- with: ... -->            lines to put before it
@@ -35,7 +37,7 @@ MORE_STEPS = 120  # or to this, if a block itself sets job.steps
 # The keys that every job file needs, and values for blocks that lack them.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
 PORT = "29600"  # of a coordinator in the documents
-MARKS = ("not run", "whole", "file", "with", "written")
+MARKS = ("not run", "fails", "whole", "file", "with", "written")
 CAPSTAN = """\
 #!/bin/sh
 [ -z "${{WHOLE_JOBS-}}" ] || exec {program} "$@"
@@ -147,7 +149,7 @@ class Reader:
         ran = subprocess.run(command, cwd=self.path(folder), env=environment, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                              timeout=harness.DEADLINE, check=False)
-        if ran.returncode != 0:
+        if (ran.returncode != 0) != ("fails" in block.marks):
             raise Broken(f"{block.where}: exit code {ran.returncode}\n{block.text}\n{ran.stdout}")
 
     def run_sh(self, block):
@@ -173,6 +175,9 @@ class Reader:
                 raise Broken(f"{block.where}: {error}") from None
         else:
             self.command(block, "/usr/bin/python3", self.write(f"block-{self.count}.py", block.text))
+
+    def run_yaml(self, block):
+        self.command(block, "promtool", "check", "config", "--syntax-only", self.write(f"block-{self.count}.yml", block.text))
 
     def run_cpp(self, block):
         self.compile(block, "g++", "-std=c++20", self.write(f"block-{self.count}.cc", block.text))

@@ -67,6 +67,7 @@ class BrokenBlocksTest(unittest.TestCase):
         "cpp": "#include <capstan/client.h>\ncapstan::Status status;",
         "cmake": "cmake_minimum_required(VERSION 3.18)\nproject(one LANGUAGES CXX)\nfind_package(capstan 0.1 REQUIRED)\n"
                  "add_executable(one one.cc)\ntarget_link_libraries(one PRIVATE capstan::client)",
+        "yaml": "scrape_configs: [{job_name: one, static_configs: [{targets: ['127.0.0.1:1']}]}]",
     }
     BROKEN = {
         "sh": ["capstan lunch", "capstan --version | grep nothing | cat", "cd nowhere; true"],
@@ -75,6 +76,7 @@ class BrokenBlocksTest(unittest.TestCase):
         "c": ["#include <capstan/capstan.h>\ncapstan_kode code;"],
         "cpp": ["#include <capstan/client.h>\ncapstan::Client::Connnect();", "#include <capstan/clint.h>"],
         "cmake": ["cmake_minimum_required(VERSION 3.18)\nproject(one LANGUAGES CXX)\nfind_package(capstan 7 REQUIRED)"],
+        "yaml": ["scrape_konfigs: []", "scrape_configs: [{job_name: one, http_sd_configs: [{url: nowhere}]}]"],
         "": ["what is this"],
         "perl": ["print 1"],
     }
@@ -100,6 +102,13 @@ class BrokenBlocksTest(unittest.TestCase):
         for between in ("\n", "Words.\n", "```sh\ntrue\n```\n"):
             with self.subTest(between), self.assertRaises(documents.Broken):
                 run_all(reader, "far.md", f"<!-- not run: it is no program -->\n{between}```\nwords\n```\n")
+
+    def test_a_block_that_is_to_fail_must_fail(self):
+        reader = new_reader(self)
+        run_all(reader, "fails.md", "<!-- fails: why -->\n```sh\ncapstan lunch\n```\n")
+        self.assertEqual(reader.count, 1)
+        with self.assertRaises(documents.Broken):
+            run_all(reader, "passes.md", "<!-- fails: why -->\n```sh\ntrue\n```\n")
 
     def test_marks_without_a_reason_or_a_meaning_fail(self):
         for text in ("<!-- not run: -->\n```\nwords\n```\n", "<!-- not run -->\n```sh\ntrue\n```\n",

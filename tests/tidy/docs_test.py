@@ -108,7 +108,7 @@ class ReferenceTest(unittest.TestCase):
 
 class RecordingTest(unittest.TestCase):
     def rows(self, text):
-        screen = record_demo.Screen()
+        screen = record_demo.Screen(80)
         screen.write(text)
         return ["".join(character for character, _ in line) for line in screen.rows()]
 
@@ -119,8 +119,11 @@ class RecordingTest(unittest.TestCase):
     def test_the_cursor_moves_up_and_the_rest_is_cleared(self):
         self.assertEqual(self.rows("one\r\ntwo\r\nthree\x1b[2A\r\x1b[Jnew"), ["new"])
 
+    def test_a_line_that_is_too_long_goes_on_in_the_next_row(self):
+        self.assertEqual(self.rows("a" * 85 + "\r\nb"), ["a" * 80, "aaaaa", "b"])
+
     def test_colours_are_kept_as_classes(self):
-        screen = record_demo.Screen()
+        screen = record_demo.Screen(80)
         screen.write("\x1b[1;31mbad\x1b[0m good")
         self.assertEqual(record_demo.text_of(screen.rows()[0]), '<tspan class="bold red">bad</tspan> good')
 
