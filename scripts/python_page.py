@@ -7,6 +7,7 @@ import textwrap
 
 # The classes of which a program makes objects itself, besides data classes.
 CONSTRUCTED = ("Reader", "GradScaler")
+COLUMNS_MAX = 80
 
 
 def code_block(code):
@@ -61,9 +62,14 @@ def is_error(node):
 
 
 def signature(node, name=None):
+    """Returns a function's signature, on several lines if it is long."""
     arguments = re.sub(r"^self(, )?", "", ast.unparse(node.args))
     returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-    return f"{name or node.name}({arguments}){returns}"
+    line = f"{name or node.name}({arguments}){returns}"
+    if len(line) <= COLUMNS_MAX:
+        return line
+    parts = re.split(r", (?![^\[(]*[\])])", arguments)  # not at commas within brackets
+    return f"{name or node.name}(\n    " + ",\n    ".join(parts) + f"\n){returns}"
 
 
 def attributes(package, file, node):
