@@ -21,7 +21,7 @@ SOURCES = (".h", ".cc", ".cu", ".c", ".capnp", ".py")
 NAMED = re.compile(r"(ARCHITECTURE\.md|docs/explanation/design/.*\.md|docs/reference/glossary\.md|\w+/README\.md)$")
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
-FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+FENCE = re.compile(r"^```.*?^```$|<!-- file: .*? -->", re.M | re.S)  # code, and the name of a file for the reader to write
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 # Matches the name of a file with one of these extensions, with or without folders; not a pattern, an address or a URL.
@@ -180,7 +180,7 @@ SOUND = {
     "ARCHITECTURE.md": "`Shard::Stage`, `Shard::Tick` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/explanation/design/a.md).\n"
                        "`job.steps`, `capstan launch X.toml` and `a = \"B\"` name nothing.\n\n```\n`Nowhere::AtAll`\n```\n",
     "docs/explanation/design/a.md": "Back to [the start](../../../ARCHITECTURE.md), `server/shard.h`, `Trainer.step`.\n",
-    "docs/explanation/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n",
+    "docs/explanation/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n\n<!-- file: own.py -->\n",
     "server/shard.h": "struct Push;\nclass Base { void Tick() {} };\n"
                       "class Shard final : public Base { void Stage(); void On(Push); };\n"
                       "struct Store { Shard* shard; void Save(); };\n",
