@@ -4,7 +4,7 @@
 // Limits: message_fields.h and part_fields.h have a limit for every list and text.
 // Why:    a push is identified by (generation, step, node, block); its sender decides only whether it is taken. Most
 //         messages of a shard carry its incarnation, and most of the coordinator its term. So a message from before the
-//         sender's restart is recognised and dropped. docs/design/protocol.md has the rules.
+//         sender's restart is recognised and dropped. docs/explanation/design/protocol.md has the rules.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 //         long (Overdue in waiting.h). The error of a wait names the missing processes.
 // Why:    a new coordinator decides nothing until every shard has answered with the new term. If some shard has
 //         published a step, the new coordinator sends that step's Commit again, so no step has two different commits.
-//         docs/design/protocol.md has the rules.
+//         docs/explanation/design/protocol.md has the rules.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
 // Limits: a snapshot that is being written, and weights that peers have not taken (PayloadsInFlight), need more; they
 //         are not counted.
 // Why:    a shard refuses a catalog for which the machine has too little memory, and the launcher adds up the shards
-//         that share a machine. docs/design/design.md explains the sum.
+//         that share a machine. docs/explanation/design/design.md explains the sum.
 #pragma once
 
 #include <cstdint>

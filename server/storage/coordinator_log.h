@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the coordinator's thread.
 // Fails:  Append returns only when the record is durable, or says why not.
-// Why:    every record is on disk before a message that depends on it is sent (docs/design/protocol.md 4).
+// Why:    every record is on disk before a message that depends on it is sent (docs/explanation/design/protocol.md 4).
 #pragma once
 
 #include <cstdint>

@@ -8,17 +8,23 @@ an installed capstan on the PATH. By their kind:
     python   run, with the installed package
     c, cpp   compiled against the installed headers
     cmake    configured against the installed package, with empty sources
+    yaml     a prometheus.yml, which promtool checks
 
 Comments directly above a block give exceptions:
 
     <!-- not run: why -->         it is left out; a kind that is not in the list needs this
+    <!-- fails: why -->           it is run, and must fail
+    <!-- whole: why -->           its jobs have all of their steps; those of other blocks are shortened
     <!-- file: NAME -->           it is also written into the scratch folder; Python is then compiled, and not run
     <!-- with: ... -->            lines to put before it
+
+Port 29600 stands for a free one. Pages that scripts/reference writes are compared with their source, and not run.
 """
 import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import tomllib
 from dataclasses import dataclass, field
@@ -30,8 +36,11 @@ STEPS = 60  # jobs of blocks are shortened to this
 MORE_STEPS = 120  # or to this, if a block itself sets job.steps
 # The keys that every job file needs, and values for blocks that lack them.
 NEEDED = {"job.steps": "10", "job.global_batch": "16", "model.kind": "mlp", "data.kind": "synthetic"}
+PORT = "29600"  # of a coordinator in the documents
+MARKS = ("not run", "fails", "whole", "file", "with", "written")
 CAPSTAN = """\
 #!/bin/sh
+[ -z "${{WHOLE_JOBS-}}" ] || exec {program} "$@"
 for word do
   shift
   case $word in job.steps=*) word=job.steps={more_steps} ;; esac
@@ -84,8 +93,8 @@ def blocks_of(name, text):
 
 def add_mark(marks, comment, where):
     name, colon, value = re.sub(r"^<!--\s*|\s*-->\s*$", "", comment).partition(":")
-    if not colon or name not in ("not run", "file", "with"):
-        raise Broken(f'{where}: unknown comment "{name}"; wanted "not run: why", "file: NAME" or "with: LINES"')
+    if not colon or name not in MARKS:
+        raise Broken(f'{where}: unknown comment "{name}"; wanted one of {", ".join(MARKS)}, a colon and a text')
     if not value.strip():
         raise Broken(f'{where}: the comment "{name}" says nothing behind its colon')
     marks[name] = value.strip() + ("\n" if name == "with" else "")
@@ -96,7 +105,8 @@ class Reader:
 
     def __init__(self, folder, prefix, build):
         self.folder, self.prefix = folder, prefix
-        self.count = 0
+        self.count, self.left_out = 0, []  # how many blocks were run, and why others were not
+        self.port = free_port()
         for name, target in (("examples", os.path.join(ROOT, "examples")), ("scripts", os.path.join(ROOT, "scripts")),
                              ("build/release", build)):
             os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
@@ -122,22 +132,24 @@ class Reader:
     def run(self, block):
         """Raises Broken if the block fails."""
         if "not run" in block.marks:
+            self.left_out.append(block.marks["not run"])
             return
         run = getattr(self, f"run_{block.kind}", None) if block.kind else None
         if run is None:
             raise Broken(f'{block.where}: a block of kind "{block.kind}" cannot be run; write a line above it with the '
                          "reason: <!-- not run: why -->")
         self.count += 1
-        block.text = block.marks.get("with", "") + block.text
+        block.text = (block.marks.get("with", "") + block.text).replace(PORT, str(self.port))
         if "file" in block.marks:
             self.write(block.marks["file"], block.text)
         run(block)
 
     def command(self, block, *command, folder="."):
-        ran = subprocess.run(command, cwd=self.path(folder), env=self.environment, stdin=subprocess.DEVNULL,
+        environment = {**self.environment, "WHOLE_JOBS": "yes" if "whole" in block.marks else ""}
+        ran = subprocess.run(command, cwd=self.path(folder), env=environment, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                              timeout=harness.DEADLINE, check=False)
-        if ran.returncode != 0:
+        if (ran.returncode != 0) != ("fails" in block.marks):
             raise Broken(f"{block.where}: exit code {ran.returncode}\n{block.text}\n{ran.stdout}")
 
     def run_sh(self, block):
@@ -164,6 +176,9 @@ class Reader:
         else:
             self.command(block, "/usr/bin/python3", self.write(f"block-{self.count}.py", block.text))
 
+    def run_yaml(self, block):
+        self.command(block, "promtool", "check", "config", "--syntax-only", self.write(f"block-{self.count}.yml", block.text))
+
     def run_cpp(self, block):
         self.compile(block, "g++", "-std=c++20", self.write(f"block-{self.count}.cc", block.text))
 
@@ -182,12 +197,22 @@ class Reader:
         shutil.rmtree(self.path(folder, "build"))
 
 
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
 def documents():
-    """Returns the texts of all documents for users, by their paths from the root."""
-    folder = os.path.join(ROOT, "docs")
-    names = ["README.md", *sorted(f"docs/{name}" for name in os.listdir(folder) if name.endswith(".md"))]
+    """Returns the texts of all documents for users, by their paths from the root, except those that a script writes."""
+    names = ["README.md"]
+    for folder, folders, files in os.walk(os.path.join(ROOT, "docs")):
+        folders.sort()
+        names += sorted(os.path.relpath(os.path.join(folder, name), ROOT) for name in files if name.endswith(".md"))
     found = {}
     for name in names:
         with open(os.path.join(ROOT, name), encoding="utf-8") as file:
-            found[name] = file.read()
+            text = file.read()
+        if "\n<!-- written: " not in text:
+            found[name] = text
     return found

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A job on three machines, by the README's commands: a coordinator and its workers on one, a server on each of two others.
-Every process is killed and restarted by the command that started it, and the weights equal those of an undisturbed job.
+"""A job on three machines, by the commands of docs/how-to/cluster.md: a coordinator and its workers on one, a server on each
+of two others. Every process is killed and restarted by the command that started it, and the weights equal those of an undisturbed job.
 
 A machine is a network namespace with a folder of its own to work in; the machine's own network is not changed. It needs
 root.
@@ -34,7 +34,7 @@ class MachinesTest(recovery.RecoveryTest):
 
     @classmethod
     def text(cls, steps):
-        """Returns a job file as in the README: with the coordinator's address, and no address of another process."""
+        """Returns a job file as in docs/how-to/cluster.md: with the coordinator's address, and no address of another process."""
         text = re.sub(r'\[cluster\]\n.*?\n\n\[metrics\]\n.*?\n\n', f'[cluster]\ncoordinator = "{cls.address}"\nservers = 2\n'
                       "workers = 2\n\n", super().text(steps), flags=re.S)
         assert "listen" not in text, text
@@ -54,7 +54,7 @@ class MachinesTest(recovery.RecoveryTest):
         return self.enterContext(harness.Process(*command, cwd=self.path(machine)))
 
     def keygen(self):
-        """Makes keys and takes them to their machines, as the README says. Returns the coordinator's address with its key."""
+        """Makes keys and takes them to their machines, as that page says. Returns the coordinator's address with its key."""
         made = subprocess.run([harness.program("capstan"), "keygen", self.path("head", "keys")], capture_output=True, text=True,
                               check=True, timeout=harness.DEADLINE)
         for machine in "one", "two":

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""README.md and docs/: every block is run or has a reason why not, every link works, and every key of the job file is
-described as the programs read it."""
+"""README.md and docs/: every block is run or has a reason why not, and the reference says what the programs and sources
+do. (architecture_test has the links.)"""
+import collections
 import os
 import re
 import subprocess
@@ -36,31 +37,23 @@ def run_all(reader, name, text):
 class DocumentsTest(unittest.TestCase):
     def test_every_block_does_what_its_document_says(self):
         skips.need(self, "numpy")
+        run, left_out = 0, []
         for name, text in documents.documents().items():
             reader = new_reader(self)
             for block in documents.blocks_of(name, text):
                 with self.subTest(block.where):
                     reader.run(block)
-            print(f"{name}: {reader.count} blocks were run", flush=True)
-
-    def test_every_link_leads_somewhere(self):
-        texts = documents.documents()
-        for name, text in texts.items():
-            for target in re.findall(r"\]\(([^)\s]+)\)", text):
-                if "://" in target:
-                    continue
-                path, _, heading = target.partition("#")
-                there = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
-                with self.subTest(f"{name}: {target}"):
-                    self.assertTrue(os.path.exists(os.path.join(documents.ROOT, there)), "there is no such file")
-                    if heading:
-                        self.assertIn(heading, headings_of(texts[there]))
+            run, left_out = run + reader.count, left_out + reader.left_out
+        print(f"{run} of {run + len(left_out)} blocks are run; not run:", flush=True)
+        for reason, count in collections.Counter(left_out).most_common():
+            print(f"  {count} {reason}", flush=True)
 
 
-def headings_of(text):
-    """Returns the headings as GitHub names them in links."""
-    titles = re.findall(r"^#+ (.*)$", text, re.M)
-    return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+class GeneratedPagesTest(unittest.TestCase):
+    def test_the_reference_is_what_its_sources_say(self):
+        checked = subprocess.run([os.path.join(documents.ROOT, "scripts", "reference"), "--check", "--bin", harness.BIN],
+                                 capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
+        self.assertEqual((checked.stdout, checked.returncode), ("", 0), checked.stderr)
 
 
 class BrokenBlocksTest(unittest.TestCase):
@@ -74,6 +67,7 @@ class BrokenBlocksTest(unittest.TestCase):
         "cpp": "#include <capstan/client.h>\ncapstan::Status status;",
         "cmake": "cmake_minimum_required(VERSION 3.18)\nproject(one LANGUAGES CXX)\nfind_package(capstan 0.1 REQUIRED)\n"
                  "add_executable(one one.cc)\ntarget_link_libraries(one PRIVATE capstan::client)",
+        "yaml": "scrape_configs: [{job_name: one, static_configs: [{targets: ['127.0.0.1:1']}]}]",
     }
     BROKEN = {
         "sh": ["capstan lunch", "capstan --version | grep nothing | cat", "cd nowhere; true"],
@@ -82,6 +76,7 @@ class BrokenBlocksTest(unittest.TestCase):
         "c": ["#include <capstan/capstan.h>\ncapstan_kode code;"],
         "cpp": ["#include <capstan/client.h>\ncapstan::Client::Connnect();", "#include <capstan/clint.h>"],
         "cmake": ["cmake_minimum_required(VERSION 3.18)\nproject(one LANGUAGES CXX)\nfind_package(capstan 7 REQUIRED)"],
+        "yaml": ["scrape_konfigs: []", "scrape_configs: [{job_name: one, http_sd_configs: [{url: nowhere}]}]"],
         "": ["what is this"],
         "perl": ["print 1"],
     }
@@ -108,11 +103,31 @@ class BrokenBlocksTest(unittest.TestCase):
             with self.subTest(between), self.assertRaises(documents.Broken):
                 run_all(reader, "far.md", f"<!-- not run: it is no program -->\n{between}```\nwords\n```\n")
 
+    def test_a_block_that_is_to_fail_must_fail(self):
+        reader = new_reader(self)
+        run_all(reader, "fails.md", "<!-- fails: why -->\n```sh\ncapstan lunch\n```\n")
+        self.assertEqual(reader.count, 1)
+        with self.assertRaises(documents.Broken):
+            run_all(reader, "passes.md", "<!-- fails: why -->\n```sh\ntrue\n```\n")
+
     def test_marks_without_a_reason_or_a_meaning_fail(self):
         for text in ("<!-- not run: -->\n```\nwords\n```\n", "<!-- not run -->\n```sh\ntrue\n```\n",
                      "<!-- skip: why -->\n```sh\ntrue\n```\n", "```sh\ntrue\n"):
             with self.subTest(text), self.assertRaises(documents.Broken):
                 documents.blocks_of("marks.md", text)
+
+    def test_jobs_are_shortened_unless_a_mark_says_otherwise(self):
+        launch = "test $(capstan launch examples/digits.toml --print-config | sed -n 's/^steps = //p') = "
+        run_all(new_reader(self), "steps.md", f"```sh\n{launch}60\n```\n<!-- whole: why -->\n```sh\n{launch}1500\n```\n")
+
+    def test_the_port_of_the_documents_stands_for_a_free_one(self):
+        reader = new_reader(self)
+        run_all(reader, "port.md", f"```sh\ntest 29600 = {reader.port}\n```\n")
+
+    def test_reasons_of_blocks_that_are_not_run_are_kept(self):
+        reader = new_reader(self)
+        run_all(reader, "reasons.md", "<!-- not run: it is no program -->\n```\nwords\n```\n")
+        self.assertEqual(reader.left_out, ["it is no program"])
 
     def test_blocks_share_a_folder_and_their_files(self):
         run_all(new_reader(self), "files.md",
@@ -149,9 +164,9 @@ def keys_of_programs():
 
 
 def rows_of_reference():
-    """Returns (section, key) -> the cells of its row in docs/job-file.md."""
+    """Returns (section, key) -> the cells of its row in docs/reference/job-file.md."""
     rows, section = {}, None
-    for line in documents.documents()["docs/job-file.md"].splitlines():
+    for line in documents.documents()["docs/reference/job-file.md"].splitlines():
         if heading := re.match(r"## (?:\[(\w+)\])?", line):
             section = heading[1]
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the cluster.
 // Why:    a violation is reported at the event that causes it, not when the weights turn out wrong. I1 to I8 are the
-//         invariants in docs/design/protocol.md.
+//         invariants in docs/explanation/design/protocol.md.
 #pragma once
 
 #include <map>

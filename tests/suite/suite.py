@@ -79,6 +79,7 @@ class Suite:
             self.one(preset)
         if self.build("fuzz", "fuzzers"):
             self.stages.run("fuzz: 10 s each", [os.path.join(ROOT, "tests/fuzz/run"), build_folder("fuzz")])
+        self.stages.run("documentation: the site", [os.path.join(ROOT, "scripts/docs")])
 
     def one(self, preset):
         if self.build(preset, "all"):

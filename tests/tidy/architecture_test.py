@@ -3,8 +3,8 @@
 
     architecture_test.py [--root DIR]     prints what does not exist as file:line: what; without arguments, also tests itself
 
-ARCHITECTURE.md, docs/design/, docs/glossary.md and the README.md of each folder are read for names and for paths, every other
-document for paths only.
+ARCHITECTURE.md, docs/explanation/design/, docs/reference/glossary.md and the README.md of each room are read for names and for
+paths, every other document for paths and links only.
 A name counts as existing where the sources have it as a word. `Class::Member` has to be written so in a source, or to be a word
 in the body of that class or of one that it derives from; `Class.member` of Python has to be in a file that has both words.
 """
@@ -18,10 +18,10 @@ import unittest
 sys.dont_write_bytecode = True
 
 SOURCES = (".h", ".cc", ".cu", ".c", ".capnp", ".py")
-NAMED = re.compile(r"(ARCHITECTURE\.md|docs/design/.*\.md|docs/glossary\.md|\w+/README\.md)$")
+NAMED = re.compile(r"(ARCHITECTURE\.md|docs/explanation/design/.*\.md|docs/reference/glossary\.md|\w+/README\.md)$")
 SKIPPED = {".git", "build", "runs", "__pycache__", ".cache"}
 
-FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+FENCE = re.compile(r"^```.*?^```$|<!-- file: .*? -->", re.M | re.S)  # code, and the name of a file for the reader to write
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 # Matches the name of a file with one of these extensions, with or without folders; not a pattern, an address or a URL.
@@ -33,8 +33,8 @@ MEMBER = re.compile(r"(?=\b(\w+)(?:<[\w:, ]*>)?::~?(\w+))")
 NAMESPACE = re.compile(r"^(?:inline )?namespace ([\w:]+)", re.M)
 NAME = re.compile(r"[\w:.]+(?:<\w+>)?(?:\([\w:, &*]*\))?$")  # else the span is a command, a line of code or a value
 
-# Names of files that stand for any file.
-ANY_FILE = {"source.cc"}
+# Names of files that stand for any file, or for one of a reader's own.
+ANY_FILE = {"source.cc", "train.py"}
 
 
 def read(path):
@@ -177,10 +177,10 @@ def problems(root):
 
 
 SOUND = {
-    "ARCHITECTURE.md": "`Shard::Stage`, `Shard::Tick` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/design/a.md).\n"
+    "ARCHITECTURE.md": "`Shard::Stage`, `Shard::Tick` and `Shard::On(Push)` are in `shard.h`; see [the design](docs/explanation/design/a.md).\n"
                        "`job.steps`, `capstan launch X.toml` and `a = \"B\"` name nothing.\n\n```\n`Nowhere::AtAll`\n```\n",
-    "docs/design/a.md": "Back to [the start](../../ARCHITECTURE.md), `server/shard.h`, `Trainer.step`.\n",
-    "docs/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n",
+    "docs/explanation/design/a.md": "Back to [the start](../../../ARCHITECTURE.md), `server/shard.h`, `Trainer.step`.\n",
+    "docs/explanation/modes.md": "`Unknown` is no business of this check; `metrics.jsonl` is of a run.\n\n<!-- file: own.py -->\n",
     "server/shard.h": "struct Push;\nclass Base { void Tick() {} };\n"
                       "class Shard final : public Base { void Stage(); void On(Push); };\n"
                       "struct Store { Shard* shard; void Save(); };\n",
@@ -192,15 +192,15 @@ PLANTED = [
     ("ARCHITECTURE.md", "`Shard::On(Pull)` answers.\n", "Pull"),
     ("ARCHITECTURE.md", "A line.\n\n`Sharder` is new.\n", "Sharder"),
     ("ARCHITECTURE.md", "`Trainer.leap` is new.\n", "Trainer.leap"),
-    ("docs/design/b.md", "`kNowhere` is a limit.\n", "kNowhere"),
-    ("docs/glossary.md", "| slot | `SlotNumber` |\n", "SlotNumber"),
-    ("docs/modes.md", "See `coordinator.h`.\n", "coordinator.h"),
-    ("docs/modes.md", "See worker/shard.h.\n", "worker/shard.h"),
-    ("docs/modes.md", "It is in `server/net/`.\n", "server/net"),
+    ("docs/explanation/design/b.md", "`kNowhere` is a limit.\n", "kNowhere"),
+    ("docs/reference/glossary.md", "| slot | `SlotNumber` |\n", "SlotNumber"),
+    ("docs/explanation/modes.md", "See `coordinator.h`.\n", "coordinator.h"),
+    ("docs/explanation/modes.md", "See worker/shard.h.\n", "worker/shard.h"),
+    ("docs/explanation/modes.md", "It is in `server/net/`.\n", "server/net"),
     ("server/README.md", "`Sharder` is new.\n", "Sharder"),
-    ("docs/modes.md", "See DESIGN.md 4.\n", "DESIGN.md"),
-    ("docs/modes.md", "See [the page](design/none.md).\n", "docs/design/none.md"),
-    ("docs/modes.md", "# Modes\n\nSee [below](#details).\n", "details"),
+    ("docs/explanation/modes.md", "See DESIGN.md 4.\n", "DESIGN.md"),
+    ("docs/explanation/modes.md", "See [the page](design/none.md).\n", "docs/explanation/design/none.md"),
+    ("docs/explanation/modes.md", "# Modes\n\nSee [below](#details).\n", "details"),
 ]
 
 

@@ -4,7 +4,7 @@
 // Kind:   a core; takes messages, calls and the time, and returns what is to be sent. SecureMesh has it under a lock.
 // Fails:  never; failure() says why the mesh is over.
 // Why:    a loss has to be told from a rank that left after its last call, a slow rank from a silent one, and all ranks
-//         name the same missing ranks. docs/design/collectives.md has the rules.
+//         name the same missing ranks. docs/explanation/design/collectives.md has the rules.
 #pragma once
 
 #include <cstdint>

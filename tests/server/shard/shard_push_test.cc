@@ -1,4 +1,4 @@
-// Rules by which a shard stages pushes, one push at a time: docs/design/protocol.md 6.
+// Rules by which a shard stages pushes, one push at a time: docs/explanation/design/protocol.md 6.
 #include "common/wire/messages/disagreement.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/limits.h"
