@@ -1,6 +1,5 @@
 // capstan: the user's command: launches and stops jobs, inspects runs and their snapshots, and runs benchmarks.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -14,8 +13,8 @@
 #include "cli/launch_command.h"
 #include "cli/run/build_info.h"
 #include "cli/run/process.h"
-#include "cli/run_command.h"
 #include "cli/snapshot_command.h"
+#include "cli/view_command.h"
 #include "common/config/suggestion.h"
 
 namespace capstan::cli {
@@ -98,12 +97,8 @@ int Main(int argc, char** argv) {
   app.AllowOneCommand();
   LaunchArguments launch_arguments;
   BenchArguments bench_arguments;
-  std::string run;
   const Command launch = DescribeLaunch(app, &launch_arguments);
-  Command status = app.AddCommand("status", "Say how a run is.");
-  status.Add("RUN", &run, "its directory (default: the one where a job runs, or the newest under runs/)");
-  Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
-  stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
+  ViewCommand view(app);
   Command keygen = app.AddCommand("keygen", "Make keys for the processes of a job on several machines.");
   KeygenArguments keys;
   keygen.Add("FOLDER", &keys.folder, "where to put them; it is made, for this user only").Required();
@@ -124,23 +119,23 @@ int Main(int argc, char** argv) {
            "NAME of that key in the list and of its file, NAME.key; a worker's is also the only name under which that "
            "worker may join; for a server its --index (default: the role)")
       .OnlyWith(add);
+  keygen.Add("-o,--output", &keys.output, "table or json").OneOf({"table", "json"}).ShowDefault();
   keygen.Add("--revoke", &keys.revoke, "NAME of a key in the list, which is to be of no use from now on").NotWith(add);
   SnapshotCommand snapshot(app);
   const Command bench = DescribeBench(app, &bench_arguments);
-  constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",
-                                                         "snapshot", "bench",  "help"};
+  std::vector<std::string_view> commands = {"launch", "keygen", "snapshot", "bench", "help"};
+  commands.insert(commands.end(), ViewCommand::kCommands.begin(), ViewCommand::kCommands.end());
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
   const std::string word = !words.empty() ? words[0] : "-", second = words.size() > 1 ? words[1] : "-";
-  if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
+  if (!IsCommand(word, commands, "capstan")) return kExitUsage;
   if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
   if (const std::optional<int> code = line.Parse(words)) return *code;
   launch_arguments.capstan = argv[0];
   launch_arguments.program = program;
   if (launch.parsed()) return RunLaunch(launch_arguments);
-  if (status.parsed()) return RunStatus(run);
-  if (stop.parsed()) return RunStop(run);
+  if (view.parsed()) return view.Run();
   if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());

@@ -37,6 +37,10 @@ template Option Command::Add(const std::string&, unsigned*, const std::string&);
 template Option Command::Add(const std::string&, double*, const std::string&);
 template Option Command::Add(const std::string&, std::optional<std::uint64_t>*, const std::string&);
 
+Option Command::AddAll(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  return Option(app_->add_option(name, *values, help));
+}
+
 Option Command::AddFlag(const std::string& names, bool* value, const std::string& help) {
   return Option(app_->add_flag(names, *value, help));
 }

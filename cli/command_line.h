@@ -43,6 +43,8 @@ class Command {
   // each time the option is given.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
+  // Adds a place for any number of words.
+  Option AddAll(const std::string& name, std::vector<std::string>* values, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
   // Adds a flag that sets `value` to `begin`. If several such flags are given, the largest `begin` counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
