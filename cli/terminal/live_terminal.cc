@@ -63,7 +63,7 @@ LiveTerminal::Key LiveTerminal::ReadKey() {
 
 void LiveTerminal::Suspend() {
   Leave();
-  kill(getpid(), SIGSTOP);
+  kill(getpid(), SIGTSTP);  // it stops no process that no shell would continue
   Enter();
 }
 

@@ -36,8 +36,9 @@ Result<JobTarget> FindTarget(const std::string& word, const PagesAccess& access)
   if (is_https && access.certificate.empty()) {
     return Invalid(word + " needs --metrics-certificate FILE: the certificate in PEM that the coordinator has to show");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string numeric, NumericHost(std::string(address)));
-  return JobTarget{"", numeric, access};
+  const Result<std::string> numeric = NumericHost(std::string(address));
+  if (!numeric.ok()) return Invalid(word + ": the host is not known here; write its address in numbers");
+  return JobTarget{"", *numeric, access};
 }
 
 }  // namespace capstan::cli

@@ -30,7 +30,7 @@ class Terminal:
         if "NO_COLOR" not in environment:
             variables.pop("NO_COLOR", None)
         self.child = subprocess.Popen([*harness.OBEDIENT, *command], cwd=cwd, stdin=self.far, stdout=self.far, stderr=self.far,
-                                      start_new_session=True, env=variables)
+                                      process_group=0, env=variables)
         self.closing = threading.Event()
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
