@@ -72,7 +72,7 @@ std::string ProgressLine(const JobFigures& figures, std::size_t columns) {
   const std::uint64_t steps = figures.steps.value_or(0);
   if (steps > 0) text += " of " + std::to_string(steps);
   std::string rest;
-  if (figures.seconds_left) rest += "  " + Duration(*figures.seconds_left) + " left";
+  if (figures.seconds_left) rest += "  " + Duration(std::max(*figures.seconds_left, 0.0)) + " left";
   if (steps == 0) return CutToColumns(text + rest, columns);
   const double part = std::min(static_cast<double>(*figures.step) / static_cast<double>(steps), 1.0);
   rest = Formatted("%3.0f %%", std::floor(part * 100)) + rest;
