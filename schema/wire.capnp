@@ -381,6 +381,7 @@ struct View {
   groupEpoch @17 :UInt64;
   notice @18 :Text;
   groupRank @19 :UInt32;
+  clockMs @20 :UInt64;
 }
 
 struct Heartbeat {

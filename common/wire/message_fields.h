@@ -279,6 +279,7 @@ void Fields(Visitor& v, M& m) {
   v(m.notice, CAPSTAN_FIELD(Notice), form::UserText{});
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
   v(m.group_rank, CAPSTAN_FIELD(GroupRank));
+  v(m.clock_ms, CAPSTAN_FIELD(ClockMs));
 }
 
 template <class Visitor, MaybeConst<Heartbeat> M>

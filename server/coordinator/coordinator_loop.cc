@@ -11,6 +11,7 @@
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/keys/role_name.h"
+#include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
 
@@ -19,6 +20,16 @@ namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kClosingMax = std::chrono::seconds(3);
+
+// Writes the time of day into the answers to processes that ask for the job file: they compare clocks.
+void StampAnswers(std::vector<Envelope>* envelopes) {
+  for (Envelope& envelope : *envelopes) {
+    View* const view = envelope.message.header.As<View>();
+    if (view == nullptr || view->job_file.empty()) continue;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    view->clock_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  }
+}
 
 }  // namespace
 
@@ -129,6 +140,7 @@ std::size_t CoordinatorLoop::SendOut() {
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
   for (const Notice& notice : out_.notices) notices_.Take(notice, files_->JobTime());
+  StampAnswers(&out_.envelopes);
   const std::size_t alive = socket_->Send(&out_.envelopes);
   out_.Clear();
   return alive;
