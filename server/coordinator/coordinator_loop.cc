@@ -10,6 +10,7 @@
 #include "common/base/system_secret.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/config/job/metrics_section.h"
 #include "common/keys/role_name.h"
 #include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
@@ -58,7 +59,11 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   RoomWait::Options room{options_.on_notice, [this] { return stop_requested(); }, {}, {}};
   room.report_seconds = limits.report;
   room.stall_seconds = limits.stall;
-  CAPSTAN_ASSIGN_OR_RETURN(files_, RunFiles::Open(options_.run_dir, std::move(options_.log), std::move(room)));
+  const JobConfig& config = options_.coordinator.config;
+  std::optional<TensorBoardLog> curves;
+  if (config.metrics.tensorboard) curves.emplace(options_.run_dir + "/tensorboard", config.steps());
+  CAPSTAN_ASSIGN_OR_RETURN(
+      files_, RunFiles::Open(options_.run_dir, std::move(options_.log), std::move(room), std::move(curves)));
   if (!options_.coordinator.draw_secret) options_.coordinator.draw_secret = DrawSystemSecret;
   core_ = std::make_unique<Coordinator>(options_.coordinator, files_->log(), metrics_, files_->JobTime());
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
@@ -150,6 +155,9 @@ void CoordinatorLoop::WriteRecords() {
   const std::vector<StepRecord> records = core_->TakeRecords();
   if (records.empty()) return;
   if (Status status = files_->Append(records); !status.ok()) core_->Abandon(std::move(status), &out_);
+  if (Status status = files_->AppendCurves(records); !status.ok()) {
+    out_.Log(Severity::kWarning, status.message() + "; the curves for TensorBoard have a gap until it can be written");
+  }
 }
 
 // Publishes the core's state, and goes on to the job's end if that state calls for it.

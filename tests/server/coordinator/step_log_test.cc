@@ -1,8 +1,5 @@
 #include "server/coordinator/step_log.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +8,7 @@
 
 #include "common/base/random.h"
 #include "tests/catch.h"
+#include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::server {
@@ -94,25 +92,6 @@ std::string Lines(const std::vector<StepRecord>& records) {
   return lines;
 }
 
-// Limits the size of this process's files, so that a write beyond it is cut short, and the next one fails with EFBIG.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes_max;
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  sighandler_t handler_;
-  rlimit before_{};
-};
-
 // With another error than a full disk. server_power_cut_test has the full disk.
 TEST_CASE("a write that fails within a line leaves whole lines only, and the log goes on behind them",
           "[server][step_log]") {
@@ -123,7 +102,7 @@ TEST_CASE("a write that fails within a line leaves whole lines only, and the log
   const std::size_t line = StepLine(StepRecord{}).size() + 1;
   Status status;
   {
-    const FileSizeLimit limit(line * 4 + line / 2);  // half of the fifth fits
+    const testing::FileSizeLimit limit(line * 4 + line / 2);  // half of the fifth fits
     status = log->Append(Steps(2, 4));
   }
   CHECK(status.code() == Code::kUnreachable);
