@@ -1,17 +1,18 @@
 // capstan: the user's command: launches and stops jobs, inspects runs and their snapshots, and runs benchmarks.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
+#include "cli/doctor_command.h"
+#include "cli/explain_command.h"
 #include "cli/keygen_command.h"
 #include "cli/launch_command.h"
+#include "cli/reference_command.h"
 #include "cli/run/build_info.h"
 #include "cli/run/process.h"
 #include "cli/run_command.h"
@@ -67,12 +68,26 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   return bench;
 }
 
-// Whether `word` is an option or one of `commands`. If not, prints an error that suggests a command of a similar name.
-bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
-  if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
-  Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
-                          DidYouMean(word, commands) + "\nTry '" + program + " --help'.");
-  return false;
+// Whether the words begin with commands that exist. If not, prints an error that suggests a command of a similar name.
+bool AreCommands(const CommandFacts& program, const std::vector<std::string>& words) {
+  const CommandFacts* command = &program;
+  std::string path = program.name;
+  for (const std::string& word : words) {
+    if (command->commands.empty() || word.starts_with('-')) return true;
+    const auto is_named = [&](const CommandFacts& below) { return below.name == word; };
+    const auto next = std::find_if(command->commands.begin(), command->commands.end(), is_named);
+    if (next == command->commands.end()) {
+      std::vector<std::string_view> names;
+      if (command == &program) names.push_back("help");
+      for (const CommandFacts& below : command->commands) names.push_back(below.name);
+      Complain("capstan", "no command of " + path + " is named \"" + word + "\"" + DidYouMean(word, names) + "\nTry '" +
+                              path + " --help'.");
+      return false;
+    }
+    path += " " + word;
+    command = &*next;
+  }
+  return true;
 }
 
 // Removes "--" and all words after it from `words`. Returns those after it: the user's own program and its arguments.
@@ -127,14 +142,15 @@ int Main(int argc, char** argv) {
   keygen.Add("--revoke", &keys.revoke, "NAME of a key in the list, which is to be of no use from now on").NotWith(add);
   SnapshotCommand snapshot(app);
   const Command bench = DescribeBench(app, &bench_arguments);
-  constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",
-                                                         "snapshot", "bench",  "help"};
+  DoctorArguments doctor_arguments;
+  const Command doctor = DescribeDoctor(app, &doctor_arguments);
+  ExplainArguments explain_arguments;
+  const Command explain = DescribeExplain(app, &explain_arguments);
+  const ReferenceCommands reference(app);
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
-  const std::string word = !words.empty() ? words[0] : "-", second = words.size() > 1 ? words[1] : "-";
-  if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
-  if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
+  if (!AreCommands(app.Facts(), words)) return kExitUsage;
   if (const std::optional<int> code = line.Parse(words)) return *code;
   launch_arguments.capstan = argv[0];
   launch_arguments.program = program;
@@ -143,6 +159,9 @@ int Main(int argc, char** argv) {
   if (stop.parsed()) return RunStop(run);
   if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();
+  if (doctor.parsed()) return RunDoctor(doctor_arguments);
+  if (explain.parsed()) return RunExplain(explain_arguments);
+  if (reference.parsed()) return reference.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);
   return kExitUsage;

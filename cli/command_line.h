@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/reference/command_facts.h"
 #include "cli/run/run_directory.h"
 
 namespace CLI {
@@ -59,6 +60,8 @@ class Command {
   bool chose(const std::string& command) const;
   // Returns the help. `program` is put before the command's own name in the usage line.
   std::string Help(const std::string& program = "") const;
+  // Returns all that is described so far, without hidden options.
+  CommandFacts Facts() const;
 
  private:
   CLI::App* app_;
@@ -68,6 +71,8 @@ class CommandLine {
  public:
   CommandLine(const std::string& description, const std::string& program);
   ~CommandLine();
+  CommandLine(CommandLine&& other) noexcept;
+  CommandLine& operator=(CommandLine&&) = delete;
 
   Command root() const { return Command(app_.get()); }
   // Returns nothing if the program is to continue. Otherwise returns the exit code: 0 after --help or --version, 2

@@ -1,4 +1,5 @@
-// ReadFreeMemory: returns how much memory this process may still take, and what sets the limit.
+// ReadFreeMemory: returns how much memory this process may still take, and what sets the limit. MemoryText: a number of
+// bytes for people.
 //
 // Kind:   reads the system; nothing is kept.
 // Fails:  never: a limit that cannot be read counts as none.
@@ -10,7 +11,7 @@
 #include <limits>
 #include <string>
 
-namespace capstan::train {
+namespace capstan {
 
 struct MemoryLimit {
   std::uint64_t left_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -34,4 +35,7 @@ struct FreeMemory {
 // `root`: the folder that contains proc/ and sys/.
 FreeMemory ReadFreeMemory(const std::filesystem::path& root = "/");
 
-}  // namespace capstan::train
+// Returns a text such as "1.5 GiB" or "640 MiB".
+std::string MemoryText(std::uint64_t bytes);
+
+}  // namespace capstan

@@ -1,18 +1,22 @@
-#include "worker/train/free_memory.h"
+#include "common/base/free_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <charconv>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <string_view>
 
-namespace capstan::train {
+namespace capstan {
 
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
 
 std::optional<std::uint64_t> ToNumber(std::string_view text) {
   std::uint64_t number = 0;
@@ -117,4 +121,15 @@ FreeMemory ReadFreeMemory(const fs::path& root) {
   return free;
 }
 
-}  // namespace capstan::train
+std::string MemoryText(std::uint64_t bytes) {
+  std::array<char, 32> text{};
+  const auto count = static_cast<double>(bytes);
+  if (count >= kGiB) {
+    std::snprintf(text.data(), text.size(), "%.1f GiB", count / kGiB);
+  } else {
+    std::snprintf(text.data(), text.size(), count < 10 * kMiB ? "%.1f MiB" : "%.0f MiB", count / kMiB);
+  }
+  return text.data();
+}
+
+}  // namespace capstan
