@@ -31,8 +31,8 @@ std::string Fixed(const char* format, double value) {
 // Adds to a silence what a plain TCP connection says about it.
 class Silence {
  public:
-  explicit Silence(const std::string& address) {
-    if (!IsLocalAddress(address)) attempt_.Begin(WithoutKey(address));
+  explicit Silence(const std::string& address) : is_local_(IsLocalAddress(address)) {
+    if (!is_local_) attempt_.Begin(WithoutKey(address));
   }
 
   // Returns an error when the connection has failed or the time is up.
@@ -40,12 +40,14 @@ class Silence {
     if (end_ == Instant{}) end_ = now + kCoordinatorTime;
     if (!attempt_.IsOpen() && !attempt_.failure().empty()) return Unreachable(attempt_.failure());
     if (now < end_) return {};
-    return Timeout(
-        "no answer in " + std::to_string(kCoordinatorTime.count()) + " s" +
-        (attempt_.IsOpen() ? ", as behind a firewall" : "; what listens there is no coordinator, or asks for a key"));
+    const char* const why = is_local_           ? "; perhaps no job runs there, or it is another user's"
+                            : attempt_.IsOpen() ? ", as behind a firewall"
+                                                : "; what listens there is no coordinator, or asks for a key";
+    return Timeout("no answer in " + std::to_string(kCoordinatorTime.count()) + " s" + why);
   }
 
  private:
+  const bool is_local_;
   ConnectAttempt attempt_;
   Instant end_{};
 };

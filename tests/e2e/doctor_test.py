@@ -119,6 +119,8 @@ class CoordinatorTest(Examination):
             local = self.endpoints()["coordinator"]
             self.assert_finding(self.doctor("--coordinator", local), "coordinator", "ok")
         self.assert_finding(self.doctor("--coordinator", address, code=1), "coordinator", "error", "Connection refused")
+        self.assert_finding(self.doctor("--coordinator", "ipc://" + self.path("nobody"), code=1), "coordinator", "error",
+                            "perhaps no job runs there")
 
     def test_something_else_that_listens_is_no_coordinator(self):
         with harness.socket.create_server(("127.0.0.1", 0)) as other:
