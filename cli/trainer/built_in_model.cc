@@ -29,7 +29,7 @@ Status CheckMachine(const JobConfig& config) {
   RaiseOpenFilesLimit(kWorkerFilesMax);
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const MachineAccount account, CountMachine(config));
-    return CheckMachine(account, train::ReadFreeMemory());
+    return CheckMachine(account, ReadFreeMemory());
   } catch (const std::bad_alloc&) {
     return Refused(
         "no more memory was given while the job's data were read, as each worker reads them; give it less of [data], "

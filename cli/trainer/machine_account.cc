@@ -96,7 +96,7 @@ Result<MachineAccount> CountMachine(const JobConfig& config) {
   return account;
 }
 
-Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free) {
+Status CheckMachine(const MachineAccount& account, const FreeMemory& free) {
   CAPSTAN_RETURN_IF_ERROR(train::CheckMemory(account.worker, free));
   if (account.bytes() > free.resident.left_bytes) {
     return Invalid("all processes of this job need " + MemoryText(account.bytes()) + " together, and " +

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "common/config/job/forward.h"
-#include "worker/train/free_memory.h"
 #include "worker/train/memory_account.h"
 
 namespace capstan::cli {
@@ -26,6 +26,6 @@ struct MachineAccount {
 };
 
 Result<MachineAccount> CountMachine(const JobConfig& config);
-Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free);
+Status CheckMachine(const MachineAccount& account, const FreeMemory& free);
 
 }  // namespace capstan::cli

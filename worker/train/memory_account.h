@@ -11,11 +11,11 @@
 #include <optional>
 #include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "common/config/job/forward.h"
 #include "worker/data/dataset.h"
 #include "worker/device/job_model.h"
-#include "worker/train/free_memory.h"
 
 namespace capstan::train {
 

@@ -8,12 +8,12 @@
 #include <memory>
 #include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "kernels/cuda/library_search.h"
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
 #include "monitoring/trace.h"
-#include "worker/train/free_memory.h"
 
 namespace capstan::train {
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <string>
 
-namespace capstan::train {
+namespace capstan {
 
 struct MemoryLimit {
   std::uint64_t left_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -34,4 +34,4 @@ struct FreeMemory {
 // `root`: the folder that contains proc/ and sys/.
 FreeMemory ReadFreeMemory(const std::filesystem::path& root = "/");
 
-}  // namespace capstan::train
+}  // namespace capstan

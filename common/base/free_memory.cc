@@ -1,4 +1,4 @@
-#include "worker/train/free_memory.h"
+#include "common/base/free_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace capstan::train {
+namespace capstan {
 
 namespace {
 
@@ -117,4 +117,4 @@ FreeMemory ReadFreeMemory(const fs::path& root) {
   return free;
 }
 
-}  // namespace capstan::train
+}  // namespace capstan

@@ -1,5 +1,5 @@
 // Which memory limit ReadFreeMemory finds, and its name, from copies of system files that the tests write.
-#include "worker/train/free_memory.h"
+#include "common/base/free_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
-namespace capstan::train {
+namespace capstan {
 namespace {
 
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
@@ -98,4 +98,4 @@ TEST_CASE("what the system says of this process is read", "[memory]") {
 }
 
 }  // namespace
-}  // namespace capstan::train
+}  // namespace capstan
