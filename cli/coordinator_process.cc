@@ -180,6 +180,7 @@ class CoordinatorProcess {
     pages.http_sd_json = [this] { return addresses_.HttpSd(); };
     pages.warn = [this](const std::string& text) { Warn(text); };
     registry_->NameJob(options_.config.name());
+    registry_->NameFolder(run_dir_);
     CAPSTAN_ASSIGN_OR_RETURN(
         metrics_, ServeMetrics(section, MachineOf(listen_), MachineOf(address_), std::move(pages), registry_));
     return {};

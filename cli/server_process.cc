@@ -114,6 +114,7 @@ class ServerProcess {
     pages.status_json = [this] { return StatusJson(); };
     pages.warn = [this](const std::string& text) { Notify({Severity::kWarning, text}); };
     registry_->NameJob(options_.config.name());
+    registry_->NameFolder(run_dir_);
     CAPSTAN_ASSIGN_OR_RETURN(
         metrics_, ServeOwnMetrics(section, options_.config.cluster.coordinator, std::move(pages), registry_));
     return {};

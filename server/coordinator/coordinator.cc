@@ -17,6 +17,7 @@
 #include "common/wire/messages/snapshot_done.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/hello_check.h"
+#include "server/coordinator/job_metrics.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/join_check.h"
 #include "server/coordinator/tell_shards.h"
@@ -110,7 +111,10 @@ void Coordinator::On(PeerId from, const Principal& sender, const Hello& hello, I
                    std::to_string(hello.incarnation.value) + (admission.replaces ? ", in place of the one before" : ""),
                who);
   }
-  if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  if (admission.replaces) {
+    job_.metrics->restarts[monitoring::Member::kShard].Add(1);
+    job_.steps->ForgetShard(hello.shard);
+  }
   job_.told.sessions.NoteHello(hello.shard, hello.term == job_.journal.term() ? hello.sessions : 0, admission.replaces);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
@@ -320,6 +324,7 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
   if (IsPagesAddress(join.metrics)) worker.metrics = join.metrics;
   job_.ranks.NoteMessage(worker, now);
   out->Audit(AuditKind::kJoined, DescribeJoin(worker), who);
+  if (job_.members.IsRestart(worker.name, worker.nonce)) job_.metrics->restarts[monitoring::Member::kWorker].Add(1);
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
   out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
@@ -435,15 +440,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.told.sessions.BeginTurn();
   SendDueViews(&job_, out);
   CheckDeadlines(now, out);
-  const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
-  job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);
-  job_.metrics->workers[monitoring::MemberState::kAlive].Set(job_.members.size());
-  const auto seen = std::count_if(job_.shards.begin(), job_.shards.end(),
-                                  [](const ShardEntry& shard) { return shard.hello.has_value(); });
-  const auto alive = std::count_if(job_.shards.begin(), job_.shards.end(),
-                                   [&](const ShardEntry& shard) { return shard.hello && !shard.IsSilent(now); });
-  job_.metrics->shards[monitoring::MemberState::kAlive].Set(alive);
-  job_.metrics->shards[monitoring::MemberState::kLost].Set(seen - alive);
+  CountMembers(job_, now);
 }
 
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {

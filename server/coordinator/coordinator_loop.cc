@@ -10,6 +10,7 @@
 #include "common/base/system_secret.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/config/job/snapshot_section.h"
 #include "common/keys/role_name.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
@@ -19,6 +20,10 @@ namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kClosingMax = std::chrono::seconds(3);
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -51,6 +56,7 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   if (!options_.coordinator.draw_secret) options_.coordinator.draw_secret = DrawSystemSecret;
   core_ = std::make_unique<Coordinator>(options_.coordinator, files_->log(), metrics_, files_->JobTime());
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
+  if (options_.coordinator.config.snapshot.enabled()) metrics_->snapshot_time.Set(UnixSeconds());
   completion_.emplace(Completion::Options{core_.get(), files_.get(), socket_->transport(), limits, options_.on_notice,
                                           [this] { return stop_requested(); }});
   status_.Publish(*core_, files_->JobTime());
@@ -109,6 +115,8 @@ void CoordinatorLoop::Tick(Instant now) {
     if (stops_requested_.load() > 1) core_->Abandon(Refused("the job was stopped"), &out_);
   }
   core_->Tick(now, &out_);
+  if (const std::uint64_t taken = metrics_->snapshots_taken.value(); taken != std::exchange(snapshots_seen_, taken))
+    metrics_->snapshot_time.Set(UnixSeconds());
   members_.Look(*core_);
   notices_.Look(now);
   const std::size_t alive = SendOut();

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -93,6 +94,7 @@ class CoordinatorLoop {
 
   Outbox out_;
   NoticeLimit notices_;
+  std::uint64_t snapshots_seen_ = 0;  // of those that metrics_ counts
   Phase phase_ = Phase::kServing;
   Instant closing_began_{};
   bool concluded_before_ = false;  // the job was already done when this process began

@@ -83,6 +83,11 @@ class Membership {
   // its rank. Returns the number of slots whose worker did not have them before.
   std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
+  // Whether another process, with another nonce, has joined under this name before, as far as names are remembered.
+  bool IsRestart(const std::string& name, std::uint64_t nonce) const {
+    const auto found = newest_.find(name);
+    return found != newest_.end() && found->second != nonce;
+  }
   // Whether a newer process has taken over the name of the process that drew this nonce, which may not join again.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 

@@ -18,7 +18,10 @@ void StepRecords::Add(StepRecord record, Instant now) {
   metrics_->step_seconds.Observe(record.seconds);
   metrics_->loss.Set(record.loss);
   metrics_->learning_rate.Set(record.learning_rate);
-  metrics_->gradient_norm.Set(record.gradient_norm);
+  if (has_global_steps_) {
+    metrics_->gradient_norm.Set(record.gradient_norm);
+    metrics_->loss_scale.Set(record.loss_scale);
+  }
   if (record.validation_loss) metrics_->validation_loss.Set(*record.validation_loss);
   records_.push_back(std::move(record));
 }

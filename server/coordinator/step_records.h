@@ -15,8 +15,9 @@ namespace capstan::server {
 
 class StepRecords {
  public:
-  StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
-      : metrics_(std::move(metrics)), last_commit_(now) {}
+  // Without global steps, a record has no gradient norm and no loss scale.
+  StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, bool has_global_steps, Instant now)
+      : metrics_(std::move(metrics)), has_global_steps_(has_global_steps), last_commit_(now) {}
 
   // Measures the next step's duration from `now` on.
   void Begin(Instant now) { last_commit_ = now; }
@@ -33,6 +34,7 @@ class StepRecords {
   static constexpr std::size_t kStepsMeasured = 64;
 
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  bool has_global_steps_;
   std::vector<StepRecord> records_;
   Instant last_commit_;
   std::vector<double> seconds_;  // durations of the newest steps, a ring

@@ -128,7 +128,7 @@ class LaunchTest(harness.JobTest):
             launch.wait_for_line("step ")
             addresses = self.endpoints()["metrics"]
             for name, wanted in (("coordinator", "capstan_job_step "), ("server-0", "capstan_server_steps_total"),
-                                 ("coordinator", 'capstan_cluster_members{role="shard",state="alive"} 2'),
+                                 ("coordinator", 'capstan_cluster_members{member="shard",state="alive"} 2'),
                                  ("server-1", "capstan_build_info"), ("worker-0", "capstan_build_info"),
                                  ("worker-1", "capstan_worker_steps_total")):
                 self.scrape_until(addresses[name], wanted)

@@ -115,6 +115,7 @@ class ParameterServerClient : public client::ClientBase {
   Encoding encoding_ = Encoding::kFp32;  // the job's encoding of weights and leaves
 
   std::unique_ptr<client::SlotVerdict> verdict_;  // null: global steps, whose verdicts are the coordinator's
+  std::atomic<std::uint64_t> slots_left_out_{0};  // by verdict_; any thread reads it
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
@@ -265,6 +266,7 @@ Status ParameterServerClient::AwaitMachineReduce() {
 
 ClientCounters ParameterServerClient::counters() const {
   ClientCounters counters = ClientBase::counters();
+  counters.slots_left_out = slots_left_out_.load(std::memory_order_relaxed);
   if (!machine_) return counters;
   const client::MachineReduce::Counters machine = machine_->counters();
   counters.reduced_bytes = machine.reduced_bytes;
@@ -347,6 +349,7 @@ Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& resu
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
   if (!failure().ok()) return failure();
+  if (left_out()) slots_left_out_.fetch_add(1, std::memory_order_relaxed);
   SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
   loop().Send(session::EndSlotCommand{round(), std::move(report), state_after_step_});
   if (machine_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitMachineReduce());

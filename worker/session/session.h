@@ -132,7 +132,8 @@ class Session {
   bool joined() const { return context_.session.value != 0; }
   Step step() const { return mode_.plan ? mode_.plan->step() : Step{}; }
   Generation generation() const { return context_.generation; }
-  std::size_t unstaged_pushes() const { return links_.unstaged_pushes(); }
+  // For counts of pushes.
+  const ShardLinks& links() const { return links_; }
   // Returns a text that names the peers this session waits for; empty when it waits for none.
   std::string WaitingFor() const;
 

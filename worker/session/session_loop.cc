@@ -204,7 +204,7 @@ void SessionLoop::ReportWaiting(Instant now) {
 // Notes the time at which the last unacknowledged push was acknowledged. This is called before a message's events are
 // handed over, so counters() has a round's time before the application receives the next round.
 void SessionLoop::NoteStaged() {
-  const std::size_t unstaged = session_->unstaged_pushes();
+  const std::size_t unstaged = session_->links().unstaged_pushes();
   if (unstaged == 0 && unstaged_before_ > 0) {
     all_staged_ = std::chrono::steady_clock::now();
     PublishCounters();
@@ -226,7 +226,10 @@ void SessionLoop::PublishCounters() {
   now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
   now.sends_blocked = counters.sends_blocked;
   now.sends_unreachable = counters.sends_unreachable;
-  now.unstaged_pushes = session_->unstaged_pushes();
+  now.connections_made = counters.connections_made;
+  now.connections_lost = counters.connections_lost;
+  now.unstaged_pushes = session_->links().unstaged_pushes();
+  now.unsent_pushes = session_->links().unsent_pushes();
   now.all_staged = all_staged_;
   published_.Publish(now);
 }

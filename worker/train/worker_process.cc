@@ -169,6 +169,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
+    metrics->unsent_pushes.Set(counters.unsent_pushes);
+    metrics->slots_left_out.AdvanceTo(counters.slots_left_out);
     metrics->reduced_bytes.AdvanceTo(counters.reduced_bytes);
     metrics->group_bytes_out.AdvanceTo(counters.group_bytes_out);
     host_groups.AdvanceTo(counters.groups_formed - counters.device_groups_formed);

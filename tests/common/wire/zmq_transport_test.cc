@@ -29,6 +29,7 @@
 namespace capstan {
 namespace {
 
+using testing::CallersOf;
 using testing::Connection;
 using testing::ConnectionsOf;
 using testing::ConnectRaw;
@@ -152,6 +153,16 @@ TEST_CASE("a transport calls as many peers as a job has shards at most", "[commo
     CHECK(peer.ok());
   }
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST_CASE("connections are counted when they are made and when they are lost", "[zmq]") {
+  Server server;
+  server.CheckServes();
+  CHECK(server.counters.connections_made == 1);
+  CHECK(server.counters.connections_lost == 0);
+  server.client.reset();
+  server.PollUntil([&] { return server.counters.connections_lost == 1; });
+  CHECK(server.counters.connections_made == 1);
 }
 
 TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
