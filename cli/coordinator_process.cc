@@ -168,7 +168,12 @@ class CoordinatorProcess {
   // Adds to the job's status what this process knows.
   std::string StatusJson() const {
     nlohmann::ordered_json status = nlohmann::ordered_json::parse(loop_->StatusJson(), nullptr, false);
-    if (status.is_object()) status["transport"] = ProtectionOf(address_);
+    if (status.is_object()) {
+      status["transport"] = ProtectionOf(address_);
+      status["run_directory"] = run_dir_;
+      status["time"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      if (events_.launched()) status["logs"] = run_dir_ + "/logs";
+    }
     return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
@@ -177,6 +182,7 @@ class CoordinatorProcess {
     if (!options_.metrics_listen.empty()) section.listen = options_.metrics_listen;
     monitoring::ExporterOptions pages;
     pages.status_json = [this] { return StatusJson(); };
+    pages.history_json = [this] { return loop_->HistoryJson(); };
     pages.http_sd_json = [this] { return addresses_.HttpSd(); };
     pages.warn = [this](const std::string& text) { Warn(text); };
     registry_->NameJob(options_.config.name());

@@ -273,6 +273,7 @@ struct Hello {
   newestRetained @12 :SnapshotId;
   metrics @13 :Text;
   sessions @14 :UInt64;
+  busyUs @15 :UInt64;
 }
 
 struct SnapshotDone {
@@ -395,6 +396,10 @@ struct Heartbeat {
   group @8 :GroupState;
   groupText @9 :Data;
   groupEpoch @10 :UInt64;
+  allUs @11 :UInt64;
+  inputUs @12 :UInt64;
+  exchangeUs @13 :UInt64;
+  commitUs @14 :UInt64;
 }
 
 struct Leave {

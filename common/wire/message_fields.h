@@ -190,6 +190,7 @@ void Fields(Visitor& v, M& m) {
   v(m.newest_retained, CAPSTAN_FIELD(NewestRetained));
   v(m.metrics, CAPSTAN_FIELD(Metrics));
   v(m.sessions, CAPSTAN_FIELD(Sessions));
+  v(m.busy_us, CAPSTAN_FIELD(BusyUs));
 }
 
 template <class Visitor, MaybeConst<ResetDone> M>
@@ -294,6 +295,10 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group));
   v(m.group_text, CAPSTAN_FIELD(GroupText), form::Bytes{kGroupTextBytesMax});
   v(m.group_epoch, CAPSTAN_FIELD(GroupEpoch));
+  v(m.spent.all_us, CAPSTAN_FIELD(AllUs));
+  v(m.spent.input_us, CAPSTAN_FIELD(InputUs));
+  v(m.spent.exchange_us, CAPSTAN_FIELD(ExchangeUs));
+  v(m.spent.commit_us, CAPSTAN_FIELD(CommitUs));
 }
 
 template <class Visitor, MaybeConst<Leave> M>

@@ -19,6 +19,7 @@
 #include "server/coordinator/hello_check.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/join_check.h"
+#include "server/coordinator/lag.h"
 #include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
@@ -193,7 +194,7 @@ void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now,
                                   "; when its program and its data are those of the job, start it under another name" +
                                   (aside.principal.name.empty() ? "" : ", with a key for that name");
     RefuseTo(aside.peer, Code::kRefused, to_worker, out);
-    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
+    out->LogAndAudit(Severity::kWarning, AuditKind::kSetAside,
                      "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why,
                      Describe(aside.principal));
     set_aside.Add({aside.name, other, to_worker, aside.principal.key});
@@ -344,10 +345,12 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   job_.ranks.NoteMessage(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
-  if (news) worker->since = now;
+  if (news) worker->pace.since = now;
   worker->generation = beat.generation;
   worker->step = beat.step;
   worker->computing = beat.computing;
+  worker->pace.ahead = StepsAhead(beat.step, job_.steps->step());
+  worker->pace.time.Take(beat.spent.all_us, {beat.spent.input_us, beat.spent.exchange_us, beat.spent.commit_us}, now);
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
@@ -387,7 +390,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
-  out->LogAndAudit(Severity::kWarning, AuditKind::kLeft, "\"" + name + "\" died; its slots move",
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLost, "\"" + name + "\" died; its slots move",
                    Describe(worker->principal));
   job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
@@ -421,7 +424,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
     out->LogAndAudit(
-        Severity::kWarning, AuditKind::kLeft,
+        Severity::kWarning, AuditKind::kLost,
         "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move",
         Describe(lost.principal));
     course_.Reassign(out);

@@ -53,6 +53,7 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
   completion_.emplace(Completion::Options{core_.get(), files_.get(), socket_->transport(), limits, options_.on_notice,
                                           [this] { return stop_requested(); }});
+  status_.ReadHistory(options_.run_dir);
   status_.Publish(*core_, files_->JobTime());
   return {};
 }
@@ -124,10 +125,11 @@ void CoordinatorLoop::Tick(Instant now) {
 // Returns how many messages were sent or wait for room in the socket.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
-  if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
-  members_.SeeGeneration(*core_);
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
+  if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
+  status_.AddEvents(out_.audit, core_->step());
+  members_.SeeGeneration(*core_);
   for (const Notice& notice : out_.notices) notices_.Take(notice, files_->JobTime());
   const std::size_t alive = socket_->Send(&out_.envelopes);
   out_.Clear();
@@ -135,8 +137,10 @@ std::size_t CoordinatorLoop::SendOut() {
 }
 
 void CoordinatorLoop::WriteRecords() {
-  const std::vector<StepRecord> records = core_->TakeRecords();
+  std::vector<StepRecord> records = core_->TakeRecords();
   if (records.empty()) return;
+  for (StepRecord& record : records) record.time = UnixTime();
+  status_.AddSteps(records);
   if (Status status = files_->Append(records); !status.ok()) core_->Abandon(std::move(status), &out_);
 }
 
@@ -164,6 +168,7 @@ void CoordinatorLoop::BeginClosing(Status outcome) {
   phase_ = Phase::kClosing;
   closing_began_ = files_->JobTime();
   outcome_ = std::move(outcome);
+  if (!concluded_before_) out_.Audit(AuditKind::kEnded, outcome_.ok() ? "all steps are done" : outcome_.message());
   completion_->Reset();
   members_.Close();
   core_->Shutdown();

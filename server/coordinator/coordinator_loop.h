@@ -1,7 +1,7 @@
 // CoordinatorLoop: the thread that drives a Coordinator. It owns the core, the socket, the run's files and the clock.
 //
-// Kind:   created and destroyed by one thread; any thread may call RequestStop, ended and StatusJson. The loop's own
-//         thread owns everything else.
+// Kind:   created and destroyed by one thread; any thread may call RequestStop, ended, StatusJson and
+//         HistoryJson. The loop's own thread owns everything else.
 // Fails:  Start: an address that it cannot listen on, a run directory that it cannot write, or a log that the job file
 //         cannot continue. outcome() is an error if the job failed or was stopped.
 // Why:    the process that knows every step writes metrics.jsonl and final.safetensors, so a job started by hand leaves
@@ -67,6 +67,8 @@ class CoordinatorLoop {
   const Status& outcome() const { return outcome_; }
   // Returns the state of the job as a JSON object for the status page.
   std::string StatusJson() const { return status_.Read(); }
+  // Returns the figures of its steps and its events, as a JSON object for the curves of that page.
+  std::string HistoryJson() const { return status_.HistoryJson(); }
 
  private:
   enum class Phase { kServing, kClosing, kEnded };

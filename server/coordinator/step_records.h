@@ -28,6 +28,8 @@ class StepRecords {
   Instant SlowAfter(Instant least) const;
   // Returns the mean duration of recent steps; nothing if there are none.
   std::optional<double> MeanSeconds() const;
+  // Returns how many samples a second recent steps had; nothing if they took no time.
+  std::optional<double> SamplesPerSecond() const;
 
  private:
   static constexpr std::size_t kStepsMeasured = 64;
@@ -35,8 +37,12 @@ class StepRecords {
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
   std::vector<StepRecord> records_;
   Instant last_commit_;
-  std::vector<double> seconds_;  // durations of the newest steps, a ring
-  std::size_t next_second_ = 0;
+  struct Recent {
+    double seconds = 0.0;
+    std::uint64_t samples = 0;
+  };
+  std::vector<Recent> recent_;  // the newest steps, a ring
+  std::size_t next_ = 0;
 };
 
 }  // namespace capstan::server

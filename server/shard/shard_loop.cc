@@ -52,6 +52,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   shard.parts = options_.store->List();
   shard.connect = [this](const std::string& endpoint) { return neighbours_->Connect(endpoint); };
   shard.room = [this](PeerId peer) { return socket_->RoomFor(peer); };
+  shard.busy_us = [this] { return static_cast<std::uint64_t>(busy_ / std::chrono::microseconds(1)); };
   core_ = std::make_unique<Shard>(shard, metrics_);
   const auto lane = [trace = options_.trace, name = std::to_string(shard.shard)](const char* what) {
     return trace == nullptr ? nullptr : trace->AddLane(what + name);
@@ -123,9 +124,12 @@ void ShardLoop::Run() {
     metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting
     metrics_->queue_bytes.Set(socket_->TakeBytesReceived());
     if (delivered == 0 && !logged && !answers_wait) continue;
-    answers_wait = core_->Flush(Now(), &out_);
+    const Instant before = Now();
+    answers_wait = core_->Flush(before, &out_);
     SendOut();
-    times_->Flushed(Now());
+    const Instant after = Now();
+    times_->Flushed(after);
+    busy_ += after - before;
   }
   notices_.Flush();
   socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
@@ -142,6 +146,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
   SendOut();
   const Instant after = Now();
+  busy_ += after - before;
   times_->Handled(message, before, after);
   times_->SeePrepared(core_->engine().prepared(), after);
 }

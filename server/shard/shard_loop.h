@@ -89,6 +89,7 @@ class ShardLoop {
   PeerId coordinator_;
 
   Outbox out_;
+  Instant busy_{};  // time spent on messages
   NoticeLimit notices_;
   std::optional<CoordinatorWatch> watch_;  // set while the thread runs
   Status outcome_;

@@ -185,7 +185,7 @@ Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t las
   for (BlockIndex block = catalog_->first_block(first); block <= catalog_->last_block(last); ++block) {
     while (!arrived_[block]) {
       if (round_is_over()) return {Code::kStale, "the round is over"};
-      CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights"));
+      CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights", session::WaitKind::kExchange));
     }
   }
   return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
@@ -256,6 +256,7 @@ void ParameterServerClient::BeginMachineReduce() {
 // Waits until all sums are pushed that this worker pushes for others. The worker must stay in the round that long,
 // because Session drops pushes of a past round.
 Status ParameterServerClient::AwaitMachineReduce() {
+  const session::WaitTimer timer(&loop().waits(), session::WaitKind::kExchange);
   while (!machine_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     if (stop_requested_()) return {Code::kStale, "asked to stop"};

@@ -49,6 +49,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.metrics = options.metrics;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->shards_.PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
+  session.time_spent = [raw = loop.get()] { return raw->Spent(); };
   loop->session_ = std::make_unique<Session>(std::move(session));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
@@ -68,6 +69,12 @@ SessionLoop::~SessionLoop() {
   stopping_.store(true);
   transport_->Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+TimeSpent SessionLoop::Spent() const {
+  TimeSpent spent = waits_.Read();
+  if (options_.input_seconds) spent.input_us = static_cast<std::uint64_t>(options_.input_seconds() * 1e6);
+  return spent;
 }
 
 void SessionLoop::Send(Command command) {

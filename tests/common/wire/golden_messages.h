@@ -74,7 +74,7 @@ inline std::vector<Header> GoldenMessages() {
            19,
            20,
            "a notice"},
-      Heartbeat{{1}, 2, {3}, {4}, true, 5, {6, 7}, 8, GroupState::kBroken, state, 9},
+      Heartbeat{{1}, 2, {3}, {4}, true, 5, {6, 7}, 8, GroupState::kBroken, state, 9, {10, 11, 12, 13}},
       Leave{{1}, 2, "a reason"},
       Push{{1},
            {2},

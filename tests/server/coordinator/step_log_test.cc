@@ -72,6 +72,31 @@ TEST_CASE("numbers of any size read back with the same bits", "[server][step_log
   }
 }
 
+TEST_CASE("a step's line reads back, and another text does not", "[server][step_log]") {
+  StepRecord record;
+  record.generation = Generation{2};
+  record.step = Step{7};
+  record.loss = 0.1;
+  record.learning_rate = std::nan("");
+  record.gradient_norm = 2.5;
+  record.samples = 32;
+  record.seconds = 0.25;
+  record.time = 1764230000.125;
+  record.validation_loss = 1.5;
+  const std::optional<StepRecord> back = ParseStepLine(StepLine(record));
+  REQUIRE(back);
+  CHECK(StepLine(*back) == StepLine(record));
+  for (const char* line : {"", "{", "[7]", "{}", R"({"step":-1})", R"({"step":"7"})", R"({"step":1.5})"}) {
+    CAPTURE(line);
+    CHECK_FALSE(ParseStepLine(line));
+  }
+  const std::optional<StepRecord> odd = ParseStepLine(R"({"step":3,"loss":"x","samples":-4,"time":[]})");
+  REQUIRE(odd);
+  CHECK(std::isnan(odd->loss));
+  CHECK(odd->samples == 0);
+  CHECK(odd->time == 0);
+}
+
 struct LogFile {
   std::string Content() const {
     std::ifstream in(path, std::ios::binary);
