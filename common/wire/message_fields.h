@@ -282,6 +282,14 @@ void Fields(Visitor& v, M& m) {
   v(m.group_rank, CAPSTAN_FIELD(GroupRank));
 }
 
+template <class Visitor, MaybeConst<TimeSpent> M>
+void Fields(Visitor& v, M& m) {
+  v(m.all_us, CAPSTAN_FIELD(AllUs));
+  v(m.input_us, CAPSTAN_FIELD(InputUs));
+  v(m.exchange_us, CAPSTAN_FIELD(ExchangeUs));
+  v(m.commit_us, CAPSTAN_FIELD(CommitUs));
+}
+
 template <class Visitor, MaybeConst<Heartbeat> M>
 void Fields(Visitor& v, M& m) {
   v(m.session, CAPSTAN_FIELD(Session));
@@ -295,10 +303,7 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group));
   v(m.group_text, CAPSTAN_FIELD(GroupText), form::Bytes{kGroupTextBytesMax});
   v(m.group_epoch, CAPSTAN_FIELD(GroupEpoch));
-  v(m.spent.all_us, CAPSTAN_FIELD(AllUs));
-  v(m.spent.input_us, CAPSTAN_FIELD(InputUs));
-  v(m.spent.exchange_us, CAPSTAN_FIELD(ExchangeUs));
-  v(m.spent.commit_us, CAPSTAN_FIELD(CommitUs));
+  v(m.spent);
 }
 
 template <class Visitor, MaybeConst<Leave> M>

@@ -74,7 +74,7 @@ const CROSS = 'M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0z', UP = 'M0
 const KINDS = {
   start: ['start', PLAY, 'busy'], join: ['joined', UP, 'calm'], leave: ['left', DOWN, 'calm'], lost: ['lost', CROSS, 'bad'],
   recovery: ['recovery', CIRCLE, 'warn'], snapshot: ['snapshot', DIAMOND, 'good'], set_aside: ['set aside', DOWN, 'warn'],
-  take_over: ['taken over', UP, 'warn'], end: ['end', SQUARE, 'calm'],
+  end: ['end', SQUARE, 'calm'],
 };
 const kindOf = (event) => KINDS[event.kind] || [event.kind, CIRCLE, 'calm'];
 const PREFIXED = new Set(['join', 'leave']); // their texts only say who it was
@@ -503,7 +503,7 @@ async function update() {
   drawFiles();
   if (Date.now() >= historyDue) {
     past = await read('/api/v1/history');
-    historyDue = Date.now() + (past.points.length > 400 ? 3 : 1) * STATUS_EVERY - 100; // a long one changes slowly
+    historyDue = Date.now() + (past.points.length > 400 ? 2 : 1) * STATUS_EVERY - 100; // a long one changes slowly
     drawCurves();
   }
   drawEvents();

@@ -307,6 +307,8 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
                      "\"" + join.worker + "\" joined again from another process; the newer one takes over", who);
+    out->Audit(AuditKind::kLost, "\"" + join.worker + "\" was lost, and another process of its name has joined",
+               Describe(same->principal));
     job_.members.Remove(same->session);
   }
   Worker worker;

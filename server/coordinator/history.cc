@@ -17,7 +17,7 @@ using Object = nlohmann::ordered_json;
 
 // The page's names of events, by AuditKind; null: not shown.
 constexpr std::array<const char*, kAuditKinds> kEventNames = {
-    "join", nullptr, "take_over", "leave", "recovery", nullptr, "lost", "set_aside", "start", "snapshot", "end"};
+    "join", nullptr, nullptr, "leave", "recovery", nullptr, "lost", "set_aside", "start", "snapshot", "end"};
 
 // Rounds to six digits, which are enough for a curve. A number that is not finite becomes null in JSON.
 double Rounded(double value) {

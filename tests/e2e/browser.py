@@ -115,7 +115,7 @@ class Browser:
         while not (value := self.evaluate(expression)):
             if time.monotonic() > deadline:
                 shown = self.evaluate("document.body && document.body.innerText")
-                raise AssertionError(f"{what} is not shown; the page says:\n{shown}\nand its script: {self.errors}")
+                raise AssertionError(f"{what} is not shown; the page says:\n{shown}\nand its script: {self.errors[-3:]}")
             select.select([], [], [], POLL_SECONDS)
         return value
 

@@ -35,6 +35,7 @@ TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[se
 
   harness.Joins("w0", 2);
   CHECK(Mentions(Texts(harness, AuditKind::kTookOver), "\"w0\" joined again from another process"));
+  CHECK(Texts(harness, AuditKind::kLost) == "\"w0\" was lost, and another process of its name has joined\n");
   harness.Send(CoordinatorHarness::PeerOf(join), join);
   CHECK(Mentions(Texts(harness, AuditKind::kRefused), "\"w0\" is the older of two processes of that name"));
   Join other = harness.MakeJoin("w1");
@@ -92,7 +93,7 @@ TEST_CASE("each entry about a peer has its principal", "[server][audit]") {
   harness.Send(CoordinatorHarness::PeerOf(second), harness.MakeLeave(second));
   harness.Pass(seconds(60));
   CHECK(Principals(harness, AuditKind::kLeft) == std::vector{no_name});
-  CHECK(Principals(harness, AuditKind::kLost) == std::vector<std::string>{"worker \"w0\""});
+  CHECK(Principals(harness, AuditKind::kLost) == std::vector<std::string>(2, "worker \"w0\""));
 }
 
 TEST_CASE("a claim of a shard's place is told with the claimant's principal", "[server][audit]") {
@@ -132,7 +133,7 @@ TEST_CASE("a recovery is told with its cause, and a snapshot that is deleted wit
   CHECK(Mentions(Texts(harness, AuditKind::kSnapshotDeleted), "the snapshot of version 6: it cannot be used: "));
   for (ShardIndex i = 0; i < harness.shards.size(); ++i) harness.AnswerReset(i);
   CHECK_THAT(Texts(harness, AuditKind::kRecovery),
-             Catch::Matchers::Contains("recovered in 0.0 s, 2 steps will be done again\n"));
+             Catch::Matchers::Contains("recovered in 0.5 s, 2 steps will be done again\n"));
 }
 
 TEST_CASE("a start, a snapshot, a dead worker and a later coordinator's start are told", "[server][audit]") {

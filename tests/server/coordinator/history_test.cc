@@ -121,9 +121,9 @@ TEST_CASE("events are bounded, and many of one kind do not drive out the others"
 TEST_CASE("each event has the page's name of its kind, and a text of bounded length", "[server][history]") {
   History history;
   const std::vector<std::pair<AuditKind, std::string>> kinds = {
-      {AuditKind::kStarted, "start"},      {AuditKind::kJoined, "join"},        {AuditKind::kLeft, "leave"},
-      {AuditKind::kLost, "lost"},          {AuditKind::kRecovery, "recovery"},  {AuditKind::kSnapshot, "snapshot"},
-      {AuditKind::kSetAside, "set_aside"}, {AuditKind::kTookOver, "take_over"}, {AuditKind::kEnded, "end"}};
+      {AuditKind::kStarted, "start"},      {AuditKind::kJoined, "join"},       {AuditKind::kLeft, "leave"},
+      {AuditKind::kLost, "lost"},          {AuditKind::kRecovery, "recovery"}, {AuditKind::kSnapshot, "snapshot"},
+      {AuditKind::kSetAside, "set_aside"}, {AuditKind::kEnded, "end"}};
   for (const auto& [kind, name] : kinds) history.AddEvent({kind, std::string(5000, 'x') + "\xff"}, 1.0, 1);
   const JsonValue events = JsonOf(history)["events"];
   REQUIRE(events.size() == kinds.size());
