@@ -253,8 +253,8 @@ class Strip {
     this.x = past.points.length && width ? xAxis(past.points, width) : null;
     if (!this.x) return;
     this.svg.setAttribute('viewBox', `0 0 ${width} ${this.height}`);
-    const important = ['lost', 'recovery', 'set_aside', 'start', 'end'];
-    const sorted = [...events].sort((a, b) => important.includes(a.kind) - important.includes(b.kind));
+    const onTop = ['leave', 'join', 'snapshot', 'start', 'end', 'recovery', 'set_aside', 'lost'];
+    const sorted = [...events].sort((a, b) => onTop.indexOf(a.kind) - onTop.indexOf(b.kind));
     for (const event of sorted) {
       const [, mark, tone] = kindOf(event);
       shape('path', {class: `mark ${tone}`, d: mark, transform: `translate(${this.x(event.step)} 8)`}, this.svg);
@@ -381,11 +381,17 @@ function timeBar(parts) {
   return bar;
 }
 
-// Links a member's name to its own page, if its address is one.
+const isLocal = (host) => /^(127\.[\d.]+|\[::1\]|localhost)$/.test(host);
+
+// Links a member's name to its own page, if this browser may reach its address.
 function nameOf(text, address) {
-  const url = address && URL.canParse(address.includes('://') ? address : `http://${address}`) ?
-    new URL(address.includes('://') ? address : `http://${address}`) : null;
-  if (!url || !/^https?:$/.test(url.protocol)) return document.createTextNode(text);
+  let url = null;
+  try {
+    url = new URL(/^https:\/\//.test(address) ? address : `http://${address}`);
+  } catch (error) {
+    return document.createTextNode(text);
+  }
+  if (!address || (isLocal(url.hostname) && !isLocal(location.hostname))) return document.createTextNode(text);
   const link = el('a', '', text);
   link.href = url.href;
   return link;
@@ -455,6 +461,9 @@ function drawEvents() {
 }
 
 function drawFiles() {
+  const key = `${job.logs} ${job.run_directory}`;
+  if ($('files').dataset.of === key) return; // so that a reader can select a path
+  $('files').dataset.of = key;
   const rows = [['/metrics', 'for Prometheus'], ['/api/v1/status', 'this page as JSON'], ['/api/v1/history', 'its curves as JSON']].map(([path, what]) => {
     const link = el('a', '', path);
     link.href = path;
@@ -494,6 +503,7 @@ function showTrouble() {
 async function update() {
   job = await read('/api/v1/status');
   lastAnswer = Date.now();
+  document.documentElement.classList.add('live');
   $('live').hidden = false;
   drawHead();
   drawProgress();
@@ -515,6 +525,7 @@ async function run() {
       await update();
     } catch (error) {
       console.warn(error);
+      if ($('live').hidden) document.documentElement.classList.remove('live'); // the tables are better than nothing
     }
     showTrouble();
   }

@@ -98,17 +98,27 @@ Bound FindServerOrNetwork(const Job& job, double waits) {
     busiest = (*busy)[0];
     which = i;
   }
-  const std::string wait = "the workers wait " + Percent(waits) + " of their time";
+  const std::string wait = "workers wait " + Percent(waits) + " of their time for weights and for the next step";
   if (busiest >= kBusyLeast) {
     const std::string name = job.shards.NameOf(which);
-    return {"server", name,
-            "The servers bound the job: " + name + " is busy " + Percent(busiest) + " of the time, and " + wait + "."};
+    return {"server", name, "The " + wait + ", and " + name + " is busy " + Percent(busiest) + " of the time."};
   }
   return {"network", "",
-          "The way between workers and servers bounds the job: " + wait +
-              " for weights and for the next step, and no server is "
-              "busy for more than " +
-              Percent(busiest) + "."};
+          "The " + wait + ". No server is busy for more than " + Percent(busiest) +
+              ", and no worker is always the slowest: the time goes into messages between them."};
+}
+
+// Without shards no step is done, and then workers only wait for these, too.
+std::optional<Bound> FindMissingShards(const Job& job, Instant now) {
+  std::string names, only;
+  for (ShardIndex i = 0; i < job.shards.size(); ++i) {
+    const ShardEntry& shard = job.shards[i];
+    if (!shard.hello || !shard.IsSilent(now)) continue;
+    only = names.empty() ? job.shards.NameOf(i) : "";
+    AddName(&names, job.shards.NameOf(i) + ", silent for " + WholeSeconds(now - shard.last_message));
+  }
+  if (names.empty()) return std::nullopt;
+  return Bound{"waiting", only, "The job waits for " + names + "."};
 }
 
 }  // namespace
@@ -127,6 +137,7 @@ Bound FindBound(const Job& job, Instant now) {
   const CoordinatorState state = job.state.now();
   if (state == CoordinatorState::kFinished || state == CoordinatorState::kStopped || state == CoordinatorState::kFailed)
     return AtTheEnd(job);
+  if (std::optional<Bound> missing = FindMissingShards(job, now)) return *std::move(missing);
   if (std::string line = WaitingLine(job, now); !line.empty()) return {"waiting", "", "The job is " + line + "."};
   if (state != CoordinatorState::kRunning || job.journal.AwaitsInitialWeights() || job.members.size() == 0) {
     const std::string who = WaitingFor(job, now);

@@ -80,7 +80,7 @@ class StatusPageTest(harness.JobTest):
             harness.kill(server, signal.SIGSTOP)
             self.browser.wait_for(shows("shards", "silent"), "a silent server")
             self.browser.wait_for(shows("state", "waiting"), "that the job waits")
-            self.browser.wait_for(shows("bound-sentence", "for server 1 at "), "for whom")
+            self.browser.wait_for(shows("bound-sentence", "The job waits for server 1, silent for "), "for whom")
             harness.kill(server, signal.SIGCONT)
             self.browser.wait_for(shows("state", "running"), "that the job goes on")
             self.stop(launch)

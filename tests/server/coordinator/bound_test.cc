@@ -101,13 +101,20 @@ TEST_CASE("a worker that waits far less than the others is the straggler", "[ser
 TEST_CASE("a job that waits is bound by what it waits for", "[server][bound]") {
   BoundHarness harness;
   harness.Report({{}, {}});
-  for (int i = 0; i < 6; ++i) {  // without a step
-    harness.now += 1s;
-    harness.Beat(0, {});
-    harness.Tick();
-  }
+  const auto pass = [&](int seconds, ShardIndex alive) {  // without a step
+    for (int i = 0; i < seconds; ++i) {
+      harness.now += 1s;
+      harness.Beat(0, {});
+      for (ShardIndex shard = 0; shard < alive; ++shard) harness.SendHello(shard);
+      harness.Tick();
+    }
+  };
+  pass(6, 2);
   CHECK(harness.Bound()["what"] == "waiting");
   CHECK_THAT(harness.Bound()["sentence"], Contains("The job is waiting ") && Contains("\"w1\""));
+  pass(4, 1);
+  CHECK(harness.Bound()["who"] == "server 1");
+  CHECK(harness.Bound()["sentence"] == "The job waits for server 1, silent for 4 s.");
   CoordinatorHarness gathers;
   gathers.Live();
   const JsonValue bound = JsonValue::parse(gathers.coordinator->StatusJson(gathers.now))["bound_by"];
