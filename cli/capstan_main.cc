@@ -10,6 +10,7 @@
 
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
+#include "cli/flight_command.h"
 #include "cli/keygen_command.h"
 #include "cli/launch_command.h"
 #include "cli/run/build_info.h"
@@ -126,9 +127,10 @@ int Main(int argc, char** argv) {
       .OnlyWith(add);
   keygen.Add("--revoke", &keys.revoke, "NAME of a key in the list, which is to be of no use from now on").NotWith(add);
   SnapshotCommand snapshot(app);
+  FlightCommand flight(app);
   const Command bench = DescribeBench(app, &bench_arguments);
-  constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",
-                                                         "snapshot", "bench",  "help"};
+  constexpr std::array<std::string_view, 8> kCommands = {"launch",   "status", "stop",  "keygen",
+                                                         "snapshot", "flight", "bench", "help"};
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
@@ -143,6 +145,7 @@ int Main(int argc, char** argv) {
   if (stop.parsed()) return RunStop(run);
   if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();
+  if (flight.parsed()) return flight.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);
   return kExitUsage;

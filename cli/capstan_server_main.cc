@@ -4,6 +4,7 @@
 
 #include "cli/command_line.h"
 #include "cli/run/build_info.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/job_request.h"
 #include "cli/server_processes.h"
 #include "common/base/process_address.h"
@@ -104,6 +105,7 @@ int Main(int argc, char** argv) {
 
   const EventWriter events(arguments.events_fd);
   PrepareProcess();
+  BlockFlightSignal();
   RaiseOpenFilesLimit(kServerFilesMax);
   if (!arguments.join.empty() && arguments.index < 0) {
     return Fail("--join " + arguments.join + " is of a server: say which by --index I");

@@ -16,6 +16,7 @@
 #include "cli/run/build_info.h"
 #include "cli/run/events.h"
 #include "cli/run/exposure.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/process.h"
 #include "cli/run/process_keys.h"
 #include "cli/run/process_log.h"
@@ -31,7 +32,7 @@ namespace {
 struct Arguments {
   train::WorkerOptions worker;
   MetricsSection metrics;
-  std::string trace;
+  std::string trace, flight;
   int events_fd = -1;
   bool allow_plaintext = false;
 };
@@ -73,6 +74,8 @@ void Describe(Command app, Arguments* arguments) {
   app.Add("--metrics-key", &metrics.key, "file in PEM with the private key of --metrics-certificate");
   app.Add("--metrics-host", &metrics.hosts, "a name by which readers call this worker; may be repeated");
   app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
+  app.Add("--flight", &arguments->flight,
+          "folder for its flight recording, which capstan flight shows; a launched worker has that of its run");
   app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
 
@@ -168,6 +171,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
   PrepareProcess();
+  BlockFlightSignal();
   RaiseOpenFilesLimit(kWorkerFilesMax);
   const EventWriter events(arguments.events_fd);
   StopSignals signals(&events);
@@ -177,9 +181,13 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   arguments.worker.trace = trace->get();
+  const bool has_name = CheckName("a worker's name", arguments.worker.name).ok();  // else Run refuses it
+  FlightRecording flight(arguments.worker.name, has_name ? arguments.flight : "");
+  arguments.worker.flight = flight.AddLane(arguments.worker.name);
   const Status status = Run(&arguments, events, &signals);
   WriteTrace(trace->get());
   if (const int signal = signals.stop_signal(); signal != 0) return kExitSignal + signal;
+  if (!status.ok()) flight.WriteFailure(status);
   if (status.ok()) {
     Print(Severity::kInfo, "the job is over");
     return kExitDone;

@@ -20,6 +20,21 @@ namespace {
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kClosingMax = std::chrono::seconds(3);
 
+const char* NameOf(CoordinatorState state) {
+  switch (state) {
+    case CoordinatorState::kCollecting: return "collects its shards and workers";
+    case CoordinatorState::kResetting: return "resets the shards";
+    case CoordinatorState::kRunning: return "runs";
+    case CoordinatorState::kFinished: return "finished";
+    case CoordinatorState::kStopped: return "stopped";
+    case CoordinatorState::kFailed: break;
+  }
+  return "failed";
+}
+
+// The time of the flight recorder, which goes on while the job's time stands still.
+Instant RecorderTime() { return std::chrono::steady_clock::now().time_since_epoch(); }
+
 }  // namespace
 
 Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopOptions options,
@@ -31,11 +46,18 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
 }
 
 CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
-    : options_(std::move(options)), members_(options_.on_members), notices_(options_.on_notice) {}
+    : options_(std::move(options)),
+      members_(options_.on_members),
+      flight_(options_.flight),
+      notices_([this](const Notice& notice) {
+        flight_.Log(notice, RecorderTime());
+        if (options_.on_notice) options_.on_notice(notice);
+      }) {}
 
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
+  socket.flight = options_.flight;
   socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
   socket.on_refused = [this](const Principal& sender, const std::string& what) {
     out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what,
@@ -111,6 +133,7 @@ void CoordinatorLoop::Tick(Instant now) {
   core_->Tick(now, &out_);
   members_.Look(*core_);
   notices_.Look(now);
+  flight_.Waits([&] { return core_->WaitingFor(now); }, RecorderTime(), core_->step().value, core_->generation());
   const std::size_t alive = SendOut();
   socket_->PublishCounts();
   if (phase_ != Phase::kClosing) return;
@@ -126,12 +149,18 @@ std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
   if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
   members_.SeeGeneration(*core_);
+  NoteState();
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
   for (const Notice& notice : out_.notices) notices_.Take(notice, files_->JobTime());
   const std::size_t alive = socket_->Send(&out_.envelopes);
   out_.Clear();
   return alive;
+}
+
+// Notes the state in the flight recorder before the messages that follow from it are sent.
+void CoordinatorLoop::NoteState() {
+  flight_.State(NameOf(core_->state()), RecorderTime(), core_->step().value, core_->generation());
 }
 
 void CoordinatorLoop::WriteRecords() {

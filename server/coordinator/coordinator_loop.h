@@ -22,6 +22,7 @@
 #include <string>
 #include <thread>
 
+#include "common/flight/flight_notes.h"
 #include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "monitoring/registry.h"
@@ -42,6 +43,7 @@ struct CoordinatorLoopOptions {
   std::string run_dir;                  // exists; receives metrics.jsonl and final.safetensors
   std::unique_ptr<CoordinatorLog> log;  // null: in memory
   TransportOptions transport;
+  FlightLane* flight = nullptr;  // outlives the loop; null: nothing is recorded
   // These are called on the loop's thread.
   std::function<void(const Notice&)> on_notice;
   std::function<void(const Status&)> on_failed;   // with an outcome that is an error, also after a stop
@@ -78,6 +80,7 @@ class CoordinatorLoop {
   void Tick(Instant now);
   std::size_t SendOut();
   void WriteRecords();
+  void NoteState();
   void SeeState(Instant now);
   void BeginClosing(Status outcome);
   bool stop_requested() const { return stops_requested_.load() > 0; }
@@ -92,6 +95,7 @@ class CoordinatorLoop {
   StatusFeed status_;
 
   Outbox out_;
+  FlightNotes flight_;
   NoticeLimit notices_;
   Phase phase_ = Phase::kServing;
   Instant closing_began_{};

@@ -24,6 +24,7 @@ LAYERS = {
     "common/config": ["common/base"],
     "common/keys": ["common/base", "common/config"],
     "common/wire": ["schema", "common/include", "common/base", "common/data", "common/keys"],
+    "common/flight": ["common/include", "common/base", "common/keys", "common/wire"],
     "kernels": ["common/base", "common/data"],
     "monitoring": ["common"],
     "update": ["common", "kernels"],

@@ -30,6 +30,7 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   loop_options.ranks = options.ranks;
   loop_options.machine = traits.machine;
   loop_options.metrics = traits.metrics;
+  loop_options.flight = traits.flight;
   CAPSTAN_ASSIGN_OR_RETURN(loop_options.keys, ReadKeys(options.key_file));
   Connection connection;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, session::SessionLoop::Start(loop_options));

@@ -28,6 +28,7 @@ struct ProcessTraits {
   std::string metrics;  // host:port where this process serves metrics; empty: none
   // Connect polls it while the coordinator does not answer, and gives up once it returns true.
   std::function<bool()> stop_requested = [] { return false; };
+  FlightLane* flight = nullptr;  // of the session's thread, which it outlives; null: nothing is recorded
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 

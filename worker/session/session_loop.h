@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/base/mailbox.h"
+#include "common/flight/flight_notes.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
@@ -102,6 +103,7 @@ class SessionLoop {
     std::uint32_t rank = 0, ranks = 0;  // as in Join
     std::string machine = {}, metrics = {};
     std::shared_ptr<const KeyPair> keys = {};  // null: this process has none
+    FlightLane* flight = nullptr;              // outlives the loop; null: nothing is recorded
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
@@ -126,6 +128,7 @@ class SessionLoop {
   void ReportWaiting(Instant now);
   void PublishCounters();
   void NoteStaged();
+  void NoteEvent(const Session::Event& event);
 
   const Options options_;
   std::unique_ptr<TransportCounters> counters_;
@@ -142,6 +145,7 @@ class SessionLoop {
   };
   Application application_;
   Outbox out_;
+  FlightNotes flight_;
   NoticeLimit notices_;
   std::string waiting_for_;
   Instant waiting_since_{};

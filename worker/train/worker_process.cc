@@ -136,7 +136,7 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;
   const client::ProcessTraits traits{options.machine.empty() ? MachineName() : options.machine, options.metrics,
-                                     options.stop_requested};
+                                     options.stop_requested, options.flight};
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, traits));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
   options.on_job(config.name());
