@@ -31,9 +31,9 @@ struct FlightHistory {
 };
 
 struct FlightFilter {
-  std::vector<std::string> processes;  // names of processes or of their threads; empty: all
-  std::vector<std::string> kinds;      // words of KindWord, or names of messages; empty: all
-  std::optional<double> last_seconds;  // before the newest event
+  std::vector<std::string> processes = {};  // names of processes or of their threads; empty: all
+  std::vector<std::string> kinds = {};      // words of KindWord, or names of messages; empty: all
+  std::optional<double> last_seconds = {};  // before the newest event
 };
 
 FlightHistory MergeFlights(std::vector<FlightProcess> processes);

@@ -62,7 +62,9 @@ std::string MessageLine(const FlightRecord& record) {
   std::string line = KindWord(record.kind) + " " + std::string(MessageName(record.message));
   if (record.count > 1) line += " x" + std::to_string(record.count);
   line += received ? " from " : " to ";
-  return line + std::string(TextIn(record.peer)) + ": " + MessageText(record);
+  line += std::string(TextIn(record.peer));
+  const std::string text = MessageText(record);
+  return text.empty() ? line : line + ": " + text;
 }
 
 std::string NoteLine(const FlightEvent& event) {
@@ -75,8 +77,7 @@ std::string NoteLine(const FlightEvent& event) {
   if (record.kind == FlightKind::kSnapshotBegins || record.kind == FlightKind::kSnapshotEnds) {
     line += ": version " + std::to_string(record.position);
   } else if (record.generation != 0) {
-    line += " (step or version " + std::to_string(record.position) + ", generation " +
-            std::to_string(record.generation) + ")";
+    line += " (at " + std::to_string(record.position) + " of generation " + std::to_string(record.generation) + ")";
   }
   return record.kind == FlightKind::kWaits || text.empty() ? line : line + ": " + text;
 }
@@ -112,11 +113,14 @@ std::string ClockText(const ClockOffset& clock) {
   return text.data();
 }
 
+std::int64_t WrittenAt(const FlightProcess& process) { return static_cast<std::int64_t>(process.header.realtime_ns); }
+
 std::string ProcessLine(const FlightProcess& process, const ClockOffset& clock) {
   std::uint64_t overwritten = 0;
   for (const FlightTrack& track : process.tracks) overwritten += track.overwritten;
   std::string line = "# " + process.name + ", process " + std::to_string(process.header.pid) + ": " +
-                     ReasonText(process.header) + "; " + ClockText(clock);
+                     ReasonText(process.header) + "; written at " + DayTime(WrittenAt(process)) + "; " +
+                     ClockText(clock);
   if (overwritten > 0) line += "; " + std::to_string(overwritten) + " older events were overwritten";
   return line;
 }
@@ -152,6 +156,7 @@ Json ProcessJson(const FlightProcess& process, const ClockOffset& clock) {
   return {{"name", process.name},
           {"pid", process.header.pid},
           {"file", process.file},
+          {"written_ns", WrittenAt(process)},
           {"written_because", ReasonText(process.header)},
           {"clock_offset_ns", clock.offset_ns},
           {"clock_error_ns", clock.error_ns ? Json(*clock.error_ns) : Json()}};
