@@ -26,7 +26,7 @@ Option& Option::Hide() { return option_->group(""), *this; }
 template <class T>
 Option Command::Add(const std::string& names, T* value, const std::string& help) {
   CLI::Option* const option = app_->add_option(names, *value, help);
-  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(false);
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(!names.starts_with('-'));
   return Option(option);
 }
 

@@ -40,7 +40,7 @@ class Command {
 
   // Adds an option. Before parsing, `value` holds the default; parsing writes to `value`, which must live until then. T
   // is std::string, int, unsigned, double, std::optional<std::uint64_t>, or a vector of strings, which gets one string
-  // each time the option is given.
+  // each time the option is given, and all words of an argument without a dash.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);

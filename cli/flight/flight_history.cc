@@ -8,6 +8,7 @@
 #include "common/config/suggestion.h"
 #include "common/flight/flight_text.h"
 #include "common/flight/message_facts.h"
+#include "common/flight/peer_names.h"
 
 namespace capstan::cli {
 namespace {
@@ -76,7 +77,7 @@ std::vector<LastHeard> FindLastHeard(const FlightHistory& history) {
   std::map<std::string, FlightEntry> newest;
   for (const FlightEntry& entry : history.entries) {
     const std::string peer(TextIn(entry.event.record.peer));
-    if (entry.event.record.kind != FlightKind::kReceived || peer.empty()) continue;
+    if (entry.event.record.kind != FlightKind::kReceived || peer.starts_with(PeerNames::kUnnamed)) continue;
     const auto [known, is_new] = newest.try_emplace(peer, entry);
     if (!is_new && entry.end_ns() >= known->second.end_ns()) known->second = entry;
   }

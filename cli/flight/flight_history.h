@@ -50,7 +50,8 @@ struct LastHeard {
   FlightEntry entry;
   std::int64_t before_newest_ns = 0;  // how long before the newest event
 };
-// By peer, the one heard of longest ago first. `history` is unfiltered.
+// By peer, the one heard of longest ago first. Peers without a name are left out: most of them have one later.
+// `history` is unfiltered.
 std::vector<LastHeard> FindLastHeard(const FlightHistory& history);
 // Returns the newest wait of each thread that has not ended.
 std::vector<FlightEntry> FindOpenWaits(const FlightHistory& history);

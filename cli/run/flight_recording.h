@@ -4,8 +4,8 @@
 // Limits: one per process at a time.
 // Fails:  a file that cannot be opened is a warning: the process goes on, and records nothing.
 // Why:    the signal has a thread of its own, so a process whose other threads hang still answers. Only SIGABRT,
-//         SIGSEGV, SIGBUS, SIGFPE and SIGILL have handlers, which write the file and leave the rest to the actions before
-//         them.
+//         SIGSEGV, SIGBUS, SIGFPE and SIGILL have handlers, which write the file and leave the rest to the actions that
+//         were there before.
 #pragma once
 
 #include <signal.h>

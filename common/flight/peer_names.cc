@@ -43,7 +43,7 @@ PeerNames::Name PeerNames::Of(PeerId peer, SessionId session) {
     return known->second;
   }
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = "peer-";
+  std::string name(kUnnamed);
   for (int i = 0; i < 4; ++i) name += kDigits[(peer.value * 0x9E3779B97F4A7C15U >> (48 + 4 * i)) & 15];
   Name place;
   PutText(name, &place);

@@ -21,6 +21,7 @@ namespace capstan {
 class PeerNames {
  public:
   static constexpr std::size_t kNamesMax = 8192;
+  static constexpr std::string_view kUnnamed = "peer-";
   using Name = std::array<char, kFlightPeerBytesMax>;
 
   // Names a peer that this process connects to. `fallback`: the name if no message has told the endpoint's.
@@ -29,7 +30,7 @@ class PeerNames {
   void Learn(PeerId from, const Header& header, const MessageFacts& facts);
   // Learns the names of sessions from a message of the coordinator, sent or received.
   void LearnSessions(const Header& header);
-  // Returns the peer's name. `session`: of the peer, or 0. Without a name: "peer-" and four characters.
+  // Returns the peer's name. `session`: of the peer, or 0. Without a name: kUnnamed and four characters.
   Name Of(PeerId peer, SessionId session = {});
 
  private:

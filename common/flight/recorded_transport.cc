@@ -31,8 +31,9 @@ class RecordedTransport final : public Transport {
   }
 
   Status Send(PeerId to, const Message& message) override {
+    const Instant now = Now();  // before another process can have the message
     Status status = transport_->Send(to, message);
-    lane_->Sent(to, message.header, status.code(), Now());
+    lane_->Sent(to, message.header, status.code(), now);
     return status;
   }
 

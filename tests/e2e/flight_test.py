@@ -72,20 +72,20 @@ class FlightTest(harness.JobTest):
             self.wait_for_steps(5)
             events = self.write_all()["events"]
 
-            def at(process, kind, message=None, text="", generation=None):
+            def at(process, kind, message=None, text="", generation=None, peer=None):
                 found = [event["time_ns"] for event in events if event["process"] == process and event["kind"] == kind and
                          event.get("message") == message and text in event.get("text", "") and
-                         generation in (None, event.get("generation"))]
+                         generation in (None, event.get("generation")) and peer in (None, event.get("peer"))]
                 self.assertTrue(found, f"{process} has no {kind} {message} {text} {generation}")
                 return found[0]
-            for server in ("server-0", "server-1"):
+            for server, shard in (("server-0", "shard-0"), ("server-1", "shard-1")):
                 for worker in ("worker-0", "worker-1"):
                     order = [at("coordinator", "warning", text="server 0 was lost"),
-                             at("coordinator", "sent", "Reset", generation=2),
+                             at("coordinator", "sent", "Reset", generation=2, peer=shard),
                              at(server, "received", "Reset", generation=2),
                              at(server, "state", text="serves", generation=2),
                              at(server, "sent", "ResetDone", generation=2),
-                             at("coordinator", "received", "ResetDone", generation=2),
+                             at("coordinator", "received", "ResetDone", generation=2, peer=shard),
                              at("coordinator", "state", text="runs", generation=2),
                              at(worker, "state", text="computes", generation=2)]
                     self.assertEqual(order, sorted(order), f"{server}, {worker}")
