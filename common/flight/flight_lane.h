@@ -28,10 +28,10 @@ namespace capstan {
 
 class FlightLane {
  public:
-  static constexpr Instant kTogether = std::chrono::seconds(1), kSameStep = std::chrono::seconds(60);
+  static constexpr Instant kTogether = std::chrono::seconds(2), kSameStep = std::chrono::seconds(60);
   // A record that has lasted for kSplits ends where the step is a multiple of the first number, and any record where it
   // is one of the second. So the records of two processes begin together there, and tell how their clocks differ.
-  static constexpr Instant kSplits = std::chrono::milliseconds(250);
+  static constexpr Instant kSplits = std::chrono::seconds(1);
   static constexpr std::uint64_t kSplitSteps = 64, kStepsTogether = 1024;
   static constexpr int kRareMax = 32;
   using Records = FlightRing<FlightRecord, kFlightRecordsMax>;
