@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -46,6 +47,20 @@ Asked ReadName(const std::string& file) {
 
 // Whether the process that made the file still runs: it holds the file's lock.
 bool IsHeld(const std::string& file) { return FileLock::Acquire(file, 0).status().code() == Code::kBusy; }
+
+// Whether the process blocks kFlightSignal, so that the signal cannot end it: a process that only looks at a file has
+// its lock for a moment, too.
+bool TakesSignal(int pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  constexpr std::string_view kBlocked = "SigBlk:\t";
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(kBlocked)) continue;
+    std::uint64_t blocked = 0;
+    std::from_chars(line.data() + kBlocked.size(), line.data() + line.size(), blocked, 16);
+    return (blocked >> (kFlightSignal - 1) & 1) != 0;
+  }
+  return false;
+}
 
 std::string WhyNot(const Asked& asked) {
   std::ifstream in("/proc/" + std::to_string(asked.pid) + "/stat");
@@ -101,7 +116,7 @@ Result<FlightAnswers> RequestFlights(const std::string& run_dir, double wait_sec
   for (const std::string& file : FlightFilesOf(run_dir)) {
     Asked one = ReadName(file);
     one.writes = WritesIn(file);
-    if (one.pid == 0 || !IsHeld(file) || kill(one.pid, kFlightSignal) != 0) continue;
+    if (one.pid == 0 || !IsHeld(file) || !TakesSignal(one.pid) || kill(one.pid, kFlightSignal) != 0) continue;
     asked.insert(one.pid);
     waiting.push_back(std::move(one));
   }

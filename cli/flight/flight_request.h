@@ -3,7 +3,7 @@
 // Kind:   function; it sends each process kFlightSignal.
 // Limits: waits until `wait_seconds` have passed. Processes on other machines have run directories there.
 // Fails:  kInvalid: the run directory keeps no recordings.
-// Why:    only a process that holds its file's lock gets the signal. Another one might not know it, and end.
+// Why:    only a process that holds its file's lock, and blocks the signal, gets it. Another one would end.
 #pragma once
 
 #include <string>
