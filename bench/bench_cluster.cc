@@ -9,6 +9,7 @@
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
+#include "common/flight/flight_recorder.h"
 #include "common/keys/key_file.h"
 #include "common/keys/listed_admission.h"
 #include "common/keys/role_name.h"
@@ -65,6 +66,8 @@ Status RunCoordinator(const JobConfig& config, Carrier carrier, const std::strin
   options.listen = ListenOf(carrier, run_dir, "coordinator");
   options.run_dir = run_dir;
   options.on_notice = PrintFailures;
+  FlightRecorder flight("coordinator");
+  options.flight = flight.AddLane("coordinator");
   monitoring::Registry registry;
   CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::CoordinatorLoop::Start(std::move(options), &registry));
   return ServeUntilParentEnds(parent, loop->endpoint());
@@ -82,6 +85,8 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
   options.listen = listen;
   options.coordinator = coordinator;
   options.on_notice = PrintFailures;
+  FlightRecorder flight("server");
+  options.flight = flight.AddLane(FlightNameOf(index));
   monitoring::Registry registry;
   CAPSTAN_ASSIGN_OR_RETURN(const auto loop, server::ShardLoop::Start(std::move(options), &registry));
   return ServeUntilParentEnds(parent, loop->endpoint());

@@ -6,6 +6,9 @@
 #include <set>
 #include <sstream>
 
+#include "common/flight/flight_recorder.h"
+#include "worker/client/client_base.h"
+
 namespace capstan::bench {
 namespace {
 
@@ -98,7 +101,11 @@ Status RunPushPullWorker(Channel& parent, const std::string& coordinator, const 
   options.coordinator = coordinator;
   options.key_file = key_file;
   options.worker = name;
-  CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<Client> client, Client::Connect(options));
+  FlightRecorder flight(name);  // as capstan-worker has one
+  client::ProcessTraits traits;
+  traits.flight = flight.AddLane(name);
+  CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(options, traits));
+  std::unique_ptr<Client> client = client::CreateParameterServerClient(std::move(connection));
   CAPSTAN_RETURN_IF_ERROR(client->Declare(Describe(load)));
   PushPullWorker worker(std::move(client), static_cast<std::uint32_t>(load.tensors));
   for (int i = 0; i < load.warmup_rounds; ++i) CAPSTAN_RETURN_IF_ERROR(worker.Round());

@@ -87,7 +87,7 @@ class SessionRig {
     Name(shard, &staged);
     staged.nodes = {{block, {0, 1}}};
     Handle(ShardPeer(shard), std::move(staged));
-    unstaged_ += session_->unstaged_pushes();  // the session's loop does the same
+    unstaged_ += session_->links().unstaged_pushes();  // the session's loop does the same
   }
   void PushesAll() {
     for (BlockIndex block = static_cast<BlockIndex>(blocks_); block-- > 0;) Pushes(block);

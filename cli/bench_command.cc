@@ -11,7 +11,7 @@
 namespace capstan::cli {
 namespace {
 
-void PrintJson(const std::vector<bench::Figure>& figures) {
+void PrintFigures(const std::vector<bench::Figure>& figures) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const bench::Figure& figure : figures) {
     nlohmann::ordered_json object = {{"name", figure.name}, {"value", figure.value}, {"unit", figure.unit}};
@@ -81,7 +81,7 @@ int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benc
     Complain("capstan", figures.status().message());
     return kExitFailed;
   }
-  arguments.output == "json" ? PrintJson(*figures) : PrintTable(*figures);
+  arguments.output == "json" ? PrintFigures(*figures) : PrintTable(*figures);
   return kExitDone;
 }
 

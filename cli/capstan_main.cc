@@ -1,21 +1,23 @@
 // capstan: the user's command: launches and stops jobs, inspects runs and their snapshots, and runs benchmarks.
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <new>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
+#include "cli/doctor_command.h"
+#include "cli/explain_command.h"
+#include "cli/flight_command.h"
 #include "cli/keygen_command.h"
 #include "cli/launch_command.h"
+#include "cli/reference_command.h"
 #include "cli/run/build_info.h"
 #include "cli/run/process.h"
-#include "cli/run_command.h"
 #include "cli/snapshot_command.h"
+#include "cli/view_command.h"
 #include "common/config/suggestion.h"
 
 namespace capstan::cli {
@@ -67,12 +69,26 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   return bench;
 }
 
-// Whether `word` is an option or one of `commands`. If not, prints an error that suggests a command of a similar name.
-bool IsCommand(std::string_view word, std::span<const std::string_view> commands, const std::string& program) {
-  if (word.starts_with('-') || std::find(commands.begin(), commands.end(), word) != commands.end()) return true;
-  Complain("capstan", "no command of " + program + " is named \"" + std::string(word) + "\"" +
-                          DidYouMean(word, commands) + "\nTry '" + program + " --help'.");
-  return false;
+// Whether the words begin with commands that exist. If not, prints an error that suggests a command of a similar name.
+bool AreCommands(const CommandFacts& program, const std::vector<std::string>& words) {
+  const CommandFacts* command = &program;
+  std::string path = program.name;
+  for (const std::string& word : words) {
+    if (command->commands.empty() || word.starts_with('-')) return true;
+    const auto is_named = [&](const CommandFacts& below) { return below.name == word; };
+    const auto next = std::find_if(command->commands.begin(), command->commands.end(), is_named);
+    if (next == command->commands.end()) {
+      std::vector<std::string_view> names;
+      if (command == &program) names.push_back("help");
+      for (const CommandFacts& below : command->commands) names.push_back(below.name);
+      Complain("capstan", "no command of " + path + " is named \"" + word + "\"" + DidYouMean(word, names) + "\nTry '" +
+                              path + " --help'.");
+      return false;
+    }
+    path += " " + word;
+    command = &*next;
+  }
+  return true;
 }
 
 // Removes "--" and all words after it from `words`. Returns those after it: the user's own program and its arguments.
@@ -98,12 +114,8 @@ int Main(int argc, char** argv) {
   app.AllowOneCommand();
   LaunchArguments launch_arguments;
   BenchArguments bench_arguments;
-  std::string run;
   const Command launch = DescribeLaunch(app, &launch_arguments);
-  Command status = app.AddCommand("status", "Say how a run is.");
-  status.Add("RUN", &run, "its directory (default: the one where a job runs, or the newest under runs/)");
-  Command stop = app.AddCommand("stop", "End a run as Ctrl-C does, with a last snapshot.");
-  stop.Add("RUN", &run, "its directory (default: the one under runs/ where a job runs)");
+  ViewCommand view(app);
   Command keygen = app.AddCommand("keygen", "Make keys for the processes of a job on several machines.");
   KeygenArguments keys;
   keygen.Add("FOLDER", &keys.folder, "where to put them; it is made, for this user only").Required();
@@ -124,25 +136,31 @@ int Main(int argc, char** argv) {
            "NAME of that key in the list and of its file, NAME.key; a worker's is also the only name under which that "
            "worker may join; for a server its --index (default: the role)")
       .OnlyWith(add);
+  keygen.Add("-o,--output", &keys.output, "table or json").OneOf({"table", "json"}).ShowDefault();
   keygen.Add("--revoke", &keys.revoke, "NAME of a key in the list, which is to be of no use from now on").NotWith(add);
   SnapshotCommand snapshot(app);
+  FlightCommand flight(app);
   const Command bench = DescribeBench(app, &bench_arguments);
-  constexpr std::array<std::string_view, 7> kCommands = {"launch",   "status", "stop", "keygen",
-                                                         "snapshot", "bench",  "help"};
+  DoctorArguments doctor_arguments;
+  const Command doctor = DescribeDoctor(app, &doctor_arguments);
+  ExplainArguments explain_arguments;
+  const Command explain = DescribeExplain(app, &explain_arguments);
+  const ReferenceCommands reference(app);
   std::vector<std::string> words(argv + 1, argv + argc);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
-  const std::string word = !words.empty() ? words[0] : "-", second = words.size() > 1 ? words[1] : "-";
-  if (!IsCommand(word, kCommands, "capstan")) return kExitUsage;
-  if (word == "snapshot" && !IsCommand(second, SnapshotCommand::kCommands, "capstan snapshot")) return kExitUsage;
+  if (!AreCommands(app.Facts(), words)) return kExitUsage;
   if (const std::optional<int> code = line.Parse(words)) return *code;
   launch_arguments.capstan = argv[0];
   launch_arguments.program = program;
   if (launch.parsed()) return RunLaunch(launch_arguments);
-  if (status.parsed()) return RunStatus(run);
-  if (stop.parsed()) return RunStop(run);
+  if (view.parsed()) return view.Run();
   if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();
+  if (doctor.parsed()) return RunDoctor(doctor_arguments);
+  if (explain.parsed()) return RunExplain(explain_arguments);
+  if (reference.parsed()) return reference.Run();
+  if (flight.parsed()) return flight.Run();
   if (bench.parsed()) return RunBench(bench_arguments, bench::AllBenches());
   std::fputs(app.Help().c_str(), stderr);
   return kExitUsage;

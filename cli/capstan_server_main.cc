@@ -2,9 +2,10 @@
 #include <cstdio>
 #include <utility>
 
-#include "cli/command_line.h"
-#include "cli/run/build_info.h"
+#include "cli/run/exposure.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/job_request.h"
+#include "cli/server_arguments.h"
 #include "cli/server_processes.h"
 #include "common/base/process_address.h"
 #include "common/config/job/cluster_section.h"
@@ -13,55 +14,18 @@
 namespace capstan::cli {
 namespace {
 
-struct Arguments {
-  std::string job_file, join, run_dir, metrics_listen, trace, key_file;
-  std::vector<std::string> overrides;
-  int index = -1, events_fd = -1;
-  double join_seconds = 60;
-  bool coordinator = false, print_config = false, allow_plaintext = false;
-  RunBegin begin = RunBegin::kNew;
-};
-
-void Describe(Command app, Arguments* arguments) {
-  app.AddVersion(VersionLine("capstan-server"));
-  const Option file = app.Add("JOB.toml", &arguments->job_file, "the job file; a server may have it by --join");
-  Command role = app.AddChoice("role");
-  const Option coordinator = role.AddFlag("--coordinator", &arguments->coordinator, "be the job's coordinator");
-  role.Add("--index", &arguments->index, "be server number INDEX, from 0").InRange(0, 4095);
-  const Option join = app.Add("--join", &arguments->join,
-                              "address of the coordinator, HOST:PORT or ipc:///PATH: a server has the job file from it")
-                          .NotWith(file)
-                          .NotWith(coordinator);
-  app.Add("--join-seconds", &arguments->join_seconds, "how long --join waits for the coordinator's answer")
-      .InRange(0.001, 1e9)
-      .ShowDefault()
-      .OnlyWith(join);
-  app.Add("--run-dir", &arguments->run_dir,
-          "folder for what the run leaves behind (default: runs/NAME-coordinator, runs/NAME-server-INDEX); a process "
-          "that is started again with the same one goes on");
-  DescribeResume(app, "coordinator: ", &arguments->begin);
-  app.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's");
-  app.Add("--metrics-listen", &arguments->metrics_listen, "HOST:PORT of /metrics (default: metrics.listen)");
-  DescribeKeyFile(app, &arguments->key_file);
-  DescribeAllowPlaintext(app, &arguments->allow_plaintext);
-  app.Add("--trace", &arguments->trace,
-          "server: file for what its shards did and when, for Perfetto; written at the end");
-  app.AddFlag("--print-config", &arguments->print_config, "print the job file with every default filled in, and end");
-  app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
-}
-
 int Fail(const std::string& message, int code = kExitUsage) {
   Complain("capstan-server", message);
   return code;
 }
 
-Plaintext PlaintextOf(const Arguments& arguments) {
+Plaintext PlaintextOf(const ServerArguments& arguments) {
   return arguments.allow_plaintext ? Plaintext::kAllowed : Plaintext::kRefused;
 }
 
 // Reads the job file or, with --join, asks the coordinator for it. The coordinator's address is then the one given to
 // --join, even if the file has another address.
-Result<JobConfig> LoadConfig(const Arguments& arguments, StopSignals* signals) {
+Result<JobConfig> LoadConfig(const ServerArguments& arguments, StopSignals* signals) {
   if (arguments.join.empty()) {
     if (arguments.job_file.empty()) return Invalid("say which job: JOB.toml, or for a server --join ADDRESS");
     return LoadJobConfig(arguments.job_file, arguments.overrides);
@@ -97,13 +61,13 @@ int RunServer(ServerProcessOptions options, int index, const EventWriter& events
 }
 
 int Main(int argc, char** argv) {
-  CommandLine line("Runs the coordinator of a job, or one of its servers.", "capstan-server");
-  Arguments arguments;
-  Describe(line.root(), &arguments);
+  ServerArguments arguments;
+  CommandLine line = ServerCommandLine(&arguments);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
 
   const EventWriter events(arguments.events_fd);
   PrepareProcess();
+  BlockFlightSignal();
   RaiseOpenFilesLimit(kServerFilesMax);
   if (!arguments.join.empty() && arguments.index < 0) {
     return Fail("--join " + arguments.join + " is of a server: say which by --index I");

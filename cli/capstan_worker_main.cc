@@ -10,70 +10,28 @@
 #include <new>
 #include <system_error>
 
-#include "cli/command_line.h"
 #include "cli/run/address.h"
 #include "cli/run/beat_thread.h"
 #include "cli/run/build_info.h"
 #include "cli/run/events.h"
 #include "cli/run/exposure.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/process.h"
 #include "cli/run/process_keys.h"
 #include "cli/run/process_log.h"
 #include "cli/run/served_metrics.h"
 #include "cli/run/trace_file.h"
+#include "cli/worker_arguments.h"
 #include "common/base/name.h"
 #include "common/base/process_address.h"
-#include "worker/train/worker_process.h"
 
 namespace capstan::cli {
 namespace {
-
-struct Arguments {
-  train::WorkerOptions worker;
-  MetricsSection metrics;
-  std::string trace;
-  int events_fd = -1;
-  bool allow_plaintext = false;
-};
 
 std::string DefaultName() {
   std::array<char, 65> host{};  // HOST_NAME_MAX and a zero byte
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = 0;
   return NameOfProcess(host[0] == 0 ? "worker" : host.data(), getpid());
-}
-
-void Describe(Command app, Arguments* arguments) {
-  app.AddVersion(VersionLine("capstan-worker"));
-  app.Add("--coordinator", &arguments->worker.coordinator,
-          "address of the job's coordinator, HOST:PORT, HOST:PORT#KEY or ipc:///PATH (default: CAPSTAN_COORDINATOR)");
-  app.Add("--name", &arguments->worker.name, "this worker's name; a newer process of that name takes over");
-  app.Add("--address", &arguments->worker.address,
-          "mode allreduce, and allreduce.local_reduce: address of this machine that the other workers reach it "
-          "by; default: "
-          "the one towards the coordinator");
-  app.Add("--machine", &arguments->worker.machine,
-          "allreduce.local_reduce: name of the machine, the same for its workers alone (default: the boot id)");
-  app.Add("--data-root", &arguments->worker.data_root, "folder that the job's data paths are below");
-  app.Add("--threads", &arguments->worker.threads, "threads that compute (default: worker.threads)");
-  app.Add("--local-rank", &arguments->worker.local_rank,
-          "number of this worker among those of its machine, from 0: which of its GPUs device = \"cuda\" is")
-      .ShowDefault();
-  app.Add("--join-seconds", &arguments->worker.join_seconds, "how long to wait for the coordinator")
-      .InRange(0.001, 1e9)
-      .ShowDefault();
-  MetricsSection& metrics = arguments->metrics;  // the worker serves metrics before it has the job file
-  app.Add("--metrics-listen", &metrics.listen,
-          "HOST:PORT of /metrics; HOST auto: the address that leads to the coordinator if there is a token or a "
-          "certificate, else 127.0.0.1")
-      .ShowDefault();
-  DescribeKeyFile(app, &arguments->worker.key_file);
-  DescribeAllowPlaintext(app, &arguments->allow_plaintext);
-  app.Add("--metrics-token-file", &metrics.token_file, "file with the secret that readers of the metrics send");
-  app.Add("--metrics-certificate", &metrics.certificate, "file in PEM: serve the metrics over https");
-  app.Add("--metrics-key", &metrics.key, "file in PEM with the private key of --metrics-certificate");
-  app.Add("--metrics-host", &metrics.hosts, "a name by which readers call this worker; may be repeated");
-  app.Add("--trace", &arguments->trace, "file for what it did and when, for Perfetto; written at the end");
-  app.Add("--events-fd", &arguments->events_fd, "where to report to a launcher").Hide();
 }
 
 std::string LimitText(decltype(RLIMIT_AS) resource, std::uint64_t unit, const char* unit_name) {
@@ -92,7 +50,7 @@ std::string NoThread(const std::system_error& error) {
          "--threads";
 }
 
-Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
+Status RunJob(WorkerArguments* arguments, const EventWriter& events, StopSignals* signals) {
   const BeatThread beats(events);
   auto registry = std::make_shared<monitoring::Registry>(ThisBuild());
   const std::string& coordinator = arguments->worker.coordinator;
@@ -128,7 +86,7 @@ Status RunJob(Arguments* arguments, const EventWriter& events, StopSignals* sign
   return train::RunWorker(arguments->worker, metrics, transport_metrics);
 }
 
-Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals) {
+Status Run(WorkerArguments* arguments, const EventWriter& events, StopSignals* signals) {
   try {
     return RunJob(arguments, events, signals);
   } catch (const std::bad_alloc&) {
@@ -142,9 +100,8 @@ Status Run(Arguments* arguments, const EventWriter& events, StopSignals* signals
 }
 
 int Main(int argc, char** argv) {
-  CommandLine line("Computes gradients for a job.", "capstan-worker");
-  Arguments arguments;
-  Describe(line.root(), &arguments);
+  WorkerArguments arguments;
+  CommandLine line = WorkerCommandLine(&arguments);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const char* const address = std::getenv("CAPSTAN_COORDINATOR");
   if (arguments.worker.coordinator.empty() && address != nullptr) arguments.worker.coordinator = address;
@@ -168,6 +125,7 @@ int Main(int argc, char** argv) {
   }
   if (arguments.worker.name.empty()) arguments.worker.name = DefaultName();
   PrepareProcess();
+  BlockFlightSignal();
   RaiseOpenFilesLimit(kWorkerFilesMax);
   const EventWriter events(arguments.events_fd);
   StopSignals signals(&events);
@@ -177,9 +135,13 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
   arguments.worker.trace = trace->get();
+  const bool has_name = CheckName("a worker's name", arguments.worker.name).ok();  // else Run refuses it
+  FlightRecording flight(arguments.worker.name, has_name ? arguments.flight : "");
+  arguments.worker.flight = flight.AddLane(arguments.worker.name);
   const Status status = Run(&arguments, events, &signals);
   WriteTrace(trace->get());
   if (const int signal = signals.stop_signal(); signal != 0) return kExitSignal + signal;
+  if (!status.ok()) flight.WriteFailure(status);
   if (status.ok()) {
     Print(Severity::kInfo, "the job is over");
     return kExitDone;

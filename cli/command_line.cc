@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <iostream>
 #include <type_traits>
 #include <utility>
@@ -13,6 +14,65 @@
 #include "common/config/job_config.h"
 
 namespace capstan::cli {
+namespace {
+
+// Returns the texts between commas of "{table,json}"; nothing for other texts.
+std::vector<std::string> WordsIn(const std::string& set) {
+  std::vector<std::string> words;
+  if (!set.starts_with('{') || !set.ends_with('}')) return words;
+  for (std::size_t begin = 1; begin < set.size();) {
+    const std::size_t end = std::min(set.find(',', begin), set.size() - 1);
+    words.push_back(set.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// Reads the type of a value, which CLI11 has as text: "TEXT", "TEXT:{table,json}" or "INT:INT in [1 - 1000]".
+void ReadType(const std::string& type, OptionFacts* facts) {
+  const std::size_t colon = type.find(':');
+  const std::string check = colon == type.npos ? "" : type.substr(colon + 1);
+  facts->kind = type.starts_with("TEXT") ? ValueKind::kText : ValueKind::kNumber;
+  facts->words = WordsIn(check);
+  const std::size_t open = check.find('[');
+  if (open != check.npos && check.ends_with(']')) facts->range = check.substr(open + 1, check.size() - open - 2);
+}
+
+OptionFacts FactsOf(const CLI::Option& option) {
+  OptionFacts facts;
+  for (const std::string& name : option.get_snames()) facts.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) facts.names.push_back("--" + name);
+  if (facts.names.empty()) facts.argument = option.get_name(true);
+  facts.help = option.get_description();
+  if (option.get_items_expected_max() > 0) ReadType(option.get_type_name(), &facts);
+  facts.default_value = option.get_default_str();
+  facts.is_required = option.get_required();
+  facts.is_repeated = option.get_items_expected_max() > 1;
+  if (option.check_lname("set")) {
+    for (const std::string& key : JobFileKeys()) facts.beginnings.push_back(key + "=");
+  }
+  return facts;
+}
+
+void AddOptions(const CLI::App& app, std::vector<OptionFacts>* options) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_group().empty()) options->push_back(FactsOf(*option));
+  }
+  for (const CLI::App* group : app.get_subcommands(std::function<bool(const CLI::App*)>())) {
+    if (group->get_name().empty()) AddOptions(*group, options);  // a group of options of which one may be given
+  }
+}
+
+CommandFacts FactsOf(const CLI::App& app) {
+  CommandFacts facts{app.get_name(), app.get_description(), app.get_footer(), {}, {}};
+  AddOptions(app, &facts.options);
+  for (const CLI::App* command : app.get_subcommands(std::function<bool(const CLI::App*)>())) {
+    if (!command->get_name().empty()) facts.commands.push_back(FactsOf(*command));
+  }
+  return facts;
+}
+
+}  // namespace
 
 Option& Option::Required() { return option_->required(), *this; }
 Option& Option::ShowDefault() { return option_->capture_default_str(), *this; }
@@ -26,7 +86,7 @@ Option& Option::Hide() { return option_->group(""), *this; }
 template <class T>
 Option Command::Add(const std::string& names, T* value, const std::string& help) {
   CLI::Option* const option = app_->add_option(names, *value, help);
-  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(false);
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) option->allow_extra_args(!names.starts_with('-'));
   return Option(option);
 }
 
@@ -36,6 +96,10 @@ template Option Command::Add(const std::string&, int*, const std::string&);
 template Option Command::Add(const std::string&, unsigned*, const std::string&);
 template Option Command::Add(const std::string&, double*, const std::string&);
 template Option Command::Add(const std::string&, std::optional<std::uint64_t>*, const std::string&);
+
+Option Command::AddAll(const std::string& name, std::vector<std::string>* values, const std::string& help) {
+  return Option(app_->add_option(name, *values, help));
+}
 
 Option Command::AddFlag(const std::string& names, bool* value, const std::string& help) {
   return Option(app_->add_flag(names, *value, help));
@@ -64,10 +128,12 @@ void Command::AllowOneCommand() { app_->require_subcommand(0, 1); }
 bool Command::parsed() const { return app_->parsed(); }
 bool Command::chose(const std::string& command) const { return app_->got_subcommand(command); }
 std::string Command::Help(const std::string& program) const { return app_->help(program); }
+CommandFacts Command::Facts() const { return FactsOf(std::as_const(*app_)); }
 
 CommandLine::CommandLine(const std::string& description, const std::string& program)
     : app_(std::make_unique<CLI::App>(description, program)) {}
 CommandLine::~CommandLine() = default;
+CommandLine::CommandLine(CommandLine&& other) noexcept = default;
 
 std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
   Result<std::vector<std::string>> spread = SpreadSettings(words);

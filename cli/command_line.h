@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/reference/command_facts.h"
 #include "cli/run/run_directory.h"
 
 namespace CLI {
@@ -40,9 +41,11 @@ class Command {
 
   // Adds an option. Before parsing, `value` holds the default; parsing writes to `value`, which must live until then. T
   // is std::string, int, unsigned, double, std::optional<std::uint64_t>, or a vector of strings, which gets one string
-  // each time the option is given.
+  // each time the option is given, and all words of an argument without a dash.
   template <class T>
   Option Add(const std::string& names, T* value, const std::string& help);
+  // Adds a place for any number of words.
+  Option AddAll(const std::string& name, std::vector<std::string>* values, const std::string& help);
   Option AddFlag(const std::string& names, bool* value, const std::string& help);
   // Adds a flag that sets `value` to `begin`. If several such flags are given, the largest `begin` counts.
   Option AddFlag(const std::string& names, RunBegin begin, RunBegin* value, const std::string& help);
@@ -59,6 +62,8 @@ class Command {
   bool chose(const std::string& command) const;
   // Returns the help. `program` is put before the command's own name in the usage line.
   std::string Help(const std::string& program = "") const;
+  // Returns all that is described so far, without hidden options.
+  CommandFacts Facts() const;
 
  private:
   CLI::App* app_;
@@ -68,6 +73,8 @@ class CommandLine {
  public:
   CommandLine(const std::string& description, const std::string& program);
   ~CommandLine();
+  CommandLine(CommandLine&& other) noexcept;
+  CommandLine& operator=(CommandLine&&) = delete;
 
   Command root() const { return Command(app_.get()); }
   // Returns nothing if the program is to continue. Otherwise returns the exit code: 0 after --help or --version, 2

@@ -9,6 +9,7 @@
 #include "cli/report/progress.h"
 #include "cli/run/address.h"
 #include "cli/run/build_info.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/former_run.h"
 #include "cli/run/go_on_file.h"
 #include "cli/run/job_addresses.h"
@@ -75,6 +76,7 @@ class CoordinatorProcess {
   Status Run() {
     CAPSTAN_RETURN_IF_ERROR(transport_->Check());
     CAPSTAN_RETURN_IF_ERROR(HoldRunDirectory());
+    flight_.emplace("coordinator", FlightFolderOf(run_dir_));
     CAPSTAN_RETURN_IF_ERROR(StartLoop());
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(Announce());
@@ -104,6 +106,10 @@ class CoordinatorProcess {
     return {};
   }
 
+  // Writes the flight recording because of the error that ends the process.
+  void WriteFlight(const Status& failure) {
+    if (flight_) flight_->WriteFailure(failure);
+  }
   int stop_signal() { return signals_.stop_signal(); }
   // Whether the failure was already logged.
   bool said_failure() const { return failure_.has_value(); }
@@ -144,6 +150,7 @@ class CoordinatorProcess {
     loop.listen = listen_;
     loop.advertise = options_.config.cluster.advertise;
     loop.run_dir = run_dir_;
+    loop.flight = flight_->AddLane(std::string(kFlightCoordinator));
     loop.on_notice = [this](const Notice& notice) { OnNotice(notice); };
     loop.on_failed = [this](const Status& status) { OnFailed(status); };
     loop.on_members = [this](const server::Roster& members) { OnMembers(members); };
@@ -168,7 +175,12 @@ class CoordinatorProcess {
   // Adds to the job's status what this process knows.
   std::string StatusJson() const {
     nlohmann::ordered_json status = nlohmann::ordered_json::parse(loop_->StatusJson(), nullptr, false);
-    if (status.is_object()) status["transport"] = ProtectionOf(address_);
+    if (status.is_object()) {
+      status["transport"] = ProtectionOf(address_);
+      status["run_directory"] = run_dir_;
+      status["time"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      if (events_.launched()) status["logs"] = run_dir_ + "/logs";
+    }
     return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
 
@@ -177,9 +189,11 @@ class CoordinatorProcess {
     if (!options_.metrics_listen.empty()) section.listen = options_.metrics_listen;
     monitoring::ExporterOptions pages;
     pages.status_json = [this] { return StatusJson(); };
+    pages.history_json = [this] { return loop_->HistoryJson(); };
     pages.http_sd_json = [this] { return addresses_.HttpSd(); };
     pages.warn = [this](const std::string& text) { Warn(text); };
     registry_->NameJob(options_.config.name());
+    registry_->NameFolder(run_dir_);
     CAPSTAN_ASSIGN_OR_RETURN(
         metrics_, ServeMetrics(section, MachineOf(listen_), MachineOf(address_), std::move(pages), registry_));
     return {};
@@ -272,6 +286,7 @@ class CoordinatorProcess {
   Mailbox<server::Roster> members_{64};
   ReachCheck reach_;
   std::optional<std::string> failure_;  // only the loop's thread uses it until that thread has ended
+  std::optional<FlightRecording> flight_;
   std::unique_ptr<server::CoordinatorLoop> loop_;
   ServedMetrics metrics_;
 };
@@ -283,6 +298,7 @@ int RunCoordinatorProcess(const ServerProcessOptions& options, const EventWriter
   const Status status = process.Run();
   if (status.ok()) return kExitDone;
   const int signal = process.stop_signal();
+  if (signal == 0) process.WriteFlight(status);
   if (!process.said_failure()) {
     const bool by_hand = signal != 0 && !events.launched();
     Print(signal != 0 ? Severity::kInfo : Severity::kError,

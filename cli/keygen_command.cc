@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/run/job_keys.h"
+#include "cli/run/print_json.h"
 #include "cli/run/process.h"
 #include "common/keys/role_name.h"
 
@@ -16,6 +17,10 @@ constexpr char kCopyList[] =
 Status MakeAll(const KeygenArguments& arguments) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string coordinator,
                            MakeJobKeys(arguments.folder, {arguments.servers, arguments.workers}));
+  if (arguments.output == "json") {
+    PrintJson({{"folder", arguments.folder}, {"coordinator_key", coordinator}});
+    return {};
+  }
   std::printf(
       "The keys are in %s. In the job file:\n"
       "  [cluster]\n"
@@ -30,6 +35,13 @@ Status MakeAll(const KeygenArguments& arguments) {
 Status Add(const KeygenArguments& arguments) {
   const Role role = RoleOf(arguments.add).value();  // the command line takes no other word
   CAPSTAN_ASSIGN_OR_RETURN(const AddedKey added, AddJobKey(arguments.folder, role, arguments.name));
+  if (arguments.output == "json") {
+    PrintJson({{"folder", arguments.folder},
+               {"role", arguments.add},
+               {"file", added.file},
+               {"coordinator_keys", added.coordinators}});
+    return {};
+  }
   std::printf("The key of a %s is in %s.\n%s", arguments.add.c_str(), added.file.c_str(), kCopyList);
   const std::size_t count = added.coordinators.size();
   if (role != Role::kCoordinator || count < 2) return {};
@@ -43,6 +55,10 @@ Status Add(const KeygenArguments& arguments) {
 
 Status Revoke(const KeygenArguments& arguments) {
   CAPSTAN_RETURN_IF_ERROR(RevokeJobKey(arguments.folder, arguments.revoke));
+  if (arguments.output == "json") {
+    PrintJson({{"folder", arguments.folder}, {"revoked", arguments.revoke}});
+    return {};
+  }
   std::printf("[%s] is no longer in %s/allow.toml.\n%s", arguments.revoke.c_str(), arguments.folder.c_str(), kCopyList);
   return {};
 }

@@ -3,27 +3,25 @@
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 
-#include "cli/launch/resume.h"
+#include "cli/report/progress.h"
 #include "cli/run/exposure.h"
 #include "cli/run/find_run.h"
-#include "cli/run/go_on_file.h"
-#include "cli/run/http_get.h"
-#include "cli/run/job_addresses.h"
+#include "cli/run/json_fields.h"
+#include "cli/run/print_json.h"
 #include "cli/run/process.h"
-#include "cli/run/run_directory.h"
+#include "cli/view/job_look.h"
 #include "common/base/file_lock.h"
 #include "common/base/utf8.h"
-#include "common/config/job/metrics_section.h"
-#include "common/config/job_config.h"
 
 namespace capstan::cli {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 constexpr int kStopSeconds = 120;  // a last snapshot may take more than half of this
 constexpr int kReportEverySeconds = 5;
@@ -33,16 +31,7 @@ int Fail(const Status& status, int code) {
   return code;
 }
 
-void Print(const std::string& line) { std::printf("%s\n", Printable(line).c_str()); }
-
-Result<std::string> Find(const std::string& run_dir) {
-  if (!run_dir.empty()) {
-    if (std::error_code error; std::filesystem::is_directory(run_dir, error)) return run_dir;
-    return Invalid("there is no run directory " + run_dir);
-  }
-  Result<std::string> running = RunningRun();
-  return running.ok() ? running : NewestRun();
-}
+void Print(const std::string& line) { std::printf("%s\n", PrintableLine(line).c_str()); }
 
 std::string TextOf(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
@@ -53,11 +42,8 @@ std::string LossText(const json& loss) {
   return text.data();
 }
 
-// Asks a coordinator for its job's state. Returns a text such as "step 120 of 600, loss 2.13, workers: 2, running".
-Result<std::string> StateOf(const std::string& address, const MetricsSection& section) {
-  CAPSTAN_ASSIGN_OR_RETURN(const std::string body, HttpGet(address, "/api/v1/status", section));
-  const json status = json::parse(body, nullptr, false);
-  if (!status.is_object() || !status.contains("state")) return Unreachable(address + " is no coordinator");
+// Returns a text such as "step 120 of 600, loss 2.13, workers: 2, running" for the answer of a coordinator.
+std::string StateText(const json& status) {
   std::string line;
   if (status.contains("step") && status.contains("steps")) {
     line += "step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]) + ", ";
@@ -68,62 +54,64 @@ Result<std::string> StateOf(const std::string& address, const MetricsSection& se
   return line + TextOf(status.contains("waiting") ? status["waiting"] : status["state"]);
 }
 
-// Describes the state of a run that no process holds.
-std::string StateAtRest(const std::string& run) {
-  const Result<JobConfig> config = LoadJobConfig(run + "/job.toml");
-  if (!config.ok()) return "not running";
-  const auto steps = StepsIfDone(run, *config);
-  if (steps) return "done, " + std::to_string(*steps) + " steps; weights: " + run + "/final.safetensors";
-  return "not running; " + HowToGoOn(run);
+// Returns a text such as "1234 samples/s, 0:35 left; bound by: ..." with what the coordinator knows; empty: nothing.
+std::string SpeedText(const json& status) {
+  std::string line;
+  const auto add = [&](const std::string& text, const char* between) { line += (line.empty() ? "" : between) + text; };
+  if (const auto rate = NumberIn(status, "samples_per_second")) add(LossText(*rate) + " samples/s", ", ");
+  if (const auto left = NumberIn(status, "seconds_left")) add(Duration(std::max(*left, 0.0)) + " left", ", ");
+  const std::string bound = status.contains("bound_by") ? TextIn(status["bound_by"], "sentence") : "";
+  if (!bound.empty()) add("bound by: " + bound, "; ");
+  return line;
+}
+
+ordered_json JsonOf(const JobTarget& target, const JobLook& look) {
+  ordered_json object;
+  if (!target.run_dir.empty()) object["run_dir"] = target.run_dir;
+  object["state"] = WordOf(look);
+  if (look.process != 0) object["process"] = look.process;
+  if (!look.address.empty()) object["url"] = look.Url();
+  if (!look.text.empty()) object["text"] = look.text;
+  if (look.done_steps) object["done_steps"] = *look.done_steps;
+  if (look.kind == JobLook::Kind::kAnswers) object["status"] = look.status;
+  return object;
 }
 
 // Waits until the process that holds the run has ended. Returns false if it does not end in time.
 bool AwaitEnd(const std::string& run, int holder) {
   for (int waited = 0; waited < kStopSeconds; waited += kReportEverySeconds) {
     if (FileLock::Acquire(run + "/lock", kReportEverySeconds).ok()) return true;
-    Print("waiting " + std::to_string(waited + kReportEverySeconds) + " s for process " + std::to_string(holder) +
-          " to end; giving up after " + std::to_string(kStopSeconds) + " s");
-    std::fflush(stdout);
+    Complain("capstan", "waiting " + std::to_string(waited + kReportEverySeconds) + " s for process " +
+                            std::to_string(holder) + " to end; giving up after " + std::to_string(kStopSeconds) + " s");
   }
   return false;
 }
 
 }  // namespace
 
-int RunStatus(const std::string& run_dir) {
+int RunStatus(const StatusArguments& arguments) {
   PrepareProcess();  // OpenSSL writes to a connection that may be broken
-  const Result<std::string> run = Find(run_dir);
-  if (!run.ok()) return Fail(run.status(), kExitUsage);
-  const Result<int> holder = HolderOf(*run);
-  if (!holder.ok()) return Fail(holder.status(), kExitFailed);
-  if (*holder == 0) {
-    Print(*run + ": " + StateAtRest(*run));
+  const Result<JobTarget> target = FindTarget(arguments.word, arguments.access);
+  if (!target.ok()) return Fail(target.status(), kExitUsage);
+  const JobLook look = LookAtJob(*target);
+  const bool failed = look.kind == JobLook::Kind::kSilent || look.kind == JobLook::Kind::kUnreadable;
+  if (arguments.output == "json") PrintJson(JsonOf(*target, look));
+  if (failed) {
+    return Fail(Unreachable((look.kind == JobLook::Kind::kSilent ? target->name() + ": " : "") + look.text),
+                kExitFailed);
+  }
+  if (arguments.output == "json") return kExitDone;
+  if (look.kind != JobLook::Kind::kAnswers) {
+    Print(target->name() + ": " + look.text);
     return kExitDone;
   }
-  const Endpoints endpoints = ReadEndpoints(*run);
-  const auto metrics = endpoints.metrics.find("coordinator");
-  if (metrics == endpoints.metrics.end()) {
-    Print(*run + ": starting (process " + std::to_string(*holder) + ")");
-    return kExitDone;
-  }
-  const Result<JobConfig> config = LoadJobConfig(*run + "/job.toml");
-  if (!config.ok()) return Fail(config.status(), kExitFailed);
-  const Result<std::string> state = StateOf(metrics->second, config->metrics);
-  if (state.status().code() == Code::kInvalid) return Fail(state.status(), kExitFailed);
-  if (!state.ok()) {
-    return Fail(
-        Unreachable(*run + ": process " + std::to_string(*holder) +
-                    " works in it, and its coordinator does not answer (it hangs, or is being started again): " +
-                    state.status().message()),
-        kExitFailed);
-  }
-  const std::string scheme = config->metrics.certificate.empty() ? "http://" : "https://";
-  Print(*run + ": " + *state + "; " + scheme + metrics->second + "/");
+  Print(target->name() + ": " + StateText(look.status) + "; " + look.Url());
+  if (const std::string speed = SpeedText(look.status); !speed.empty()) Print("  " + speed);
   return kExitDone;
 }
 
-int RunStop(const std::string& run_dir) {
-  const Result<std::string> run = run_dir.empty() ? RunningRun() : Find(run_dir);
+int RunStop(const std::string& run_dir, const std::string& output) {
+  const Result<std::string> run = run_dir.empty() ? RunningRun() : RunOrDefault(run_dir);
   if (!run.ok()) return Fail(run.status(), kExitUsage);
   const Result<int> holder = HolderOf(*run);
   if (!holder.ok()) return Fail(holder.status(), kExitFailed);
@@ -134,12 +122,16 @@ int RunStop(const std::string& run_dir) {
                         ", cannot be told to stop: it is another user's, or has ended just now"),
                 kExitFailed);
   }
-  Print("stopping " + *run + " (" + process + "): it takes a last snapshot");
-  std::fflush(stdout);
+  Complain("capstan", "stopping " + *run + " (" + process + "): it takes a last snapshot");
   if (!AwaitEnd(*run, *holder)) {
     return Fail(Timeout("it has not ended after " + std::to_string(kStopSeconds) + " s"), kExitFailed);
   }
-  Print(*run + ": " + StateAtRest(*run));
+  const JobLook look = LookAtRest(*run);
+  if (output == "json") {
+    PrintJson(JsonOf({*run, "", {}}, look));
+  } else {
+    Print(*run + ": " + look.text);
+  }
   return kExitDone;
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/run/address.h"
 #include "cli/run/build_info.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/job_transport.h"
 #include "cli/run/process_log.h"
 #include "cli/run/run_directory.h"
@@ -77,6 +78,7 @@ class ServerProcess {
       const Status pid = WritePid(run_dir_, name(), getpid());
       if (!pid.ok() && pid.code() != Code::kBusy) return pid;
     }
+    flight_.emplace(name(), FlightFolderOf(run_dir_));
     CAPSTAN_ASSIGN_OR_RETURN(trace_, OpenTrace(options_.trace, name()));
     CAPSTAN_RETURN_IF_ERROR(StartExporter());
     CAPSTAN_RETURN_IF_ERROR(StartShards());
@@ -90,6 +92,10 @@ class ServerProcess {
     return {status.code(), status.message() + " (run directory here: " + run_dir_ + ")"};
   }
 
+  // Writes the flight recording because of the error that ends the process.
+  void WriteFlight(const Status& failure) {
+    if (flight_) flight_->WriteFailure(failure);
+  }
   int stop_signal() { return signals_.stop_signal(); }
 
  private:
@@ -114,6 +120,7 @@ class ServerProcess {
     pages.status_json = [this] { return StatusJson(); };
     pages.warn = [this](const std::string& text) { Notify({Severity::kWarning, text}); };
     registry_->NameJob(options_.config.name());
+    registry_->NameFolder(run_dir_);
     CAPSTAN_ASSIGN_OR_RETURN(
         metrics_, ServeOwnMetrics(section, options_.config.cluster.coordinator, std::move(pages), registry_));
     return {};
@@ -162,6 +169,7 @@ class ServerProcess {
       CAPSTAN_ASSIGN_OR_RETURN(loop.log, server::RocksPushLog::Open(ShardFolder(shard)));
     }
     loop.trace = trace_.get();
+    loop.flight = flight_->AddLane(FlightNameOf(shard));
     loop.on_notice = [this](const Notice& notice) { Notify(notice); };
     if (number == 0) loop.on_waiting = [](const std::string& line) { Print(Severity::kInfo, line); };  // for all shards
     loop.on_end = [this] { signals_.Notify(); };
@@ -214,6 +222,7 @@ class ServerProcess {
   std::vector<std::string> listens_;  // of the server's shards
   std::shared_ptr<monitoring::Registry> registry_;
   std::unique_ptr<monitoring::Trace> trace_;  // null: no trace
+  std::optional<FlightRecording> flight_;
   std::vector<std::unique_ptr<server::ShardLoop>> shards_;
   std::atomic<bool> shards_stand_{false};  // all shards are started, so the status page may read them
   ServedMetrics metrics_;
@@ -225,6 +234,7 @@ int RunServerProcess(const ServerProcessOptions& options, const EventWriter& eve
   ServerProcess process(options, events);
   const Status status = process.Run();
   if (!status.ok()) {
+    process.WriteFlight(status);
     Print(Severity::kError, status.message());
     events.Failed(status.message());
     return kExitFailed;

@@ -3,11 +3,9 @@
 // Kind:   owned by main; declares its options, then runs the chosen command.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/snapshot/delete_snapshots.h"
@@ -18,8 +16,6 @@ namespace capstan::cli {
 
 class SnapshotCommand {
  public:
-  static constexpr std::array<std::string_view, 5> kCommands = {"list", "verify", "export", "import", "delete"};
-
   explicit SnapshotCommand(Command app);
   SnapshotCommand(const SnapshotCommand&) = delete;
   SnapshotCommand& operator=(const SnapshotCommand&) = delete;

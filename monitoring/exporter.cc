@@ -9,6 +9,7 @@
 #include "common/base/host_port.h"
 #include "monitoring/host_check.h"
 #include "monitoring/http_server.h"
+#include "monitoring/page_files.h"
 #include "monitoring/prometheus_text.h"
 #include "monitoring/status_page.h"
 #include "monitoring/token_file.h"
@@ -85,9 +86,18 @@ struct Exporter::Impl {
     if (path == "/metrics")
       return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = PrometheusText(*registry)};
     if (path == "/api/v1/status") return {.type = "application/json", .body = options.status_json() + "\n"};
+    if (path == "/api/v1/history" && options.history_json)
+      return {.type = "application/json", .body = options.history_json() + "\n"};
     if (path == "/http_sd" && options.http_sd_json)
       return {.type = "application/json", .body = options.http_sd_json() + "\n"};
-    if (path == "/") return {.type = "text/html; charset=utf-8", .body = RenderStatusPage(options.status_json())};
+    if (path == "/") {
+      const PageKind kind = options.history_json ? PageKind::kLive : PageKind::kTables;
+      return {.type = "text/html; charset=utf-8", .body = RenderStatusPage(options.status_json(), kind)};
+    }
+    if (path == "/page.css") return {.type = "text/css; charset=utf-8", .body = std::string(PageStyle())};
+    if (path == "/page.js" && options.history_json)
+      return {.type = "text/javascript; charset=utf-8", .body = std::string(PageScript())};
+    if (path == "/icon.svg") return {.type = "image/svg+xml", .body = std::string(PageIcon())};
     return {.status = 404, .body = "there is /, /metrics, /api/v1/status and /healthz\n"};
   }
 

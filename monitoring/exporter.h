@@ -28,6 +28,9 @@ struct ExporterOptions {
   std::vector<std::string> hosts = {};     // names of this process, besides its address
   // Returns the JSON object behind / and /api/v1/status. Called on one of the exporter's threads.
   std::function<std::string()> status_json = [] { return std::string("{}"); };
+  // Returns the JSON object behind /api/v1/history, on that thread: the curves and events of a job, with which / is the
+  // live page of the job. If it is null, there is no such object, and / shows the status as tables.
+  std::function<std::string()> history_json = nullptr;
   // Returns the JSON list behind /http_sd, on that thread. If it is null, there is no such page.
   std::function<std::string()> http_sd_json = nullptr;
   // Called on that thread when the token's file or the certificate cannot be used any more, once for each reason.

@@ -49,7 +49,9 @@ std::string HeadOf(const HttpResponse& response) {
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " " + TextOf(reason) + "\r\n";
   head += "Content-Type: " + response.type + "\r\nContent-Length: " + std::to_string(response.body.size()) +
           "\r\nConnection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-          "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
+          "Referrer-Policy: no-referrer\r\n"
+          "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+          "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
   if (response.status == 405) head += "Allow: GET, HEAD\r\n";
   if (response.asks_for_token) head += "WWW-Authenticate: Bearer\r\n";
   return head + "\r\n";

@@ -25,8 +25,14 @@ enum class Plane { kData, kControl };
 // kRefused: a message that its sender may not send to this process.
 enum class NetworkError { kDecode, kDisconnect, kRefused };
 enum class MemberState { kAlive, kLost };
-// The phases of a worker's step, whose times are measured.
-enum class WorkerPhase { kData, kForward, kBackward, kWait };
+// A process that takes part in a job.
+enum class Member { kWorker, kShard };
+// The phases of a worker's step, whose times are measured. kEncode: what follows a finished gradient until its slot
+// ends: sums, clipping, rounding to the job's encoding, hashes, and the hand-over of its pushes.
+enum class WorkerPhase { kData, kForward, kBackward, kEncode, kWait };
+// What a shard's thread spends its time with. kStage: a push that completed no block; kApply: messages that made it
+// update blocks.
+enum class ShardPhase { kStage, kApply, kCommit, kPull, kOther };
 // The cause of a worker's wait: weights within a step, or the next step.
 enum class WaitPhase { kWeights, kCommit };
 
@@ -40,6 +46,10 @@ template <class T>
 using ByNetworkError = Labelled<T, NetworkError, NetworkError::kRefused>;
 template <class T>
 using ByMemberState = Labelled<T, MemberState, MemberState::kLost>;
+template <class T>
+using ByMember = Labelled<T, Member, Member::kShard>;
+template <class T>
+using ByShardPhase = Labelled<T, ShardPhase, ShardPhase::kOther>;
 template <class T>
 using ByWorkerPhase = Labelled<T, WorkerPhase, WorkerPhase::kWait>;
 template <class T>
@@ -63,6 +73,7 @@ struct alignas(64) ShardMetrics {
   Histogram<kStepSeconds> pull_wait_seconds;     // of parked pulls: parked to answered
   Histogram<kStepSeconds> verdict_wait_seconds;  // prepared to committed
   Histogram<kStalenessSteps> staleness_steps;    // newest version minus the gradient's version
+  ByShardPhase<SecondsCounter> phase_seconds;    // of the shard's thread
 
   Gauge parameter_bytes, optimizer_bytes;  // sizes in the published version
   Gauge staging_bytes;                     // received gradients that are not reduced yet
@@ -87,15 +98,24 @@ struct alignas(64) CoordinatorMetrics {
   Gauge steps_wanted;                         // the job's length
   Histogram<kStepSeconds> step_seconds;       // commit to commit
   Histogram<kStepSeconds> straggler_seconds;  // first shard prepared to last
+  Gauge straggler_ratio;                      // slowest worker's time in its step, over the usual time of a step
+  OptionalGauge slot_skew_steps;              // fastest slot minus slowest; only without global steps
+  OptionalGauge staleness_limit_steps;        // only in mode bounded
 
-  OptionalGauge loss, validation_loss, gradient_norm, learning_rate;
+  OptionalGauge loss, validation_loss, gradient_norm, learning_rate, loss_scale;
 
+  Gauge state;  // the number of a CoordinatorState
+  ByMember<Gauge> members_wanted;
+  ByMember<Counter> restarts;  // processes that came again after an earlier one of their name
   ByMemberState<Gauge> workers, shards;
   Counter joins, joins_refused, leases_lost, slots_moved, slots_backed_up, recoveries;
-  Gauge waiting_seconds;  // time since the newest step
+  Gauge waiting_seconds;              // time since the newest step
+  OptionalGauge stall_limit_seconds;  // waiting time after which the job fails
   Counter snapshots_taken, snapshots_failed, snapshots_passed_over, snapshots_bad;
   Histogram<kStepSeconds> snapshot_seconds;  // from its version to its manifest
   Gauge snapshot_version, snapshot_bytes;    // the newest snapshot
+  OptionalGauge snapshot_time;               // unix time when it was taken, or when this coordinator began
+  OptionalGauge snapshot_every_seconds, snapshot_every_steps;  // of the job file
   Gauge slots, slots_unassigned;
   Gauge generation, term;
 };
@@ -108,7 +128,10 @@ struct alignas(64) WorkerMetrics {
   ByWorkerPhase<SecondsCounter> phase_seconds;
   ByWaitPhase<Histogram<kStepSeconds>> wait_seconds;
 
-  Gauge unstaged_pushes;                                                            // pushes that are not staged yet
+  Gauge unstaged_pushes;     // pushes that are not staged yet
+  Gauge unsent_pushes;       // of those, pushes that wait for credit or for room on the line
+  Counter slots_left_out;    // slots whose gradient was not finite, where each slot decides by itself
+  OptionalGauge loss_scale;  // of the newest round
   Counter reduced_bytes, group_bytes_out, gloo_groups, nccl_groups, secure_groups;  // reductions with other workers
   OptionalGauge loss;
   Gauge generation;
@@ -119,6 +142,7 @@ struct alignas(64) TransportMetrics {
   ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
   ByNetworkError<Counter> errors;
   Counter sends_blocked;  // messages refused because the queue was full
+  Counter connections_made, connections_lost;
   Gauge send_queue_messages;
   Gauge plaintext;  // 1 if other machines reach the socket, and nothing is encrypted or checked
 };

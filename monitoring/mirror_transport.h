@@ -23,6 +23,8 @@ void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMet
   metrics->errors[NetworkError::kDecode].AdvanceTo(damaged);
   metrics->errors[NetworkError::kDisconnect].AdvanceTo(counters.sends_unreachable);
   metrics->sends_blocked.AdvanceTo(counters.sends_blocked);
+  metrics->connections_made.AdvanceTo(counters.connections_made);
+  metrics->connections_lost.AdvanceTo(counters.connections_lost);
 }
 
 inline void MirrorTransport(const TransportCounters& counters, TransportMetrics* metrics) {

@@ -11,6 +11,8 @@
 #include <system_error>
 #include <vector>
 
+#include "common/base/free_memory.h"
+
 namespace capstan::monitoring {
 namespace {
 
@@ -69,10 +71,19 @@ ProcessReading ReadProcess() {
   reading.start_time_seconds = BootTimeSeconds() + Number(fields, 22) / ticks;
   reading.virtual_bytes = Number(fields, 23);
   reading.resident_bytes = Number(fields, 24) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const FreeMemory free = ReadFreeMemory();
+  reading.memory_left_bytes = static_cast<double>(std::min(free.resident.left_bytes, free.address_space.LeftBytes()));
   reading.open_fds = OpenFileDescriptors();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) reading.max_fds = static_cast<double>(limit.rlim_cur);
   return reading;
+}
+
+DiskReading ReadDisk(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error) return {};
+  return {static_cast<double>(space.capacity), static_cast<double>(space.available)};
 }
 
 }  // namespace capstan::monitoring

@@ -36,11 +36,16 @@ class Registry {
     return metrics;
   }
 
-  // Sets the label "name" of capstan_job_info, once the process knows its job. The label is not "job", because
+  // Sets the label "job_name" of capstan_job_info, once the process knows its job. The label is not "job", because
   // Prometheus adds a label of that name itself.
   void NameJob(std::string job) {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
+  }
+  // Has the disk of this folder read as well.
+  void NameFolder(std::string folder) {
+    const std::lock_guard lock(mutex_);
+    folder_ = std::move(folder);
   }
 
   // Reads all metrics now, including the process's own figures.
@@ -52,7 +57,7 @@ class Registry {
 
   const BuildInfo build_;
   mutable std::mutex mutex_;
-  std::string job_;  // guarded by mutex_, as are the lists
+  std::string job_, folder_;  // guarded by mutex_, as are the lists
   std::tuple<List<ShardMetrics>, List<CoordinatorMetrics>, List<WorkerMetrics>, List<TransportMetrics>> lists_;
 };
 

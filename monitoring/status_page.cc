@@ -6,23 +6,26 @@
 #include <cstdio>
 #include <vector>
 
+#include "monitoring/page_files.h"
+
 namespace capstan::monitoring {
 namespace {
 
 using Json = nlohmann::ordered_json;  // the owner's order is the page's order
 
-constexpr std::string_view kHead =
-    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"5\">"
-    "<meta name=\"viewport\" content=\"width=device-width\"><title>capstan</title><style>"
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
-    "table{border-collapse:collapse;margin:0 0 1.5em}th,td{text-align:left;padding:.15em 1.5em .15em 0;"
-    "border-bottom:1px solid #ddd;vertical-align:top;font-variant-numeric:tabular-nums}"
-    "h1{font-size:1.4em}h2{font-size:1.05em;margin:.5em 0}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}a{color:#8bf}}"
-    "</style></head><body>";
 constexpr std::string_view kFoot =
     "<p><a href=\"/metrics\">/metrics</a> &middot; <a href=\"/api/v1/status\">/api/v1/status</a> &middot; "
-    "<a href=\"/healthz\">/healthz</a></p></body></html>\n";
+    "<a href=\"/healthz\">/healthz</a></p></main></body></html>\n";
+
+std::string Head(const std::string& title, PageKind kind) {
+  const std::string refresh = "<meta http-equiv=\"refresh\" content=\"5\">";
+  const bool live = kind == PageKind::kLive;
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>" +
+         title + "</title><link rel=\"icon\" href=\"/icon.svg\"><link rel=\"stylesheet\" href=\"/page.css\">" +
+         (live ? "<script src=\"/page.js\"></script><noscript>" + refresh + "</noscript>" : refresh) +
+         "</head><body>\n" + (live ? std::string(PageJob()) : "") + "<main id=\"facts\">";
+}
 
 std::string Text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -98,11 +101,11 @@ std::string EscapeHtml(std::string_view text) {
   return escaped;
 }
 
-std::string RenderStatusPage(std::string_view status_json) {
-  std::string page(kHead);
+std::string RenderStatusPage(std::string_view status_json, PageKind kind) {
   const Json status = Json::parse(status_json.begin(), status_json.end(), nullptr, /*allow_exceptions=*/false);
   const bool has_job = status.is_object() && status.contains("job");
-  page += "<h1>capstan" + (has_job ? ": " + EscapeHtml(Text(status["job"])) : std::string()) + "</h1>\n";
+  const std::string title = "capstan" + (has_job ? ": " + EscapeHtml(Text(status["job"])) : std::string());
+  std::string page = Head(title, kind) + "<h1>" + title + "</h1>\n";
   if (!status.is_object()) {
     page += "<pre>" + EscapeHtml(status_json) + "</pre>\n";
     return page.append(kFoot);

@@ -273,6 +273,7 @@ struct Hello {
   newestRetained @12 :SnapshotId;
   metrics @13 :Text;
   sessions @14 :UInt64;
+  busyUs @15 :UInt64;
 }
 
 struct SnapshotDone {
@@ -381,6 +382,7 @@ struct View {
   groupEpoch @17 :UInt64;
   notice @18 :Text;
   groupRank @19 :UInt32;
+  clockMs @20 :UInt64;
 }
 
 struct Heartbeat {
@@ -395,6 +397,10 @@ struct Heartbeat {
   group @8 :GroupState;
   groupText @9 :Data;
   groupEpoch @10 :UInt64;
+  allUs @11 :UInt64;
+  inputUs @12 :UInt64;
+  exchangeUs @13 :UInt64;
+  commitUs @14 :UInt64;
 }
 
 struct Leave {

@@ -32,7 +32,7 @@ set(CAPSTAN_LONGEST
   install_prefix kernels_emulated_test_attention kernels_emulated_test reader_test damage_test faults_test resume_test allreduce_test
   allreduce_nccl_test local_reduce_test torch_worker_test
   readme_test local_reduce_nccl_test kill_test durable_test partition_test machines_test parity_torch device_test
-  precision_test deadlines_test by_hand_test embed_test long_job_test disk_full_test pause_test launch_test own_program_test same_bits_test
+  precision_test deadlines_test by_hand_test embed_test long_job_test alerts_test disk_full_test pause_test launch_test own_program_test same_bits_test
   torch_traps_test torch_weights_test torch_schedule_test
   worker_device_left_out_waits kernels_vision_test client_memory_test sim_test_sync)
 

@@ -37,6 +37,7 @@ struct StepRecord {
   std::map<std::string, double> metrics;  // at most kMetricsMax; sum / weight over the slots; NaN if the weight is 0
   std::size_t metrics_left_out = 0;       // names beyond these
   double seconds = 0.0;                   // time since the previous step
+  double time = 0.0;                      // when it was committed, in seconds of Unix time; 0: not known yet
 };
 
 struct Verdict {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/run/address.h"
+#include "cli/run/flight_recording.h"
 #include "cli/run/job_keys.h"
 #include "cli/run/trace_file.h"
 #include "common/config/job/cluster_section.h"
@@ -73,10 +74,11 @@ std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) c
   std::vector<ProgramCall> calls;
   for (std::uint32_t i = 0; i < config_.cluster.workers; ++i) {
     std::vector<std::string> arguments = TraceArguments(WorkerName(i));
-    arguments.insert(arguments.begin(),
-                     {"--coordinator", coordinator, "--name", WorkerName(i), "--local-rank", std::to_string(i),
-                      "--data-root", "/", "--join-seconds", std::to_string(config_.limits.join), "--metrics-listen",
-                      ShiftPort(config_.metrics.listen, 1 + config_.cluster.servers + i)});
+    arguments.insert(
+        arguments.begin(),
+        {"--coordinator", coordinator, "--name", WorkerName(i), "--local-rank", std::to_string(i), "--data-root", "/",
+         "--flight", FlightFolderOf(directory_.path()), "--join-seconds", std::to_string(config_.limits.join),
+         "--metrics-listen", ShiftPort(config_.metrics.listen, 1 + config_.cluster.servers + i)});
     const MetricsSection& metrics = config_.metrics;
     for (const auto& [option, value] : {std::pair("--metrics-token-file", &metrics.token_file),
                                         {"--metrics-certificate", &metrics.certificate},

@@ -1,26 +1,19 @@
 #include "cli/launch/screen.h"
 
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
+#include "cli/terminal/columns.h"
+#include "cli/terminal/terminal_look.h"
 #include "common/base/utf8.h"
 
 namespace capstan::cli {
 namespace {
 
 constexpr std::string_view kWarning = "warning: ", kError = "error: ";
-constexpr int kUsualWidth = 80;
-
-int WidthOfStderr() {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kUsualWidth;
-}
 
 bool IsPipe(int fd) {
   struct stat about {};
@@ -33,12 +26,9 @@ Screen Screen::OfStderr(Volume volume) {
   Options options;
   options.volume = volume;
   options.is_pipe = IsPipe(STDERR_FILENO);
-  const char* const term = std::getenv("TERM");
-  const char* const no_color = std::getenv("NO_COLOR");
-  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
-  if (dumb || isatty(STDERR_FILENO) == 0) return Screen(std::move(options), STDERR_FILENO);
-  options.width = WidthOfStderr;
-  if (no_color == nullptr || *no_color == 0) options.colors = Colors::kSome;
+  const TerminalLook look = LookOf(STDERR_FILENO);
+  if (look.moves) options.width = [] { return SizeOf(STDERR_FILENO).columns; };
+  if (look.colors) options.colors = Colors::kSome;
   return Screen(std::move(options), STDERR_FILENO);
 }
 
@@ -49,14 +39,6 @@ std::string LabelOf(Severity severity) {
     case Severity::kError: return std::string(kError);
   }
   return "";
-}
-
-std::string Colored(const std::string& line) {
-  for (const auto& [label, color] : {std::pair(kWarning, "\033[1;33m"), std::pair(kError, "\033[1;31m")}) {
-    const std::size_t word = label.size() - 1;  // without the trailing space
-    if (line.starts_with(label)) return color + line.substr(0, word) + "\033[0m" + line.substr(word);
-  }
-  return line;
 }
 
 void Screen::Line(std::string_view text) {
@@ -71,6 +53,7 @@ void Screen::Complain(std::string_view program, std::string_view text) {
 void Screen::Write(const std::string& line) {
   Flush();
   std::string text = live_.empty() ? "" : "\r\033[K";
+  live_ = Fitting(live_);  // the window may be narrower now
   text += (options_.colors == Colors::kSome ? Colored(line) : line) + "\n" + live_;
   if (left_out_ > 0 || !output_.Write(text)) ++left_out_;
 }
@@ -78,8 +61,12 @@ void Screen::Write(const std::string& line) {
 void Screen::Live(const std::string& text) {
   Flush();
   if (!is_terminal() || options_.volume == Volume::kQuiet || output_.waiting()) return;
-  const std::string line = text.substr(0, static_cast<std::size_t>(std::max(options_.width() - 1, 1)));
+  const std::string line = Fitting(text);
   if (line != live_ && output_.Write("\r\033[K" + line)) live_ = line;
+}
+
+std::string Screen::Fitting(const std::string& text) const {
+  return is_terminal() ? CutToColumns(text, static_cast<std::size_t>(std::max(options_.width() - 1, 1))) : text;
 }
 
 void Screen::Settle() {

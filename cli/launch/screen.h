@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/launch/bounded_output.h"
+#include "cli/terminal/bounded_output.h"
 #include "common/wire/actor.h"
 
 namespace capstan::cli {
@@ -57,6 +57,8 @@ class Screen {
   void Close() { options_.is_pipe = false; }
 
  private:
+  // Returns as much of a live line as the terminal's width has room for now.
+  std::string Fitting(const std::string& text) const;
   // Prints a line that stays, above the live one.
   void Write(const std::string& line);
 
@@ -66,8 +68,5 @@ class Screen {
   std::string live_;
   std::uint64_t left_out_ = 0;  // lines dropped since the output last accepted all
 };
-
-// Returns `line` with its label "warning:" in bold yellow or "error:" in bold red, if it begins with one.
-std::string Colored(const std::string& line);
 
 }  // namespace capstan::cli

@@ -1,15 +1,12 @@
 #include "cli/report/progress.h"
 
-#include <sys/stat.h>
-
 #include <nlohmann/json.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 
-#include "common/base/rotated_file.h"
+#include "cli/run/json_fields.h"
 
 namespace capstan::cli {
 namespace {
@@ -19,11 +16,6 @@ using Json = nlohmann::json;
 constexpr int kDaysShownMax = 1000;
 constexpr double kSamplesMax = 1e12, kSecondsMax = 1e9;  // per step
 
-std::optional<double> NumberIn(const Json& step, const char* key) {
-  const auto found = step.find(key);
-  return found != step.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
-}
-
 // Returns the number at `key` in a step's record; 0 if it is missing, negative or above `max`.
 double AmountIn(const Json& step, const char* key, double max) {
   const double amount = NumberIn(step, key).value_or(0);
@@ -32,16 +24,8 @@ double AmountIn(const Json& step, const char* key, double max) {
 
 // Returns the step's index, counted from 0; nothing if it has none.
 std::optional<std::uint64_t> IndexIn(const Json& step) {
-  const auto found = step.find("step");
-  if (found == step.end() || !found->is_number_unsigned()) return std::nullopt;
-  const auto index = found->get<std::uint64_t>();
-  return index < std::numeric_limits<std::uint64_t>::max() ? std::optional(index) : std::nullopt;
-}
-
-// Returns the file's inode; 0 if there is no such file.
-std::uint64_t InodeOf(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
+  const std::optional<std::uint64_t> index = CountIn(step, "step");
+  return index && *index < std::numeric_limits<std::uint64_t>::max() ? index : std::nullopt;
 }
 
 std::string Format(const char* format, double value) {
@@ -65,52 +49,10 @@ std::string Duration(double seconds) {
   return text.data();
 }
 
-// Reads what was appended since the last call, even if the file was rotated meanwhile: a large file is renamed, and a
-// new one begins.
 std::vector<std::string> Progress::Update() {
   std::vector<std::string> keep;
-  const std::uint64_t inode = InodeOf(path_);
-  std::ifstream newest(path_, std::ios::binary);
-  if (inode == 0 || InodeOf(path_) != inode) return keep;  // rotated at this moment: the next call continues
-  if (inode != inode_) {
-    for (const std::string& former : FormersToRead()) {
-      std::ifstream in(former, std::ios::binary);
-      ReadOn(&in, &keep);
-      offset_ = 0;
-    }
-    inode_ = inode;
-  }
-  ReadOn(&newest, &keep);
+  file_.Read([&](std::string_view line) { AddLine(line, &keep); });
   return keep;
-}
-
-// Returns the rotated files that are not read to their end, oldest first: the file that the last call read, and those
-// after it. All, if there was no call before; none, if the file of the last call is gone.
-std::vector<std::string> Progress::FormersToRead() {
-  std::vector<std::string> formers = FormerFiles(path_);
-  const auto last = std::find_if(formers.begin(), formers.end(),
-                                 [this](const std::string& former) { return InodeOf(former) == inode_; });
-  if (last != formers.end()) {
-    formers.erase(formers.begin(), last);
-  } else {
-    offset_ = 0;  // the file read last is gone, or there was none
-    if (inode_ != 0) formers.clear();
-  }
-  return formers;
-}
-
-void Progress::ReadOn(std::istream* in, std::vector<std::string>* keep) {
-  if (!in->seekg(static_cast<std::streamoff>(offset_))) return;
-  std::array<char, 1 << 16> bytes{};
-  while (in->read(bytes.data(), bytes.size()), in->gcount() > 0) {
-    offset_ += static_cast<std::uint64_t>(in->gcount());
-    partial_.append(bytes.data(), static_cast<std::size_t>(in->gcount()));
-    std::size_t begin = 0;
-    for (std::size_t end; (end = partial_.find('\n', begin)) != partial_.npos; begin = end + 1) {
-      AddLine(std::string_view(partial_).substr(begin, end - begin), keep);
-    }
-    partial_.erase(0, begin);
-  }
 }
 
 void Progress::AddLine(std::string_view line, std::vector<std::string>* lines_to_keep) {

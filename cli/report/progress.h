@@ -1,17 +1,18 @@
 // Progress: follows a run's metrics.jsonl and reports how far the job is.
 //
 // Kind:   owned by one thread. It reads the lines appended since the last call, even if the file was rotated meanwhile
-//         (rotated_file.h).
+//         (followed_file.h).
 // Fails:  never; it skips lines that are not steps.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cli/run/followed_file.h"
 
 namespace capstan::cli {
 
@@ -20,7 +21,7 @@ class Progress {
   static constexpr double kDivergedFactor = 10.0;
   static constexpr double kRateSeconds = 5.0;  // the speed is that of the latest steps which took so long together
 
-  Progress(std::string metrics_path, std::uint64_t steps) : path_(std::move(metrics_path)), steps_(steps) {}
+  Progress(std::string metrics_path, std::uint64_t steps) : file_(std::move(metrics_path)), steps_(steps) {}
 
   // Reads new lines. Returns lines worth keeping on the screen: validations.
   std::vector<std::string> Update();
@@ -37,18 +38,12 @@ class Progress {
   std::string Divergence() const;
 
  private:
-  std::vector<std::string> FormersToRead();
-  void ReadOn(std::istream* in, std::vector<std::string>* keep);
-
   struct Recent {
     double samples = 0, seconds = 0;
   };
 
-  const std::string path_;
+  FollowedFile file_;
   const std::uint64_t steps_;
-  std::uint64_t inode_ = 0;   // inode of the file read last; 0: none was
-  std::uint64_t offset_ = 0;  // bytes of that file read so far
-  std::string partial_;
   std::uint64_t steps_done_ = 0, skipped_ = 0;
   std::optional<double> loss_, first_loss_;
   std::deque<Recent> recent_;

@@ -71,6 +71,15 @@ Result<std::string> RunningRun() {
   return Invalid("no job runs in a directory under runs/ here; say which by its directory");
 }
 
+Result<std::string> RunOrDefault(const std::string& run_dir) {
+  if (!run_dir.empty()) {
+    if (std::error_code error; fs::is_directory(run_dir, error)) return run_dir;
+    return Invalid("there is no run directory " + run_dir);
+  }
+  Result<std::string> running = RunningRun();
+  return running.ok() ? running : NewestRun();
+}
+
 Result<int> HolderOf(const std::string& run_dir) {
   const std::string path = run_dir + "/lock";
   const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

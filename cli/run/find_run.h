@@ -18,6 +18,9 @@ Result<std::string> NewestLaunchedRun(const std::string& job_name = "");
 // Finds the run under runs/ that is running now; the newest if there are several.
 Result<std::string> RunningRun();
 
+// Returns `run_dir` if it is a folder; for an empty one, the run that is running, or else the newest.
+Result<std::string> RunOrDefault(const std::string& run_dir);
+
 // Returns the id of the process that has locked the run directory; 0 if none has.
 Result<int> HolderOf(const std::string& run_dir);
 

@@ -10,17 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/run/connect_attempt.h"
+
 namespace capstan::cli {
 
 class ReachCheck {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kPatience{3};
-
-  ReachCheck() = default;
-  ~ReachCheck();
-  ReachCheck(const ReachCheck&) = delete;
-  ReachCheck& operator=(const ReachCheck&) = delete;
 
   // Begins to connect to `address` (host:port), unless it was the last address tried for `who`.
   void Try(const std::string& who, const std::string& address, Clock::time_point now);
@@ -30,9 +27,9 @@ class ReachCheck {
  private:
   struct Attempt {
     std::string address;
-    int fd = -1;  // negative: the attempt is over
+    ConnectAttempt connection;
     Clock::time_point deadline;
-    std::string failure;  // to be reported by Look
+    bool is_reported = false;  // whether Look has returned its failure
   };
 
   std::map<std::string, Attempt> attempts_;  // by server

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "cli/run/print_json.h"
 #include "common/base/utf8.h"
 
 namespace capstan::cli {
@@ -30,7 +31,7 @@ void PrintLine(const std::vector<std::string>& cells, const std::vector<int>& wi
 
 void PrintRows(const Json& rows, const std::string& output) {
   if (output == "json") {
-    std::printf("%s\n", rows.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintJson(rows);
     return;
   }
   if (rows.empty()) return;

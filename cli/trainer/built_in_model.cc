@@ -22,20 +22,31 @@ namespace {
 
 constexpr std::string_view kSamplePrompt = "\n";
 
+Status UnknownModel() {
+  return Unsupported(
+      "model.kind = \"client\": the model is its workers' own, and known once one of them has declared it");
+}
+
 }  // namespace
 
-Status CheckMachine(const JobConfig& config) {
-  if (!config.model.built_in()) return {};
+Result<JobNeeds> NeedsOfJob(const JobConfig& config) {
+  if (!config.model.built_in()) return UnknownModel();
   RaiseOpenFilesLimit(kWorkerFilesMax);
   try {
     CAPSTAN_ASSIGN_OR_RETURN(const MachineAccount account, CountMachine(config));
-    return CheckMachine(account, train::ReadFreeMemory());
+    return JobNeeds{account.bytes(), account.snapshot_bytes(), account.ByRole(),
+                    CheckMachine(account, ReadFreeMemory())};
   } catch (const std::bad_alloc&) {
     return Refused(
         "no more memory was given while the job's data were read, as each worker reads them; give it less of [data], "
-        "or "
-        "start it where there is more memory");
+        "or start it where there is more memory");
   }
+}
+
+Status CheckMachine(const JobConfig& config) {
+  if (!config.model.built_in()) return {};
+  const Result<JobNeeds> needs = NeedsOfJob(config);
+  return needs.ok() ? needs->fit : needs.status();
 }
 
 Result<Catalog> CatalogOfJob(const JobConfig& config) {

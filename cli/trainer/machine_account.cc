@@ -21,8 +21,6 @@
 namespace capstan::cli {
 namespace {
 
-using train::MemoryText;
-
 std::string Count(std::uint64_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
@@ -67,14 +65,6 @@ Status CountWorkers(const JobConfig& config, const train::Dataset& data, train::
   return {};
 }
 
-std::string ByRole(const MachineAccount& account) {
-  return "\n  " + Count(account.servers, "server") + ": " + MemoryText(account.all_servers) + " (" +
-         Count(account.parameters, "parameter") + " of " + std::to_string(account.bytes_per_parameter) +
-         " bytes each, and windows of gradients)\n  " + Count(account.workers, "worker") + ": " +
-         MemoryText(account.workers * account.worker.resident()) + (account.workers > 1 ? ", each " : ", ") +
-         account.worker.ToString();
-}
-
 std::string Advice(const MachineAccount& account) {
   return std::string("\nuse a smaller [model], an [optimizer] kind with less state") +
          (account.workers > 1 ? ", fewer [cluster] workers" : "") +
@@ -82,6 +72,13 @@ std::string Advice(const MachineAccount& account) {
 }
 
 }  // namespace
+
+std::string MachineAccount::ByRole() const {
+  return "\n  " + Count(servers, "server") + ": " + MemoryText(all_servers) + " (" + Count(parameters, "parameter") +
+         " of " + std::to_string(bytes_per_parameter) + " bytes each, and windows of gradients)\n  " +
+         Count(workers, "worker") + ": " + MemoryText(workers * worker.resident()) + (workers > 1 ? ", each " : ", ") +
+         worker.ToString();
+}
 
 Result<MachineAccount> CountMachine(const JobConfig& config) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::unique_ptr<train::Dataset> data, train::OpenDataset(config, "/"));
@@ -91,22 +88,24 @@ Result<MachineAccount> CountMachine(const JobConfig& config) {
                            train::CreateJobModel(context, config.worker.precision, shape));
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::Create(train::JobTensors(config, model->tensors())));
   MachineAccount account;
+  // A snapshot has the weights and the optimizer's states as fp32.
+  account.snapshot_bytes_per_parameter = 4 * (1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind)));
   CountServers(config, catalog, &account);
   CAPSTAN_RETURN_IF_ERROR(CountWorkers(config, *data, *model, context, &account));
   return account;
 }
 
-Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free) {
+Status CheckMachine(const MachineAccount& account, const FreeMemory& free) {
   CAPSTAN_RETURN_IF_ERROR(train::CheckMemory(account.worker, free));
   if (account.bytes() > free.resident.left_bytes) {
     return Invalid("all processes of this job need " + MemoryText(account.bytes()) + " together, and " +
-                   free.resident.name + " has " + MemoryText(free.resident.left_bytes) + " free:" + ByRole(account) +
+                   free.resident.name + " has " + MemoryText(free.resident.left_bytes) + " free:" + account.ByRole() +
                    Advice(account));
   }
   if (account.largest_server <= free.address_space.limit_bytes) return {};
   return Invalid("a server of this job needs " + MemoryText(account.largest_server) +
                  ", and the address space of each process (ulimit -v) is limited to " +
-                 MemoryText(free.address_space.limit_bytes) + ":" + ByRole(account) + Advice(account) +
+                 MemoryText(free.address_space.limit_bytes) + ":" + account.ByRole() + Advice(account) +
                  "; or raise ulimit -v");
 }
 

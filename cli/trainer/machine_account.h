@@ -6,10 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "common/config/job/forward.h"
-#include "worker/train/free_memory.h"
 #include "worker/train/memory_account.h"
 
 namespace capstan::cli {
@@ -22,10 +23,15 @@ struct MachineAccount {
   std::uint64_t bytes_per_parameter = 0;  // on the servers
   train::MemoryAccount worker;            // for each worker
 
+  std::uint64_t snapshot_bytes_per_parameter = 0;
+
   std::uint64_t bytes() const { return all_servers + workers * worker.resident(); }
+  std::uint64_t snapshot_bytes() const { return parameters * snapshot_bytes_per_parameter; }
+  // Returns two lines, each after a newline: the servers' memory and the workers'.
+  std::string ByRole() const;
 };
 
 Result<MachineAccount> CountMachine(const JobConfig& config);
-Status CheckMachine(const MachineAccount& account, const train::FreeMemory& free);
+Status CheckMachine(const MachineAccount& account, const FreeMemory& free);
 
 }  // namespace capstan::cli

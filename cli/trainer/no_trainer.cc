@@ -1,7 +1,8 @@
-// The functions of no_trainer.h and built_in_model.h for a build without the built-in trainer.
+// The functions of no_trainer.h, built_in_model.h and device_facts.h for a build without the built-in trainer.
 #include "cli/trainer/no_trainer.h"
 
 #include "cli/trainer/built_in_model.h"
+#include "cli/trainer/device_facts.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job_config.h"
@@ -17,6 +18,16 @@ Status NoTrainer(const std::string& who) {
   return Unsupported("this build has no built-in trainer (CAPSTAN_TRAINER=OFF), and " + who +
                      " needs it; start your own program as a worker of a job with model.kind = \"client\", or build "
                      "capstan with -DCAPSTAN_TRAINER=ON");
+}
+
+Result<JobNeeds> NeedsOfJob(const JobConfig& config) {
+  return config.model.built_in() ? NoTrainer(ModelOf(config)) : Unsupported("the model is its workers' own");
+}
+
+DeviceFacts ReadDevice(const std::string& /*plugins*/) {
+  DeviceFacts facts;
+  facts.plugin_problem = NoTrainer("computing on a GPU").message();
+  return facts;
 }
 
 Status CheckMachine(const JobConfig& config) { return config.model.built_in() ? NoTrainer(ModelOf(config)) : Status(); }

@@ -13,7 +13,7 @@ constexpr std::size_t kKeyTextBytes = 64, kKeysMax = 2;
 
 bool IsHexDigit(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
-std::string Quote(std::string_view text) { return "\"" + Excerpt(text) + "\""; }
+std::string QuoteExcerpt(std::string_view text) { return "\"" + Excerpt(text) + "\""; }
 
 // Returns why the text is no path of a socket; empty if it is one.
 std::string FaultOfPath(std::string_view path) {
@@ -81,16 +81,16 @@ Result<std::string> ReadProcessAddress(const std::string& what, const std::strin
   const std::string address = IsLocalAddress(AddressOf(text)) ? text : AddressOf(text);
   if (IsProcessAddress(address)) return address;
   if (IsLocalAddress(address)) {
-    return Invalid(what + " is " + Quote(address) + ": " + FaultOfPath(SocketPathOf(address)));
+    return Invalid(what + " is " + QuoteExcerpt(address) + ": " + FaultOfPath(SocketPathOf(address)));
   }
-  const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + Quote(text);
+  const std::string said = what + " takes HOST:PORT or ipc:///PATH, not " + QuoteExcerpt(text);
   if (!HasKeyOrNone(address))
     return Invalid(said + ": a key, after #, has 64 hexadecimal digits; two have a comma between them");
   const std::size_t scheme = address.find("://");
   if (scheme == address.npos) return Invalid(said + (IsHostPort(address + ":1") ? ": the port is missing" : ""));
   const std::string rest = address.substr(scheme + 3, address.find('/', scheme + 3) - scheme - 3);
   return Invalid(said + "; write " + (IsProcessAddress(rest) ? rest : "HOST:PORT") + ", without " +
-                 Quote(address.substr(0, scheme + 3)));
+                 QuoteExcerpt(address.substr(0, scheme + 3)));
 }
 
 std::string EndpointOf(const std::string& address) {

@@ -315,6 +315,7 @@ void VisitMetrics(Visitor& v, MetricsSection& s) {
   v.Text({"certificate"}, s.certificate);
   v.Text({"key"}, s.key);
   v.Texts({"hosts"}, s.hosts);
+  v.Flag({"tensorboard"}, s.tensorboard);
   v.End();
 }
 

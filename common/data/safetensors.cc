@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "common/base/durable_file.h"
+#include "common/base/write_at.h"
 
 namespace capstan {
 
@@ -47,17 +48,6 @@ Result<SafetensorsFile> ReadSafetensors(const std::string& path) {
 }
 
 namespace {
-
-bool WriteAt(int fd, std::span<const std::byte> bytes, std::uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-  }
-  return true;
-}
 
 std::string Partial(const std::string& path) { return path + ".partial"; }
 

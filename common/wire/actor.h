@@ -24,8 +24,22 @@ struct Notice {
   int line = 0;
 };
 
-enum class AuditKind : std::uint8_t { kJoined, kRefused, kTookOver, kLeft, kRecovery, kSnapshotDeleted };
-inline constexpr std::size_t kAuditKinds = 6;
+// kLeft: a process left by itself. kLost: it died, or was silent for too long. kSetAside: it takes part no more.
+// kStarted: the coordinator began the job, or took it up again. kEnded: the job is done, stopped, or has failed.
+enum class AuditKind : std::uint8_t {
+  kJoined,
+  kRefused,
+  kTookOver,
+  kLeft,
+  kRecovery,
+  kSnapshotDeleted,
+  kLost,
+  kSetAside,
+  kStarted,
+  kSnapshot,
+  kEnded
+};
+inline constexpr std::size_t kAuditKinds = 11;
 
 // An entry records an event that changed who takes part in the job or what the job keeps.
 struct AuditEntry {

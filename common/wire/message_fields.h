@@ -190,6 +190,7 @@ void Fields(Visitor& v, M& m) {
   v(m.newest_retained, CAPSTAN_FIELD(NewestRetained));
   v(m.metrics, CAPSTAN_FIELD(Metrics));
   v(m.sessions, CAPSTAN_FIELD(Sessions));
+  v(m.busy_us, CAPSTAN_FIELD(BusyUs));
 }
 
 template <class Visitor, MaybeConst<ResetDone> M>
@@ -279,6 +280,15 @@ void Fields(Visitor& v, M& m) {
   v(m.notice, CAPSTAN_FIELD(Notice), form::UserText{});
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
   v(m.group_rank, CAPSTAN_FIELD(GroupRank));
+  v(m.clock_ms, CAPSTAN_FIELD(ClockMs));
+}
+
+template <class Visitor, MaybeConst<TimeSpent> M>
+void Fields(Visitor& v, M& m) {
+  v(m.all_us, CAPSTAN_FIELD(AllUs));
+  v(m.input_us, CAPSTAN_FIELD(InputUs));
+  v(m.exchange_us, CAPSTAN_FIELD(ExchangeUs));
+  v(m.commit_us, CAPSTAN_FIELD(CommitUs));
 }
 
 template <class Visitor, MaybeConst<Heartbeat> M>
@@ -294,6 +304,7 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group));
   v(m.group_text, CAPSTAN_FIELD(GroupText), form::Bytes{kGroupTextBytesMax});
   v(m.group_epoch, CAPSTAN_FIELD(GroupEpoch));
+  v(m.spent);
 }
 
 template <class Visitor, MaybeConst<Leave> M>

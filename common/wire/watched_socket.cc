@@ -22,8 +22,9 @@ constexpr auto kClosesFor = std::chrono::seconds(3), kClosesWithin = std::chrono
 
 }  // namespace
 
-WatchedSocket::WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name)
-    : socket_(std::move(socket)) {
+WatchedSocket::WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name,
+                             TransportCounters* counters)
+    : counters_(counters), socket_(std::move(socket)) {
   const std::string address = "inproc://" + name;
   if (zmq_socket_monitor(socket_.handle(), address.c_str(), kWatched) != 0) return;
   const int failure = CallZmq([&] {
@@ -41,6 +42,7 @@ WatchedSocket::WatchedSocket(zmq::context_t* context, zmq::socket_t socket, cons
 }
 
 WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
+  std::swap(counters_, other.counters_);
   socket_.swap(other.socket_);
   events_.swap(other.events_);
   lost_.swap(other.lost_);
@@ -68,6 +70,7 @@ void WatchedSocket::TakeEvents() {
     std::memcpy(&descriptor, frame.data<char>() + sizeof kind, sizeof descriptor);
     if (kind == ZMQ_EVENT_DISCONNECTED) {
       lost_ = Clock::now();
+      ++counters_->connections_lost;
       broke_ = broke_ || was_connected_;
     } else if (kind == ZMQ_EVENT_CONNECT_RETRIED) {
       lost_.reset();
@@ -82,6 +85,7 @@ void WatchedSocket::TakeEvents() {
 
 void WatchedSocket::TakeHandshake(std::uint16_t kind, std::int32_t detail) {
   if (kind == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+    ++counters_->connections_made;
     was_connected_ = true;
     failure_.reset();
     last_close_.reset();

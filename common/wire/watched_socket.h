@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/wire/zmq_call.h"
+#include "common/wire/zmq_transport.h"
 
 namespace capstan {
 
@@ -25,8 +26,8 @@ enum class HandshakeFailure : std::uint8_t {
 class WatchedSocket {
  public:
   WatchedSocket() = default;
-  // `name`: a text that no other socket of the context has.
-  WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name);
+  // `name`: a text that no other socket of the context has. `counters` outlives this.
+  WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name, TransportCounters* counters);
   WatchedSocket(WatchedSocket&&) = default;
   WatchedSocket& operator=(WatchedSocket other) noexcept;
   ~WatchedSocket();
@@ -50,6 +51,7 @@ class WatchedSocket {
  private:
   void TakeHandshake(std::uint16_t kind, std::int32_t detail);
 
+  TransportCounters* counters_ = nullptr;
   zmq::socket_t socket_;
   zmq::socket_t events_;  // not a monitor_t, which hides its descriptor and bounds its queue
   std::optional<std::chrono::steady_clock::time_point> lost_;  // time of the loss, until libzmq tries again

@@ -101,4 +101,9 @@ std::string ExplainFailure(HandshakeFailure failure, const std::string& address,
          ", or has none; compare it with public_key in that process's key file";
 }
 
+std::string ZmqVersion() {
+  const auto [major, minor, patch] = zmq::version();
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
 }  // namespace capstan

@@ -1,5 +1,5 @@
 // Endpoints of a ZmqTransport: tcp://HOST:PORT, tcp://HOST:PORT#KEY (or #KEY,KEY), ipc:///PATH; and the words for what
-// is wrong with one.
+// is wrong with one. ZmqVersion: the version of libzmq.
 //
 // Kind:   functions; for a Unix socket they ask the file system.
 // Fails:  kInvalid, with what to write instead.
@@ -37,5 +37,8 @@ std::string ReasonOf(int error, bool is_tcp);
 Status EndpointFailure(const char* what, const std::string& endpoint, int error);
 // Returns why no connection to `address` is made. `keys`: of which the peer was to prove one.
 std::string ExplainFailure(HandshakeFailure failure, const std::string& address, const std::vector<PublicKey>& keys);
+
+// Returns the version of libzmq, such as "4.3.5".
+std::string ZmqVersion();
 
 }  // namespace capstan

@@ -241,7 +241,7 @@ Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type, const std::optio
   if (failure != 0) return Unreachable("no socket can be made: " + ReasonOf(failure, true));
   CAPSTAN_CHECK(CallZmq([&] { return SetOptions(type, &socket), true; }) == 0);
   if (options_.keys != nullptr && (type == zmq::socket_type::router || server_key)) SetKeys(server_key, &socket);
-  return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_));
+  return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_), counters_);
 }
 
 void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) const {

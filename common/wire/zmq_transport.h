@@ -30,6 +30,8 @@ struct TransportCounters {
   std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // messages with a payload, of the above
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;
+  std::uint64_t connections_made = 0;   // whose handshake succeeded
+  std::uint64_t connections_lost = 0;   // that ended, also before or during their handshake
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full
   std::uint64_t sends_unreachable = 0;  // messages refused because the peer was gone
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames

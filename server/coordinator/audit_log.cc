@@ -1,6 +1,7 @@
 #include "server/coordinator/audit_log.h"
 
 #include <nlohmann/json.hpp>
+#include <algorithm>
 #include <ctime>
 
 #include "common/base/utf8.h"
@@ -8,8 +9,9 @@
 namespace capstan::server {
 namespace {
 
-constexpr std::array<const char*, kAuditKinds> kAuditNames = {"joined", "refused",  "took over",
-                                                              "left",   "recovery", "snapshot deleted"};
+constexpr std::array<const char*, kAuditKinds> kAuditNames = {"joined",   "refused",          "took over", "left",
+                                                              "recovery", "snapshot deleted", "lost",      "set aside",
+                                                              "started",  "snapshot",         "ended"};
 
 // Returns a time such as "2026-11-26T19:02:03Z".
 std::string UtcText(std::chrono::sys_seconds time) {
@@ -21,6 +23,14 @@ std::string UtcText(std::chrono::sys_seconds time) {
   return text.data();
 }
 
+// Reads a time that UtcText wrote; nothing for another text.
+std::optional<double> TimeOf(const std::string& text) {
+  std::tm parts{};
+  const char* const end = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  if (end == nullptr || *end != '\0') return std::nullopt;
+  return static_cast<double>(timegm(&parts));
+}
+
 std::string AuditLine(std::chrono::sys_seconds time, std::size_t kind, const std::string& who, const char* key,
                       const nlohmann::ordered_json& value) {
   nlohmann::ordered_json line = {{"time", UtcText(time)}, {"what", kAuditNames[kind]}};
@@ -30,6 +40,19 @@ std::string AuditLine(std::chrono::sys_seconds time, std::size_t kind, const std
 }
 
 }  // namespace
+
+std::optional<PastEntry> ParseAuditLine(std::string_view line) {
+  const auto json = nlohmann::json::parse(line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto text_of = [&](const char* key) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const std::optional<double> time = TimeOf(text_of("time"));
+  const auto kind = std::find(kAuditNames.begin(), kAuditNames.end(), text_of("what"));
+  if (!time || kind == kAuditNames.end() || !json.contains("text")) return std::nullopt;
+  return PastEntry{*time, {static_cast<AuditKind>(kind - kAuditNames.begin()), text_of("text"), text_of("who")}};
+}
 
 Result<AuditLog> AuditLog::Open(std::string path, LineFileLimits limits) {
   CAPSTAN_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(std::move(path), 0600, limits));

@@ -13,7 +13,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,14 @@ namespace capstan::server {
 
 inline constexpr std::size_t kAuditTextMax = 1000;
 inline constexpr LineFileLimits kAuditFiles{.file_bytes = std::uint64_t{16} << 20, .former_files = 7};
+
+// An entry of the file, and its time in seconds of Unix time.
+struct PastEntry {
+  double time = 0.0;
+  AuditEntry entry;
+};
+// Reads a line of the file; nothing for another text, and for one that only counts what was left out.
+std::optional<PastEntry> ParseAuditLine(std::string_view line);
 
 class AuditLog {
  public:

@@ -15,16 +15,34 @@
 
 namespace capstan::server {
 
+namespace {
+
+// Returns the steps from the slowest slot to the fastest. Slots that a shard without blocks does not wait for have huge
+// clocks there, and do not count.
+std::uint64_t SkewOf(const std::vector<SequenceNumber>& clocks) {
+  std::uint64_t slowest = std::numeric_limits<std::uint64_t>::max(), fastest = 0;
+  for (const SequenceNumber clock : clocks) {
+    if (clock.value > std::numeric_limits<std::uint64_t>::max() / 2) continue;
+    slowest = std::min(slowest, clock.value);
+    fastest = std::max(fastest, clock.value);
+  }
+  return fastest - std::min(fastest, slowest);
+}
+
+}  // namespace
+
 ClockedSteps::ClockedSteps(const JobFacts& facts, bool durable)
     : Steps(facts),
       durable_(durable),
       reaches_(facts.shards.size()),
-      clocks_(std::vector<SequenceNumber>(facts.shards.size())) {}
+      clocks_(std::vector<SequenceNumber>(facts.shards.size())),
+      skews_(facts.shards.size()) {}
 
 void ClockedSteps::EndGeneration() {
   taken_over_.reset();
   reports_.clear();
   clocks_ = RunningMinimum(std::vector<SequenceNumber>(facts_.shards.size()));
+  skews_.assign(facts_.shards.size(), 0);
 }
 
 void ClockedSteps::Begin() {
@@ -47,6 +65,7 @@ void ClockedSteps::ForgetShard(ShardIndex shard) {
   taken_over_.reset();
   reaches_[shard] = {};
   clocks_.Set(shard, {});
+  skews_[shard] = 0;
 }
 
 bool ClockedSteps::Take(const Progress& progress) {
@@ -55,6 +74,8 @@ bool ClockedSteps::Take(const Progress& progress) {
   const auto is_foreign = [&](const Progress::Entry& entry) { return entry.report.slot >= slots; };
   if (std::any_of(progress.reports.begin(), progress.reports.end(), is_foreign)) return false;
   clocks_.Set(progress.shard, *std::min_element(progress.clocks.begin(), progress.clocks.end()));
+  skews_[progress.shard] = SkewOf(progress.clocks);
+  facts_.metrics.slot_skew_steps.Set(static_cast<double>(*std::max_element(skews_.begin(), skews_.end())));
   const bool all = progress.reports.size() < Progress::kReportsMax;
   reaches_[progress.shard] =
       all ? kAllReports : Reach(progress.reports.back().sequence, progress.reports.back().report.slot);

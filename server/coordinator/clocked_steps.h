@@ -56,8 +56,9 @@ class ClockedSteps : public Steps {
   const bool durable_;
   std::optional<Step> taken_over_;  // the step that all shards had when this coordinator took over
   std::map<SequenceNumber, ReportsBySlot> reports_;
-  std::vector<Reach> reaches_;  // by shard
-  RunningMinimum clocks_;       // by shard: the clock of its slowest slot
+  std::vector<Reach> reaches_;        // by shard
+  RunningMinimum clocks_;             // by shard: the clock of its slowest slot
+  std::vector<std::uint64_t> skews_;  // by shard: steps from its slowest slot to its fastest
 };
 
 }  // namespace capstan::server

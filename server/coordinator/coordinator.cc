@@ -17,8 +17,10 @@
 #include "common/wire/messages/snapshot_done.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/hello_check.h"
+#include "server/coordinator/job_metrics.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/join_check.h"
+#include "server/coordinator/lag.h"
 #include "server/coordinator/tell_shards.h"
 #include "server/coordinator/worker_care.h"
 
@@ -110,7 +112,10 @@ void Coordinator::On(PeerId from, const Principal& sender, const Hello& hello, I
                    std::to_string(hello.incarnation.value) + (admission.replaces ? ", in place of the one before" : ""),
                who);
   }
-  if (admission.replaces) job_.steps->ForgetShard(hello.shard);
+  if (admission.replaces) {
+    job_.metrics->restarts[monitoring::Member::kShard].Add(1);
+    job_.steps->ForgetShard(hello.shard);
+  }
   job_.told.sessions.NoteHello(hello.shard, hello.term == job_.journal.term() ? hello.sessions : 0, admission.replaces);
   if (!job_.shards[hello.shard].has_our_term) {
     out->Send(from, Ping{job_.journal.term(), job_.journal.generation()});
@@ -193,7 +198,7 @@ void Coordinator::On(PeerId from, const Disagreement& disagreement, Instant now,
                                   "; when its program and its data are those of the job, start it under another name" +
                                   (aside.principal.name.empty() ? "" : ", with a key for that name");
     RefuseTo(aside.peer, Code::kRefused, to_worker, out);
-    out->LogAndAudit(Severity::kWarning, AuditKind::kRefused,
+    out->LogAndAudit(Severity::kWarning, AuditKind::kSetAside,
                      "\"" + aside.name + "\" is set aside, and the job goes on without it: " + why,
                      Describe(aside.principal));
     set_aside.Add({aside.name, other, to_worker, aside.principal.key});
@@ -306,6 +311,8 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
              "another process joined as \"" + join.worker + "\"; this one is the older and ends", out);
     out->LogAndAudit(Severity::kWarning, AuditKind::kTookOver,
                      "\"" + join.worker + "\" joined again from another process; the newer one takes over", who);
+    out->Audit(AuditKind::kLost, "\"" + join.worker + "\" was lost, and another process of its name has joined",
+               Describe(same->principal));
     job_.members.Remove(same->session);
   }
   Worker worker;
@@ -320,6 +327,7 @@ void Coordinator::On(PeerId from, const Principal& sender, const Join& join, Ins
   if (IsPagesAddress(join.metrics)) worker.metrics = join.metrics;
   job_.ranks.NoteMessage(worker, now);
   out->Audit(AuditKind::kJoined, DescribeJoin(worker), who);
+  if (job_.members.IsRestart(worker.name, worker.nonce)) job_.metrics->restarts[monitoring::Member::kWorker].Add(1);
   job_.members.Add(std::move(worker));
   job_.metrics->joins.Add(1);
   out->Log(Severity::kInfo, "\"" + join.worker + "\" joined (" +
@@ -344,10 +352,12 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
   job_.ranks.NoteMessage(*worker, now);
   const bool news =
       worker->generation != beat.generation || worker->step != beat.step || worker->computing != beat.computing;
-  if (news) worker->since = now;
+  if (news) worker->pace.since = now;
   worker->generation = beat.generation;
   worker->step = beat.step;
   worker->computing = beat.computing;
+  worker->pace.ahead = StepsAhead(beat.step, job_.steps->step());
+  worker->pace.time.Take(beat.spent.all_us, {beat.spent.input_us, beat.spent.exchange_us, beat.spent.commit_us}, now);
   worker->view_sequence = beat.view_sequence;
   worker->missing = beat.missing;
   const bool enters_barrier = worker->barrier != beat.barrier;  // for the same barrier the check in Tick is enough
@@ -387,7 +397,7 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
-  out->LogAndAudit(Severity::kWarning, AuditKind::kLeft, "\"" + name + "\" died; its slots move",
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLost, "\"" + name + "\" died; its slots move",
                    Describe(worker->principal));
   job_.members.Remove(worker->session);
   job_.metrics->leases_lost.Add(1);
@@ -421,7 +431,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   for (const Worker& lost : job_.members.RemoveSilent(now, job_.lease())) {
     job_.metrics->leases_lost.Add(1);
     out->LogAndAudit(
-        Severity::kWarning, AuditKind::kLeft,
+        Severity::kWarning, AuditKind::kLost,
         "\"" + lost.name + "\" has been silent for " + WholeSeconds(now - lost.last_message) + "; its slots move",
         Describe(lost.principal));
     course_.Reassign(out);
@@ -435,15 +445,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.told.sessions.BeginTurn();
   SendDueViews(&job_, out);
   CheckDeadlines(now, out);
-  const bool waits = job_.state.now() != State::kFinished || job_.AwaitsLastSnapshot();
-  job_.metrics->waiting_seconds.Set(waits ? ToSeconds(now - job_.clock.last_progress()) : 0.0);
-  job_.metrics->workers[monitoring::MemberState::kAlive].Set(job_.members.size());
-  const auto seen = std::count_if(job_.shards.begin(), job_.shards.end(),
-                                  [](const ShardEntry& shard) { return shard.hello.has_value(); });
-  const auto alive = std::count_if(job_.shards.begin(), job_.shards.end(),
-                                   [&](const ShardEntry& shard) { return shard.hello && !shard.IsSilent(now); });
-  job_.metrics->shards[monitoring::MemberState::kAlive].Set(alive);
-  job_.metrics->shards[monitoring::MemberState::kLost].Set(seen - alive);
+  CountMembers(job_, now);
 }
 
 void Coordinator::CheckDeadlines(Instant now, Outbox* out) {

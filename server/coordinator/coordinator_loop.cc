@@ -10,8 +10,11 @@
 #include "common/base/system_secret.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
+#include "common/config/job/metrics_section.h"
+#include "common/config/job/snapshot_section.h"
 #include "common/keys/admission.h"
 #include "common/keys/role_name.h"
+#include "common/wire/messages/view.h"
 #include "server/coordinator/coordinator.h"
 #include "server/net/request_metrics.h"
 
@@ -20,6 +23,35 @@ namespace {
 
 constexpr Instant kTickEvery = std::chrono::milliseconds(100);
 constexpr Instant kClosingMax = std::chrono::seconds(3);
+
+// Writes the time of day into the answers to processes that ask for the job file: they compare clocks.
+void StampAnswers(std::vector<Envelope>* envelopes) {
+  for (Envelope& envelope : *envelopes) {
+    View* const view = envelope.message.header.As<View>();
+    if (view == nullptr || view->job_file.empty()) continue;
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    view->clock_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  }
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+const char* NameOf(CoordinatorState state) {
+  switch (state) {
+    case CoordinatorState::kCollecting: return "collects its shards and workers";
+    case CoordinatorState::kResetting: return "resets the shards";
+    case CoordinatorState::kRunning: return "runs";
+    case CoordinatorState::kFinished: return "finished";
+    case CoordinatorState::kStopped: return "stopped";
+    case CoordinatorState::kFailed: break;
+  }
+  return "failed";
+}
+
+// The time of the flight recorder, which goes on while the job's time stands still.
+Instant RecorderTime() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 }  // namespace
 
@@ -32,11 +64,18 @@ Result<std::unique_ptr<CoordinatorLoop>> CoordinatorLoop::Start(CoordinatorLoopO
 }
 
 CoordinatorLoop::CoordinatorLoop(CoordinatorLoopOptions options)
-    : options_(std::move(options)), members_(options_.on_members), notices_(options_.on_notice) {}
+    : options_(std::move(options)),
+      members_(options_.on_members),
+      flight_(options_.flight),
+      notices_([this](const Notice& notice) {
+        flight_.Log(notice, RecorderTime());
+        if (options_.on_notice) options_.on_notice(notice);
+      }) {}
 
 Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
+  socket.flight = options_.flight;
   socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
   socket.on_refused = [this](const Principal& sender, const std::string& what) {
     out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what,
@@ -48,12 +87,18 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   RoomWait::Options room{options_.on_notice, [this] { return stop_requested(); }, {}, {}};
   room.report_seconds = limits.report;
   room.stall_seconds = limits.stall;
-  CAPSTAN_ASSIGN_OR_RETURN(files_, RunFiles::Open(options_.run_dir, std::move(options_.log), std::move(room)));
+  const JobConfig& config = options_.coordinator.config;
+  std::optional<TensorBoardLog> curves;
+  if (config.metrics.tensorboard) curves.emplace(options_.run_dir + "/tensorboard", config.steps());
+  CAPSTAN_ASSIGN_OR_RETURN(
+      files_, RunFiles::Open(options_.run_dir, std::move(options_.log), std::move(room), std::move(curves)));
   if (!options_.coordinator.draw_secret) options_.coordinator.draw_secret = DrawSystemSecret;
   core_ = std::make_unique<Coordinator>(options_.coordinator, files_->log(), metrics_, files_->JobTime());
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
+  if (options_.coordinator.config.snapshot.enabled()) metrics_->snapshot_time.Set(UnixSeconds());
   completion_.emplace(Completion::Options{core_.get(), files_.get(), socket_->transport(), limits, options_.on_notice,
                                           [this] { return stop_requested(); }});
+  status_.ReadHistory(options_.run_dir);
   status_.Publish(*core_, files_->JobTime());
   return {};
 }
@@ -118,8 +163,11 @@ void CoordinatorLoop::Tick(Instant now) {
     if (stops_requested_.load() > 1) core_->Abandon(Refused("the job was stopped"), &out_);
   }
   core_->Tick(now, &out_);
+  if (const std::uint64_t taken = metrics_->snapshots_taken.value(); taken != std::exchange(snapshots_seen_, taken))
+    metrics_->snapshot_time.Set(UnixSeconds());
   members_.Look(*core_);
   notices_.Look(now);
+  flight_.Waits([&] { return core_->WaitingFor(now); }, RecorderTime(), core_->step().value, core_->generation());
   const std::size_t alive = SendOut();
   socket_->PublishCounts();
   if (phase_ != Phase::kClosing) return;
@@ -133,20 +181,33 @@ void CoordinatorLoop::Tick(Instant now) {
 // Returns how many messages were sent or wait for room in the socket.
 std::size_t CoordinatorLoop::SendOut() {
   WriteRecords();  // before members learn of the step: a crash in between leaves no gap in the records
-  if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
-  members_.SeeGeneration(*core_);
   // A failure is reported to the user before the members learn of it.
   if (core_->state() == Coordinator::State::kFailed) BeginClosing(core_->failure());
+  if (Status status = files_->Audit(out_.audit); !status.ok()) out_.Log(Severity::kWarning, status.message());
+  status_.AddEvents(out_.audit, core_->step());
+  members_.SeeGeneration(*core_);
+  NoteState();
   for (const Notice& notice : out_.notices) notices_.Take(notice, files_->JobTime());
+  StampAnswers(&out_.envelopes);
   const std::size_t alive = socket_->Send(&out_.envelopes);
   out_.Clear();
   return alive;
 }
 
+// Notes the state in the flight recorder before the messages that follow from it are sent.
+void CoordinatorLoop::NoteState() {
+  flight_.State(NameOf(core_->state()), RecorderTime(), core_->step().value, core_->generation());
+}
+
 void CoordinatorLoop::WriteRecords() {
-  const std::vector<StepRecord> records = core_->TakeRecords();
+  std::vector<StepRecord> records = core_->TakeRecords();
   if (records.empty()) return;
+  for (StepRecord& record : records) record.time = UnixTime();
+  status_.AddSteps(records);
   if (Status status = files_->Append(records); !status.ok()) core_->Abandon(std::move(status), &out_);
+  if (Status status = files_->AppendCurves(records); !status.ok()) {
+    out_.Log(Severity::kWarning, status.message() + "; the curves for TensorBoard have a gap until it can be written");
+  }
 }
 
 // Publishes the core's state, and goes on to the job's end if that state calls for it.
@@ -173,6 +234,7 @@ void CoordinatorLoop::BeginClosing(Status outcome) {
   phase_ = Phase::kClosing;
   closing_began_ = files_->JobTime();
   outcome_ = std::move(outcome);
+  if (!concluded_before_) out_.Audit(AuditKind::kEnded, outcome_.ok() ? "all steps are done" : outcome_.message());
   completion_->Reset();
   members_.Close();
   core_->Shutdown();

@@ -1,7 +1,7 @@
 // CoordinatorLoop: the thread that drives a Coordinator. It owns the core, the socket, the run's files and the clock.
 //
-// Kind:   created and destroyed by one thread; any thread may call RequestStop, ended and StatusJson. The loop's own
-//         thread owns everything else.
+// Kind:   created and destroyed by one thread; any thread may call RequestStop, ended, StatusJson and
+//         HistoryJson. The loop's own thread owns everything else.
 // Fails:  Start: an address that it cannot listen on, a run directory that it cannot write, or a log that the job file
 //         cannot continue. outcome() is an error if the job failed or was stopped.
 // Why:    the process that knows every step writes metrics.jsonl and final.safetensors, so a job started by hand leaves
@@ -16,12 +16,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "common/flight/flight_notes.h"
 #include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "monitoring/registry.h"
@@ -42,6 +44,7 @@ struct CoordinatorLoopOptions {
   std::string run_dir;                  // exists; receives metrics.jsonl and final.safetensors
   std::unique_ptr<CoordinatorLog> log;  // null: in memory
   TransportOptions transport;
+  FlightLane* flight = nullptr;  // outlives the loop; null: nothing is recorded
   // These are called on the loop's thread.
   std::function<void(const Notice&)> on_notice;
   std::function<void(const Status&)> on_failed;   // with an outcome that is an error, also after a stop
@@ -67,6 +70,8 @@ class CoordinatorLoop {
   const Status& outcome() const { return outcome_; }
   // Returns the state of the job as a JSON object for the status page.
   std::string StatusJson() const { return status_.Read(); }
+  // Returns the figures of its steps and its events, as a JSON object for the curves of that page.
+  std::string HistoryJson() const { return status_.HistoryJson(); }
 
  private:
   enum class Phase { kServing, kClosing, kEnded };
@@ -79,6 +84,7 @@ class CoordinatorLoop {
   void Tick(Instant now);
   std::size_t SendOut();
   void WriteRecords();
+  void NoteState();
   void SeeState(Instant now);
   void BeginClosing(Status outcome);
   bool stop_requested() const { return stops_requested_.load() > 0; }
@@ -93,7 +99,9 @@ class CoordinatorLoop {
   StatusFeed status_;
 
   Outbox out_;
+  FlightNotes flight_;
   NoticeLimit notices_;
+  std::uint64_t snapshots_seen_ = 0;  // of those that metrics_ counts
   Phase phase_ = Phase::kServing;
   Instant closing_began_{};
   bool concluded_before_ = false;  // the job was already done when this process began

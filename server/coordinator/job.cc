@@ -8,6 +8,7 @@
 #include "common/config/job/limits_section.h"
 #include "common/config/job/model_section.h"
 #include "common/config/job_config.h"
+#include "server/coordinator/job_metrics.h"
 #include "server/coordinator/mode_parts.h"
 
 namespace capstan::server {
@@ -36,14 +37,13 @@ Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitori
       facts{options, HashJobConfig(options.config), *metrics, journal, shards},
       snapshots(facts, now),
       steps(MakeSteps(facts)),
-      records(metrics, now),
+      records(metrics, HasGlobalSteps(options.config.mode()), now),
       clock(now),
       group(MakeGroup(options.config)),
       machine_groups(MakeMachineGroups(options.config, journal.term())),
       equal_slots(options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
       told{.sessions = SessionFeed(shards.size())} {
-  metrics->steps_wanted.Set(static_cast<double>(options.config.job.steps));
-  metrics->slots.Set(static_cast<double>(slot_count()));
+  CountWanted(options.config, metrics.get());
   metrics->term.Set(static_cast<double>(journal.term().value));
   metrics->generation.Set(static_cast<double>(journal.generation().value));
 }

@@ -115,6 +115,8 @@ void JobCourse::ResumeRunning(Instant now, Outbox* out) {
   job_->clock.Restart(now);
   job_->records.Begin(now);
   job_->steps->Resume(now, out);
+  out->Audit(AuditKind::kStarted,
+             "the coordinator was started again, and goes on at step " + std::to_string(job_->steps->step().value));
   // Only the previous coordinator knew the slots, and the ranks in the group.
   if (job_->group) return AskForGroup("another coordinator leads it", false, out);
   DealSlots(job_, out);
@@ -195,7 +197,7 @@ void JobCourse::LoseShard(ShardIndex shard, Instant now, Outbox* out) {
   const std::string cause = job_->shards.NameOf(shard) + " was lost and came back";
   const char* const start = job_->journal.manifests().empty() ? "step 0" : "the newest snapshot";
   job_->clock.SetCause(cause);
-  out->LogAndAudit(Severity::kWarning, AuditKind::kRecovery,
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLost,
                    cause + (job_->steps->AcknowledgesDurably() ? " with its log"
                                                                : std::string("; every shard goes back to ") + start));
   StartRecovery(Recovery::kGoOn, now, out);
@@ -226,7 +228,7 @@ void JobCourse::LogLost(const std::string& reason, Outbox* out) const {
 }
 
 void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
-  const bool regroups = recovery == Recovery::kRegroup;
+  const bool regroups = recovery == Recovery::kRegroup, starts = job_->state.now() == CoordinatorState::kCollecting;
   const bool goes_on = regroups || (recovery == Recovery::kGoOn && MustGoOn());
   const std::size_t before = goes_on ? job_->journal.running()->incarnations.size() : 0;  // 0: any count is right
   if (before != 0 && before != job_->shards.size()) {
@@ -274,8 +276,9 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   std::string text =
       goes_on ? "every shard goes on where it was; what was lost comes back from " + start + " and the logs"
               : (job_->journal.generation().value == 1 ? "the job starts from " : "every shard starts from ") + start;
-  if (job_->journal.generation().value > 1)
-    out->Audit(AuditKind::kRecovery, "generation " + std::to_string(job_->journal.generation().value) + ": " + text);
+  if (starts || job_->journal.generation().value > 1)
+    out->Audit(starts ? AuditKind::kStarted : AuditKind::kRecovery,
+               "generation " + std::to_string(job_->journal.generation().value) + ": " + text);
   out->Log(Severity::kInfo, std::move(text));
 }
 
@@ -377,9 +380,9 @@ void JobCourse::LogRecovered(Instant now, Outbox* out) {
   const std::uint64_t again = setback->step > job_->steps->step() ? setback->step.value - job_->steps->step().value : 0;
   std::array<char, 32> seconds{};
   std::snprintf(seconds.data(), seconds.size(), "%.1f", ToSeconds(now - setback->since));
-  out->Log(Severity::kInfo,
-           std::string("recovered in ") + seconds.data() + " s, " +
-               (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
+  out->LogAndAudit(Severity::kInfo, AuditKind::kRecovery,
+                   std::string("recovered in ") + seconds.data() + " s, " +
+                       (again == 0 ? "no step will be done again" : Count(again, "step") + " will be done again"));
 }
 
 // ---- initial weights ----------------------------------------------------------------------------------------------
@@ -532,8 +535,9 @@ void JobCourse::CommitSnapshot(Instant now, Outbox* out) {
     job_->clock.Progress(now);
     job_->records.Begin(now);
   }
-  out->Log(Severity::kInfo,
-           "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
+  out->LogAndAudit(
+      Severity::kInfo, AuditKind::kSnapshot,
+      "snapshot of version " + std::to_string(manifest.id.version.value) + " (" + BytesText(manifest.bytes) + ")");
   job_->shards.NoteManifest(job_->journal);
   for (const ShardEntry& shard : job_->shards) out->Send(shard.peer, job_->snapshots.MakeRetainedSnapshots());
 }

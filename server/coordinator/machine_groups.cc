@@ -10,7 +10,7 @@ namespace capstan::server {
 std::map<std::string, std::vector<MachineGroups::Candidate>> MachineGroups::CandidatesOf(const Membership& members) {
   std::map<std::string, std::vector<Candidate>> machines;
   for (const auto& [joined, worker] : members.workers()) {
-    if (worker.machine.empty() || worker.slots.empty() || worker.late) continue;
+    if (worker.machine.empty() || worker.slots.empty() || worker.pace.late) continue;
     machines[worker.machine].push_back({worker.session, worker.slots});
   }
   std::erase_if(machines, [](const auto& machine) { return machine.second.size() < 2; });

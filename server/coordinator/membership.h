@@ -16,6 +16,7 @@
 #include "common/keys/principal.h"
 #include "common/wire/messages/limits.h"
 #include "server/coordinator/join_budget.h"
+#include "server/coordinator/recent_time.h"
 #include "server/coordinator/set_aside.h"
 
 namespace capstan {
@@ -34,6 +35,14 @@ struct ReportedGroup {
   std::uint64_t epoch = 0;
 };
 
+// How fast a worker is, as far as its Heartbeats say.
+struct Pace {
+  Instant since{};         // when generation, step or computing last changed
+  bool late = false;       // too slow: left out of its machine's group until it has done the step under way
+  std::int64_t ahead = 0;  // its step minus the job's, when its last Heartbeat came
+  RecentTime<3> time;      // parts of its time: input, exchange, commit
+};
+
 struct Worker {
   SessionId session;
   std::string name;
@@ -50,8 +59,7 @@ struct Worker {
   Generation generation;
   Step step;
   bool computing = false;
-  Instant since{};                // when generation, step or computing last changed
-  bool late = false;              // too slow: left out of its machine's group until it has done the step under way
+  Pace pace;
   std::vector<SlotIndex> backup;  // slots of slower workers that this one also computes in the current step
   std::uint64_t view_sequence = 0;
   std::vector<ShardIndex> missing;
@@ -83,6 +91,11 @@ class Membership {
   // its rank. Returns the number of slots whose worker did not have them before.
   std::size_t Assign(SlotIndex slot_count, Distribution distribution = Distribution::kKeepSlots);
 
+  // Whether another process, with another nonce, has joined under this name before, as far as names are remembered.
+  bool IsRestart(const std::string& name, std::uint64_t nonce) const {
+    const auto found = newest_.find(name);
+    return found != newest_.end() && found->second != nonce;
+  }
   // Whether a newer process has taken over the name of the process that drew this nonce, which may not join again.
   bool IsSuperseded(std::uint64_t nonce) const { return superseded_.contains(nonce); }
 

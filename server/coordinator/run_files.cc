@@ -24,25 +24,34 @@ class PatientLog : public CoordinatorLog {
 }  // namespace
 
 Result<std::unique_ptr<RunFiles>> RunFiles::Open(std::string run_dir, std::unique_ptr<CoordinatorLog> log,
-                                                 RoomWait::Options room) {
+                                                 RoomWait::Options room, std::optional<TensorBoardLog> curves) {
   CAPSTAN_ASSIGN_OR_RETURN(StepLog step_log, StepLog::Open(run_dir + "/metrics.jsonl"));
   CAPSTAN_ASSIGN_OR_RETURN(AuditLog audit_log, AuditLog::Open(run_dir + "/audit.jsonl"));
   if (!log) log = std::make_unique<MemoryCoordinatorLog>();
-  return std::unique_ptr<RunFiles>(
-      new RunFiles(std::move(run_dir), std::move(log), std::move(room), std::move(step_log), std::move(audit_log)));
+  return std::unique_ptr<RunFiles>(new RunFiles(std::move(run_dir), std::move(log), std::move(room),
+                                                std::move(step_log), std::move(audit_log), std::move(curves)));
 }
 
 RunFiles::RunFiles(std::string run_dir, std::unique_ptr<CoordinatorLog> log, RoomWait::Options room, StepLog step_log,
-                   AuditLog audit_log)
+                   AuditLog audit_log, std::optional<TensorBoardLog> curves)
     : run_dir_(std::move(run_dir)),
       room_(std::move(room)),
       log_(std::make_unique<PatientLog>(std::move(log), run_dir_ + "/snapshots", &room_)),
       step_log_(std::move(step_log)),
-      audit_log_(std::move(audit_log)) {}
+      audit_log_(std::move(audit_log)),
+      curves_(std::move(curves)) {}
 
 Status RunFiles::Append(const std::vector<StepRecord>& records) {
   Status status = step_log_.Append(records);
   if (status.code() == Code::kBusy) status = room_.Write(step_log_.path(), [this] { return step_log_.Flush(); });
+  return status;
+}
+
+Status RunFiles::AppendCurves(const std::vector<StepRecord>& records) {
+  if (!curves_) return {};
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Status status = curves_->Append(records, std::chrono::duration<double>(now).count());
+  if (std::exchange(curves_fail_, !status.ok())) return {};
   return status;
 }
 

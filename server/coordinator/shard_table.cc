@@ -85,6 +85,7 @@ ShardTable::Admission ShardTable::Admit(PeerId from, const std::string& principa
   // Within one incarnation a shard's generation and term only rise, so a late Hello must not replace a newer one.
   const bool is_late = shard.hello && (hello.term < shard.hello->term || hello.generation < shard.hello->generation);
   if (!is_late) shard.hello = hello;
+  shard.time.Take(static_cast<std::uint64_t>(now / std::chrono::microseconds(1)), {hello.busy_us}, now);
   for (const SnapshotPart& part : hello.parts) Note(part, journal, &shard);
   shard.has_our_term = shard.has_our_term || hello.term == journal.term();
   return admission;

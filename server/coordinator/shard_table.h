@@ -15,6 +15,7 @@
 #include "common/wire/messages/hello.h"
 #include "common/wire/messages/shard_address.h"
 #include "server/coordinator/coordinator_text.h"
+#include "server/coordinator/recent_time.h"
 
 namespace capstan::server {
 
@@ -31,6 +32,7 @@ struct ShardEntry {
   PeerId claimant;                  // another process that claims this index
   std::string claimant_principal;   // as Describe says it
   Instant claimed_since{};
+  RecentTime<1> time;  // part of its time: handling messages
 
   bool IsSilent(Instant now) const { return now - last_message >= kShardSilence; }
   bool Has(const SnapshotPart& part) const { return std::find(parts.begin(), parts.end(), part) != parts.end(); }

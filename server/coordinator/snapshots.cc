@@ -126,12 +126,23 @@ ManifestRecord Snapshots::Complete(Instant now) {
   newest_began_ = pending_->since;
   took_ = now - pending_->since;
   last_failed_ = false;
+  std::erase_if(completed_, [&](const auto& one) {
+    const auto& kept = facts_.journal.manifests();
+    return std::none_of(kept.begin(), kept.end(), [&](const ManifestRecord& record) { return record.id == one.first; });
+  });
+  completed_[manifest.id] = now;
   pending_.reset();
   facts_.metrics.snapshot_seconds.Observe(ToSeconds(took_));
   facts_.metrics.snapshot_bytes.Set(static_cast<double>(manifest.bytes));
   facts_.metrics.snapshot_version.Set(static_cast<double>(manifest.id.version.value));
   facts_.metrics.snapshots_taken.Add(1);
   return manifest;
+}
+
+std::optional<Instant> Snapshots::AgeOf(SnapshotId id, Instant now) const {
+  const auto found = completed_.find(id);
+  if (found == completed_.end()) return std::nullopt;
+  return now - found->second;
 }
 
 std::string Snapshots::MissingParts() const {

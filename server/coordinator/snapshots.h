@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ class Snapshots {
   Snapshots(const JobFacts& facts, Instant now);
 
   bool pending() const { return pending_.has_value(); }
+  // The version of the pending snapshot, and how long shards have been writing it. Requires pending().
+  Version pending_version() const { return pending_->id.version; }
+  Instant PendingFor(Instant now) const { return now - pending_->since; }
+  // Returns how long the snapshot has existed; nothing if an earlier coordinator completed it.
+  std::optional<Instant> AgeOf(SnapshotId id, Instant now) const;
   // When the newest snapshot that exists was begun, or when a later one was given up. every_seconds counts from here.
   Instant newest_began() const { return newest_began_; }
   // The duration of the newest snapshot that this coordinator completed; 0: none.
@@ -90,6 +96,7 @@ class Snapshots {
   SnapshotId given_up_;  // the newest one that could not be written
   Instant newest_began_{};
   Instant took_{};
+  std::map<SnapshotId, Instant> completed_;  // when; those that this coordinator completed and the log still has
   bool last_failed_ = false;
   Backoff ask_backoff_;
 };

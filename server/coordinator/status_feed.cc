@@ -1,8 +1,13 @@
 #include "server/coordinator/status_feed.h"
 
 #include "server/coordinator/coordinator.h"
+#include "server/coordinator/history_files.h"
 
 namespace capstan::server {
+
+void StatusFeed::ReadHistory(const std::string& run_dir) {
+  history_.With([&](History& history) { server::ReadHistory(run_dir, &history); });
+}
 
 void StatusFeed::Publish(const Coordinator& core, Instant now) { text_.Publish(core.StatusJson(now)); }
 
@@ -12,5 +17,25 @@ void StatusFeed::Look(const Coordinator& core, Instant now) {
   published_ = core.state();
   Publish(core, now);
 }
+
+void StatusFeed::AddSteps(const std::vector<StepRecord>& records) {
+  history_.With([&](History& history) {
+    for (const StepRecord& record : records) history.AddStep(record);
+  });
+}
+
+void StatusFeed::AddEvents(const std::vector<AuditEntry>& entries, Step step) {
+  if (entries.empty()) return;
+  const double now = UnixTime();
+  history_.With([&](History& history) {
+    for (const AuditEntry& entry : entries) history.AddEvent(entry, now, step.value);
+  });
+}
+
+std::string StatusFeed::HistoryJson() const {
+  return history_.With([](const History& history) { return history; }).Json();
+}
+
+double UnixTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace capstan::server

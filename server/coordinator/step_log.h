@@ -5,7 +5,9 @@
 // Fails:  as LineFile.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,10 @@ namespace capstan::server {
 
 // Returns the step as a JSON object without a newline.
 std::string StepLine(const StepRecord& record);
+
+// Reads what StepLine wrote, except metrics and the loss scale; nothing for another text. A figure that is null or
+// absent is NaN.
+std::optional<StepRecord> ParseStepLine(std::string_view line);
 
 class StepLog {
  public:

@@ -15,8 +15,9 @@ namespace capstan::server {
 
 class StepRecords {
  public:
-  StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, Instant now)
-      : metrics_(std::move(metrics)), last_commit_(now) {}
+  // Without global steps, a record has no gradient norm and no loss scale.
+  StepRecords(std::shared_ptr<monitoring::CoordinatorMetrics> metrics, bool has_global_steps, Instant now)
+      : metrics_(std::move(metrics)), has_global_steps_(has_global_steps), last_commit_(now) {}
 
   // Measures the next step's duration from `now` on.
   void Begin(Instant now) { last_commit_ = now; }
@@ -28,15 +29,22 @@ class StepRecords {
   Instant SlowAfter(Instant least) const;
   // Returns the mean duration of recent steps; nothing if there are none.
   std::optional<double> MeanSeconds() const;
+  // Returns how many samples a second recent steps had; nothing if they took no time.
+  std::optional<double> SamplesPerSecond() const;
 
  private:
   static constexpr std::size_t kStepsMeasured = 64;
 
   std::shared_ptr<monitoring::CoordinatorMetrics> metrics_;
+  bool has_global_steps_;
   std::vector<StepRecord> records_;
   Instant last_commit_;
-  std::vector<double> seconds_;  // durations of the newest steps, a ring
-  std::size_t next_second_ = 0;
+  struct Recent {
+    double seconds = 0.0;
+    std::uint64_t samples = 0;
+  };
+  std::vector<Recent> recent_;  // the newest steps, a ring
+  std::size_t next_ = 0;
 };
 
 }  // namespace capstan::server

@@ -26,7 +26,7 @@ bool IsBackedUp(const Worker& slow, const Membership& members) {
 
 bool IsSlow(const Worker& worker, const StepUnderWay& work, Instant now, Instant limit) {
   return worker.computing && worker.generation == work.generation && worker.step <= work.step &&
-         !worker.slots.empty() && now - worker.since >= limit;
+         !worker.slots.empty() && now - worker.pace.since >= limit;
 }
 
 bool HasDoneStep(const Worker& worker, const StepUnderWay& work) {

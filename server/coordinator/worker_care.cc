@@ -27,14 +27,14 @@ void LeaveOutLateMembers(Job* job, Instant now, Outbox* out) {
   if (job->state.now() != CoordinatorState::kRunning) return;
   const Instant limit = job->records.SlowAfter(job->options.slow_after);
   for (auto& [joined, worker] : job->members.workers()) {
-    if (worker.late && HasDoneStep(worker, job->work())) worker.late = false;
-    if (worker.late || !IsSlow(worker, job->work(), now, limit)) continue;
+    if (worker.pace.late && HasDoneStep(worker, job->work())) worker.pace.late = false;
+    if (worker.pace.late || !IsSlow(worker, job->work(), now, limit)) continue;
     if (job->machine_groups->Of(worker, job->members).members.size() > 1) {
       out->Log(Severity::kWarning, "\"" + worker.name + "\" has computed step " + std::to_string(worker.step.value) +
-                                       " for " + WholeSeconds(now - worker.since) +
+                                       " for " + WholeSeconds(now - worker.pace.since) +
                                        "; the other workers of its machine add up without it until it has done a step");
     }
-    worker.late = true;
+    worker.pace.late = true;
   }
 }
 
@@ -67,7 +67,7 @@ void HelpSlowWorkers(Job* job, Instant now, Outbox* out) {
   for (const auto& [slow, helper] : BackUpSlowWorkers(job->work(), now, limit, &job->members)) {
     job->metrics->slots_backed_up.Add(slow->slots.size());
     out->Log(Severity::kWarning, "\"" + slow->name + "\" has computed step " + std::to_string(slow->step.value) +
-                                     " for " + WholeSeconds(now - slow->since) + "; \"" + helper->name +
+                                     " for " + WholeSeconds(now - slow->pace.since) + "; \"" + helper->name +
                                      "\" computes its slots as well");
     ++job->told.view_sequence;
     SendView(job, helper, out);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/process_address.h"
+#include "common/flight/recorded_transport.h"
 #include "common/keys/role_name.h"
 #include "common/wire/messages/error.h"
 #include "monitoring/mirror_transport.h"
@@ -22,7 +23,7 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
   socket->receiver_ = options.receiver;
   socket->shards_per_server_ = options.shards_per_server;
   socket->on_refused_ = std::move(options.on_refused);
-  socket->transport_ = CreateZmqTransport(options.transport, &socket->counters_);
+  socket->transport_ = RecordTransport(CreateZmqTransport(options.transport, &socket->counters_), options.flight);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, socket->transport_->Bind(options.listen));
   CAPSTAN_ASSIGN_OR_RETURN(socket->endpoint_, AdvertisedEndpoint(bound, options.advertise, options.listen_key));
   socket->metrics_ = registry->Create<monitoring::TransportMetrics>();

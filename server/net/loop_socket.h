@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/flight/flight_lane.h"
 #include "common/wire/permissions.h"
 #include "common/wire/reply_limit.h"
 #include "common/wire/transport.h"
@@ -38,6 +39,7 @@ class LoopSocket {
     Receiver receiver = Receiver::kCoordinator;
     std::uint32_t shards_per_server = 1;  // of the job, for MaySend
     OnRefused on_refused = {};            // may be empty
+    FlightLane* flight = nullptr;         // outlives the socket; null: nothing is recorded
   };
   using OnMessage = std::function<void(PeerId from, const Principal& sender, const Message& message)>;
 

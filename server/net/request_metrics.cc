@@ -44,8 +44,21 @@ void ShardTimes::Handled(const Message& message, Instant before, Instant after) 
   if (message.header.Is<Pull>()) metrics_->pull_seconds.Observe(after - before);
   const std::uint64_t updates = metrics_->updates_applied.value() + metrics_->steps_redone.value();
   if (updates != updates_seen_) metrics_->apply_seconds.Observe(after - before);
+  CountPhase(message, after - before, updates != updates_seen_);
   if (lane_ != nullptr) Trace(message, before, after, updates != updates_seen_);
   updates_seen_ = updates;
+}
+
+void ShardTimes::CountPhase(const Message& message, Instant took, bool applied) {
+  using enum monitoring::ShardPhase;
+  const Header& header = message.header;
+  metrics_
+      ->phase_seconds[applied               ? kApply
+                      : header.Is<Push>()   ? kStage
+                      : header.Is<Commit>() ? kCommit
+                      : header.Is<Pull>()   ? kPull
+                                            : kOther]
+      .Add(took);
 }
 
 // Adds the message to the trace. If it updated blocks, the entry is called "apply", except for a Redo or a Pull.

@@ -30,6 +30,7 @@ class ShardTimes {
   void SeePrepared(bool prepared, Instant now);
 
  private:
+  void CountPhase(const Message& message, Instant took, bool applied);
   void Trace(const Message& message, Instant before, Instant after, bool applied);
 
   monitoring::ShardMetrics* const metrics_;

@@ -101,6 +101,7 @@ Hello Shard::MakeHello() const {
   hello.endpoint = options.endpoint;
   hello.metrics = options.metrics;
   hello.sessions = context_.sessions.sequence(term());
+  hello.busy_us = options.busy_us();
   return hello;
 }
 

@@ -29,7 +29,11 @@ Result<std::unique_ptr<ShardLoop>> ShardLoop::Start(ShardLoopOptions options, mo
   return loop;
 }
 
-ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)), notices_(options_.on_notice) {
+ShardLoop::ShardLoop(ShardLoopOptions options)
+    : options_(std::move(options)), flight_(options_.flight), notices_([this](const Notice& notice) {
+        flight_.Log(notice, Now());
+        if (options_.on_notice) options_.on_notice(notice);
+      }) {
   if (!options_.store) options_.store = std::make_unique<MemorySnapshotStore>();
   const bool durable = options_.shard.job.acknowledge == Acknowledge::kDurable;
   if (durable && !options_.log) options_.log = std::make_unique<MemoryPushLog>();
@@ -38,6 +42,7 @@ ShardLoop::ShardLoop(ShardLoopOptions options) : options_(std::move(options)), n
 Status ShardLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.listen",
                              options_.advertise, options_.on_notice,          Receiver::kShard};
+  socket.flight = options_.flight;
   socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   CAPSTAN_ASSIGN_OR_RETURN(coordinator_,
@@ -52,6 +57,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   shard.parts = options_.store->List();
   shard.connect = [this](const std::string& endpoint) { return neighbours_->Connect(endpoint); };
   shard.room = [this](PeerId peer) { return socket_->RoomFor(peer); };
+  shard.busy_us = [this] { return static_cast<std::uint64_t>(busy_ / std::chrono::microseconds(1)); };
   core_ = std::make_unique<Shard>(shard, metrics_);
   const auto lane = [trace = options_.trace, name = std::to_string(shard.shard)](const char* what) {
     return trace == nullptr ? nullptr : trace->AddLane(what + name);
@@ -123,9 +129,12 @@ void ShardLoop::Run() {
     metrics_->queue_messages.Set(delivered);  // what this poll of the sockets found waiting
     metrics_->queue_bytes.Set(socket_->TakeBytesReceived());
     if (delivered == 0 && !logged && !answers_wait) continue;
-    answers_wait = core_->Flush(Now(), &out_);
+    const Instant before = Now();
+    answers_wait = core_->Flush(before, &out_);
     SendOut();
-    times_->Flushed(Now());
+    const Instant after = Now();
+    times_->Flushed(after);
+    busy_ += after - before;
   }
   notices_.Flush();
   socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
@@ -142,6 +151,7 @@ void ShardLoop::HandleOne(PeerId from, const Message& message) {
   if (from != coordinator_) CountRequest(message, out_, &metrics_->requests);
   SendOut();
   const Instant after = Now();
+  busy_ += after - before;
   times_->Handled(message, before, after);
   times_->SeePrepared(core_->engine().prepared(), after);
 }
@@ -167,10 +177,21 @@ void ShardLoop::SendOut() {
     const bool is_outcome = !outcome_.ok() && notice.text == outcome_.message();
     if (!is_outcome) notices_.Take(notice, Now());
   }
+  const char* const state = core_->loading() ? "loads" : core_->serving() ? "serves" : "has no version yet";
+  flight_.State(state, Now(), core_->version().value, core_->generation());
   (void)socket_->Send(&out_.envelopes);
   out_.Clear();
-  threads_->SubmitDiskWork(core_->TakeDiskWork());
+  SubmitDiskWork();
   threads_->SubmitLogWork(core_->TakeLogWork());
+}
+
+void ShardLoop::SubmitDiskWork() {
+  std::vector<DiskWork> work = core_->TakeDiskWork();
+  for (const DiskWork& one : work) {
+    const auto* snapshot = std::get_if<WriteSnapshot>(&one);
+    if (snapshot != nullptr) flight_.SnapshotBegins(Now(), snapshot->image.header.id.version, core_->generation());
+  }
+  threads_->SubmitDiskWork(std::move(work));
 }
 
 bool ShardLoop::TakeLogResults(Instant now) {
@@ -186,6 +207,8 @@ bool ShardLoop::TakeLogResults(Instant now) {
 void ShardLoop::TakeDiskResults(Instant now) {
   while (std::optional<DiskResult> result = threads_->TakeDiskResult()) {
     const auto* remembered = std::get_if<IdentityPersisted>(&*result);
+    const auto* written = std::get_if<SnapshotWritten>(&*result);
+    if (written != nullptr) flight_.SnapshotEnds(Now(), written->id.version, core_->generation(), written->status);
     const Code code = remembered != nullptr ? remembered->status.code() : Code::kOk;
     // A shard that cannot store its identity must not go on. If its disk is full (kBusy), it tries again.
     if (code != Code::kOk && code != Code::kBusy && outcome_.ok()) outcome_ = remembered->status;

@@ -16,6 +16,7 @@
 #include <string>
 #include <thread>
 
+#include "common/flight/flight_notes.h"
 #include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "monitoring/registry.h"
@@ -42,6 +43,7 @@ struct ShardLoopOptions {
   double report_seconds = 5;             // between two log lines about one wait
   TransportOptions transport;
   monitoring::Trace* trace = nullptr;                  // outlives the loop; null: no trace
+  FlightLane* flight = nullptr;                        // outlives the loop; null: nothing is recorded
   std::function<void(const Notice&)> on_notice;        // called on the loop's thread; the outcome is not reported here
   std::function<void(const std::string&)> on_waiting;  // as on_notice: the coordinator is silent, or answers again
   std::function<void()> on_end;                        // called last
@@ -73,6 +75,7 @@ class ShardLoop {
   void HandleOne(PeerId from, const Message& message);
   void Tick(Instant now);
   void SendOut();
+  void SubmitDiskWork();
   void TakeDiskResults(Instant now);
   // Hands results of the log thread to the core. Returns whether there were any.
   bool TakeLogResults(Instant now);
@@ -89,6 +92,8 @@ class ShardLoop {
   PeerId coordinator_;
 
   Outbox out_;
+  Instant busy_{};  // time spent on messages
+  FlightNotes flight_;
   NoticeLimit notices_;
   std::optional<CoordinatorWatch> watch_;  // set while the thread runs
   Status outcome_;

@@ -38,6 +38,8 @@ struct ShardOptions {
   std::function<PeerId(const std::string& endpoint)> connect;  // connects to another shard
   // Returns how many bytes of payloads a peer may be sent now; 0: none, until it has taken what it was sent.
   std::function<std::uint64_t(PeerId)> room = [](PeerId) { return UINT64_MAX; };
+  // Returns how many microseconds this shard's thread has spent on messages.
+  std::function<std::uint64_t()> busy_us = [] { return std::uint64_t{0}; };
 };
 
 }  // namespace capstan::server

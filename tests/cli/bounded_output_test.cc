@@ -1,4 +1,4 @@
-#include "cli/launch/bounded_output.h"
+#include "cli/terminal/bounded_output.h"
 
 #include <fcntl.h>
 #include <signal.h>

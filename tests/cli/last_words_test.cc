@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "cli/launch/screen.h"
 #include "cli/run/shell_words.h"
 #include "server/storage/file_coordinator_log.h"
 #include "tests/catch.h"
@@ -54,12 +53,6 @@ TEST_CASE("a run that was done is said with its weights and how to train longer"
             "/final.safetensors  sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
             "\nto train longer: capstan launch --resume --run-dir " +
             run + " --set job.steps=1200");
-}
-
-TEST_CASE("a warning is told from other lines", "[cli][screen]") {
-  CHECK(Colored("warning: slow") == "\033[1;33mwarning:\033[0m slow");
-  CHECK(Colored("error: lost") == "\033[1;31merror:\033[0m lost");
-  CHECK(Colored("no warning: fine") == "no warning: fine");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST_CASE("all processes of a job are added up, each as it counts itself", "[cli
 
 TEST_CASE("more than the machine has is refused, by role and with what to change", "[cli][memory]") {
   const MachineAccount account = Count();
-  train::FreeMemory free;
+  FreeMemory free;
   free.resident = {account.bytes(), "this machine"};
   CHECK(CheckMachine(account, free).ok());
   free.resident.left_bytes -= 1;
@@ -68,14 +68,14 @@ TEST_CASE("more than the machine has is refused, by role and with what to change
 
 TEST_CASE("a worker that is too large by itself is refused as it would refuse itself", "[cli][memory]") {
   const MachineAccount account = Count();
-  train::FreeMemory free;
+  FreeMemory free;
   free.resident = {account.worker.resident() - 1, "this machine"};
   CHECK(CheckMachine(account, free).message() == train::CheckMemory(account.worker, free).message());
 }
 
 TEST_CASE("a server that is larger than ulimit -v allows is refused", "[cli][memory]") {
   MachineAccount account = Count({"cluster.servers=1"});
-  train::FreeMemory free;
+  FreeMemory free;
   free.address_space.limit_bytes = account.worker.resident() + account.worker.never_written;
   account.largest_server = free.address_space.limit_bytes;
   CHECK(CheckMachine(account, free).ok());

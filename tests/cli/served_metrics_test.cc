@@ -1,6 +1,9 @@
 #include "cli/run/served_metrics.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/run/http_get.h"
 #include "tests/catch.h"
@@ -66,6 +69,23 @@ TEST_CASE("a page is fetched with the token, and no error has it", "[cli][metric
   CHECK(open_to_all.code() == Code::kInvalid);
   for (const Status& status : {refused, missing, open_to_all})
     CHECK(status.message().find(kToken) == std::string::npos);
+}
+
+TEST_CASE("a page that does not come is given up where the caller says so", "[cli][metrics]") {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(listener, 1) == 0);
+  REQUIRE(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  const std::string silent = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  int looks = 0;
+  const auto answer = HttpGet(silent, "/", {}, [&] { return ++looks < 3; });
+  CHECK(answer.status().code() == Code::kTimeout);
+  CHECK(looks == 3);
+  close(listener);
 }
 
 }  // namespace

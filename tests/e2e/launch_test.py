@@ -3,42 +3,14 @@ import contextlib
 import fcntl
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import signal
-import struct
 import subprocess
-import termios
 import urllib.request
 
 import harness
-
-
-class Terminal:
-    """A terminal whose text the test reads. Processes write to `child`."""
-
-    def __init__(self):
-        self.parent, self.child = pty.openpty()
-        self.text = ""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.parent)
-        os.close(self.child)
-
-    def resize(self, columns):
-        fcntl.ioctl(self.child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def wait_for(self, seen):
-        def look():
-            if select.select([self.parent], [], [], 0)[0]:
-                self.text += os.read(self.parent, 1 << 16).decode()
-            return seen(self.text)
-        harness.poll(look, "what the terminal was to show")
+from pseudo_terminal import Terminal
 
 
 def painted_steps(text):
@@ -128,7 +100,7 @@ class LaunchTest(harness.JobTest):
             launch.wait_for_line("step ")
             addresses = self.endpoints()["metrics"]
             for name, wanted in (("coordinator", "capstan_job_step "), ("server-0", "capstan_server_steps_total"),
-                                 ("coordinator", 'capstan_cluster_members{role="shard",state="alive"} 2'),
+                                 ("coordinator", 'capstan_cluster_members{member="shard",state="alive"} 2'),
                                  ("server-1", "capstan_build_info"), ("worker-0", "capstan_build_info"),
                                  ("worker-1", "capstan_worker_steps_total")):
                 self.scrape_until(addresses[name], wanted)
@@ -388,26 +360,24 @@ exit 5
     def test_a_terminal_is_asked_for_its_width_again_and_again_and_warnings_stand_out(self):
         job = self.job_file(steps=1000000)
         for no_color in ("", "1"):
-            with self.subTest(no_color), Terminal() as terminal:
-                terminal.resize(100)
-                run = self.path(f"run{no_color}")
-                words = ["/usr/bin/env", f"NO_COLOR={no_color}", "TERM=xterm", harness.program("capstan"), "launch", job, "--run-dir", run]
-                with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=terminal.child) as launch:
-                    try:
-                        terminal.wait_for(lambda text: "step 3" in text)
-                        terminal.resize(12)
-                        terminal.text = ""  # wide lines that were written before may still arrive
-                        terminal.wait_for(lambda text: painted_steps(text) and len(painted_steps(text)[-1]) < 12)
-                        terminal.text = ""
-                        terminal.wait_for(lambda text: len(painted_steps(text)) > 3)
-                        self.assertLess(max(map(len, painted_steps(terminal.text))), 12, terminal.text)
-                        harness.kill(harness.read_pid(os.path.join(run, "pids", "worker-0")))
-                        terminal.wait_for(lambda text: "starting it again" in text)
-                        self.assertEqual("\x1b[1;33mwarning:\x1b[0m worker-0 was killed" in terminal.text, not no_color)
-                        self.assertEqual("warning: worker-0 was killed" in terminal.text, bool(no_color))
-                    finally:
-                        launch.send_signal(signal.SIGINT)
-                        terminal.wait_for(lambda text: "to go on: " in text)
+            words = [harness.program("capstan"), "launch", job, "--run-dir", run := self.path(f"run{no_color}")]
+            with self.subTest(no_color), Terminal(*words, columns=100, NO_COLOR=no_color) as launch:
+                launch.wait_for(lambda terminal: "step 3" in terminal.text, "a step")
+                launch.resize(12, 24)
+                since = len(launch.text)  # wide lines that were written before may still arrive
+                launch.wait_for(lambda terminal: (steps := painted_steps(terminal.text[since:])) and len(steps[-1]) < 12, "a short line")
+                since = len(launch.text)
+                launch.wait_for(lambda terminal: len(painted_steps(terminal.text[since:])) > 3, "more lines")
+                self.assertLess(max(map(len, painted_steps(launch.text[since:]))), 12, launch.text)
+                launch.resize(100, 24)
+                launch.wait_for(lambda terminal: painted_steps(terminal.text)[-1].endswith(" left"), "a whole line")
+                harness.kill(harness.read_pid(os.path.join(run, "pids", "worker-0")))
+                launch.wait_for(lambda terminal: "starting it again" in terminal.text, "a restart")
+                self.assertEqual("\x1b[1;33mwarning:\x1b[0m worker-0 was killed" in launch.text, not no_color)
+                self.assertEqual("warning: worker-0 was killed" in launch.text, bool(no_color))
+                launch.child.send_signal(signal.SIGINT)
+                launch.wait_for(lambda terminal: "to go on: " in terminal.text, "the end")
+                self.assertEqual(launch.wait(), 130)
 
     def test_a_run_directory_is_used_once_and_by_one(self):
         job = self.job_file(steps=1000000)

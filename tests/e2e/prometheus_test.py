@@ -15,10 +15,13 @@ PROCESSES = {"coordinator", "server-0", "server-1", "worker-0", "worker-1"}
 EVERYWHERE = {
     'count(up == 1)': 5,
     'count(capstan_build_info{version!="unknown"} == 1)': 5,
-    'count(capstan_job_info{name="small"} == 1)': 5,
+    'count(capstan_job_info{job_name="small"} == 1)': 5,
     'count(capstan_network_receive_bytes_total{plane="control"} > 0)': 5,
     'count(capstan_network_transmit_messages_total{plane="control"} > 0)': 5,
     'sum(capstan_network_errors_total{kind="decode"})': 0,
+    'count(capstan_network_connections_made_total > 0)': 5,
+    'count(capstan_process_memory_left_bytes > 0)': 5,
+    'count(capstan_disk_free_bytes > 0 and capstan_disk_free_bytes <= capstan_disk_size_bytes)': 3,
 }
 # Gradients flow from the workers to the servers, weights from the servers to the workers.
 DATA = {
@@ -34,9 +37,10 @@ WORKERS = {
     'count(capstan_worker_samples_total > 0)': 2,
     'count(capstan_worker_loss >= 0)': 2,
     'count(capstan_worker_step_duration_seconds_sum > 0)': 2,
-    'count(capstan_worker_phase_seconds_total{phase=~"data|forward|backward|wait"} > 0)': 8,
+    'count(capstan_worker_phase_seconds_total{phase=~"data|forward|backward|encode|wait"} > 0)': 10,
     'count(capstan_worker_wait_seconds_count{phase=~"weights|commit"} > 0)': 4,
-    'count(capstan_worker_unstaged_pushes >= 0)': 2,
+    'count(capstan_worker_unstaged_pushes >= capstan_worker_unsent_pushes)': 2,
+    'count(capstan_worker_loss_scale == 1)': 2,
 }
 SERVERS = {
     'count(capstan_server_pushes_total{outcome="staged"} > 0)': 2,
@@ -44,6 +48,8 @@ SERVERS = {
     'count(capstan_server_requests_total{op=~"push|pull",code="ok"} > 0)': 4,
     'count(capstan_server_request_duration_seconds_sum{op=~"push|pull"} > 0)': 4,
     'count(capstan_server_apply_duration_seconds_sum > 0)': 2,
+    'count(capstan_server_phase_seconds_total{phase=~"apply|pull"} > 0)': 4,
+    'sum(capstan_server_shards)': 2,
     'count(capstan_server_updates_applied_total > 0)': 2,
     'count(capstan_server_dense_bytes{kind=~"param|state"} > 0)': 4,
     'count(capstan_server_pool_bytes{state=~"used|free"} >= 0)': 4,
@@ -52,8 +58,13 @@ SERVERS = {
     'count(capstan_server_queue_bytes >= 0)': 2,
 }
 COORDINATOR = {
-    'capstan_cluster_members{role="worker",state="alive"}': 2,
-    'capstan_cluster_members{role="shard",state="alive"}': 2,
+    'capstan_job_state{state="running"}': 1,
+    'sum(capstan_job_state)': 1,
+    'capstan_cluster_members_wanted{member="worker"}': 2,
+    'capstan_cluster_members_wanted{member="shard"}': 2,
+    'sum(capstan_cluster_restarts_total)': 0,
+    'capstan_cluster_members{member="worker",state="alive"}': 2,
+    'capstan_cluster_members{member="shard",state="alive"}': 2,
     'capstan_cluster_joins_total{result="accepted"}': 2,
     'capstan_cluster_slots{state="assigned"}': 3,
     'count(capstan_job_step > 0)': 1,

@@ -26,9 +26,10 @@ def need(test, package):
         skip(test, reason)
 
 
-def main(package=None):
-    """Runs the tests of a file as harness.main() does. `package`: all of them import it, so without it none is run."""
-    if package and (reason := lack_of(package)):
+def main(package=None, lack=None):
+    """Runs the tests of a file as harness.main() does. `package`: all of them import it, so without it none is run. `lack`:
+    why none can run, for another reason."""
+    if reason := lack or (package and lack_of(package)):
         print(f"SKIPPED: {reason}", file=sys.stderr)
         sys.exit(1 if os.environ.get("CI") == "true" else 77)
     try:

@@ -30,7 +30,7 @@ class AttackedSession {
       TakeEvents();
       // One call may ask both shards for what the session lacks, and may send every unstaged push again.
       CheckAnswers(harness_.out(), 64 + 4 * pushed_);
-      Require(harness_.session->unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
+      Require(harness_.session->links().unstaged_pushes() <= pushed_, "a session keeps what its program has pushed");
       (void)harness_.session->WaitingFor();
     }
   }

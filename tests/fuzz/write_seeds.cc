@@ -13,6 +13,8 @@
 #include "common/base/hash.h"
 #include "common/config/job_config.h"
 #include "common/data/safetensors.h"
+#include "common/flight/flight_format.h"
+#include "common/flight/flight_text.h"
 #include "common/wire/wire_codec.h"
 #include "server/storage/log_text.h"
 #include "server/storage/push_record_codec.h"
@@ -270,7 +272,7 @@ void WriteSnapshotHeader(const Folder& folder) {
   header.ended = {{4}, {5}};
   header.reports = {SomeReport()};
   header.log_begin = 6;
-  header.blocks = {{0, 4, 40, {4, 5}, {1, 2}}, {3, 2, 40, {}, {3, 4}}};
+  header.blocks = {{0, 4, 40, {{4}, {5}}, {1, 2}}, {3, 2, 40, {}, {3, 4}}};
   folder.Write("sealed", EncodeSnapshotHeader(header).value());
   folder.WriteAndDamage("header", EncodeSnapshotHeader(header).value().substr(kSealBytes));
 }
@@ -391,6 +393,46 @@ void WriteProgress(const Folder& folder) {
   folder.Write("fast", "{\"step\": 1, \"samples\": 1e300, \"seconds\": 1e-300}\n{\"step\": 2, \"seconds\": -1}\n");
 }
 
+// A file with one lane of four records and two events.
+void WriteFlight(const Folder& folder) {
+  FlightFileHeader header;
+  header.magic = kFlightMagic;
+  header.version = kFlightVersion;
+  header.header_bytes = sizeof header;
+  header.clock = 1;
+  header.monotonic_ns = 5'000'000'000;
+  header.realtime_ns = 1'700'000'000'000'000'000;
+  header.lanes = 1;
+  PutText("worker-0", &header.process);
+  FlightLaneHeader lane;
+  lane.name = header.process;
+  lane.records_written = 6;  // two are overwritten
+  lane.events_written = 1;
+  lane.record_capacity = 4;
+  lane.event_capacity = 2;
+  const auto record = [](std::uint64_t i) {
+    FlightRecord one;
+    one.at_ns = 1'000'000'000 + i * 1000;
+    one.count = one.last_count = 1;
+    one.position = i;
+    one.generation = 1;
+    one.kind = i % 2 == 0 ? FlightKind::kSent : FlightKind::kReceived;
+    one.message = static_cast<std::uint8_t>(i);
+    PutText("coordinator", &one.peer);
+    return one;
+  };
+  const auto event = [&](std::uint64_t i) {
+    FlightEvent one{record(i), {}};
+    one.record.kind = FlightKind::kWaits;
+    PutText("shard 0 (to answer)", &one.text);
+    return one;
+  };
+  const auto header_of = [](const auto& value) { return BytesOf(1, [&](std::uint64_t) { return value; }); };
+  folder.WriteAndDamage("lane", header_of(header) + header_of(lane) + BytesOf(4, record) + BytesOf(2, event));
+  header.lanes = 0;
+  folder.Write("empty", header_of(header));
+}
+
 void WriteAddresses(const Folder& folder) {
   folder.Write("v4", "10.0.0.1:29600");
   folder.Write("v6", "[::1]:29600");
@@ -418,6 +460,7 @@ void WriteAll(const std::filesystem::path& corpus) {
   WriteTokens({corpus, "tokens"});
   WriteRequests({corpus, "http"});
   WriteProgress({corpus, "progress"});
+  WriteFlight({corpus, "flight"});
   WriteAddresses({corpus, "address"});
 }
 

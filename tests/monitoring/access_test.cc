@@ -45,7 +45,7 @@ TEST_CASE("with a token every page but /healthz asks for it", "[monitoring]") {
       {.token_file = WriteSecret(folder, "token", kToken + "\n"), .http_sd_json = [] { return std::string("[]"); }});
   REQUIRE(exporter.ok());
   const std::string address = exporter.value()->address();
-  for (const char* path : {"/metrics", "/", "/api/v1/status", "/http_sd", "/other"}) {
+  for (const char* path : {"/metrics", "/", "/api/v1/status", "/api/v1/history", "/page.js", "/http_sd", "/other"}) {
     CAPTURE(path);
     const std::string answer = Get(address, path);
     CHECK(answer.starts_with("HTTP/1.1 401 Unauthorized\r\n"));

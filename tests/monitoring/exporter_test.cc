@@ -149,6 +149,29 @@ TEST_CASE("an address of another machine is refused with the right form", "[moni
   CHECK(Contains(status.message(), "metrics.listen"));
 }
 
+TEST_CASE("a job's page, its files and its history are served, with a policy that lets in no other script",
+          "[monitoring]") {
+  const auto exporter = StartOrFail({.status_json = [] { return std::string(R"({"job": "j", "step": 7})"); },
+                                     .history_json = [] { return std::string(R"({"points": []})"); }});
+  const std::string& address = exporter->address();
+  const std::string page = Get(address, "/");
+  CHECK(Contains(page, "<script src=\"/page.js\"></script>"));
+  CHECK(Contains(page, "<th>step</th><td>7</td>"));
+  CHECK(Contains(page,
+                 "\r\nContent-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
+                 "'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"));
+  CHECK(Get(address, "/api/v1/history").ends_with("\r\n\r\n{\"points\": []}\n"));
+  CHECK(Contains(Get(address, "/api/v1/history"), "Content-Type: application/json\r\n"));
+  CHECK(Contains(Get(address, "/page.js"), "Content-Type: text/javascript; charset=utf-8\r\n"));
+  CHECK(Contains(Get(address, "/page.css"), "Content-Type: text/css; charset=utf-8\r\n"));
+  CHECK(Contains(Get(address, "/icon.svg"), "Content-Type: image/svg+xml\r\n"));
+  CHECK(Get(address, "/page.html").starts_with("HTTP/1.1 404 "));
+  const auto other = StartOrFail();  // of a server or a worker
+  CHECK(Get(other->address(), "/api/v1/history").starts_with("HTTP/1.1 404 "));
+  CHECK(Get(other->address(), "/page.js").starts_with("HTTP/1.1 404 "));
+  CHECK(Get(other->address(), "/page.css").starts_with("HTTP/1.1 200 "));
+}
+
 TEST_CASE("the status is served as JSON and as a page without scripts", "[monitoring]") {
   const auto exporter = StartOrFail({.status_json = [] { return std::string(R"({"job": "<script>", "step": 7})"); }});
   const std::string json = Get(exporter->address(), "/api/v1/status");

@@ -14,13 +14,21 @@ bool HasLine(const std::string& text, const std::string& line) {
   return ("\n" + text).find("\n" + line + "\n") != std::string::npos;
 }
 
+// A histogram counts as its lines: buckets, sum and count.
+std::size_t SeriesOf(const Registry& registry) {
+  const std::string text = PrometheusText(registry);
+  std::size_t series = 0;
+  for (std::size_t line = 0; line < text.size(); line = text.find('\n', line) + 1) series += text[line] == '#' ? 0 : 1;
+  return series;
+}
+
 }  // namespace
 
 TEST_CASE("the job has a series of its own once its name is known", "[monitoring]") {
   Registry registry;
   CHECK(PrometheusText(registry).find("capstan_job_info") == std::string::npos);
   registry.NameJob("digits \"x\"");
-  CHECK(PrometheusText(registry).find("\ncapstan_job_info{name=\"digits \\\"x\\\"\"} 1\n") != std::string::npos);
+  CHECK(PrometheusText(registry).find("\ncapstan_job_info{job_name=\"digits \\\"x\\\"\"} 1\n") != std::string::npos);
 }
 
 TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[monitoring]") {
@@ -45,7 +53,7 @@ TEST_CASE("the text holds planted counters, gauges and cumulative buckets", "[mo
   CHECK(HasLine(text, "capstan_server_log_failures_total 0"));
   CHECK(HasLine(text, "capstan_server_log_append_duration_seconds_count 1"));
   CHECK(HasLine(text, "capstan_job_loss 3.25"));
-  CHECK(HasLine(text, "capstan_cluster_members{role=\"worker\",state=\"alive\"} 2"));
+  CHECK(HasLine(text, "capstan_cluster_members{member=\"worker\",state=\"alive\"} 2"));
   CHECK(HasLine(text, "capstan_snapshots_total{result=\"taken\"} 6"));
   CHECK(HasLine(text, "capstan_snapshots_total{result=\"failed\"} 0"));
   CHECK(HasLine(text, "capstan_snapshots_total{result=\"bad\"} 1"));
@@ -89,6 +97,38 @@ TEST_CASE("a loss that nobody set is not exported, and workers of one process ar
   CHECK(HasLine(PrometheusText(registry), "capstan_worker_loss 1.5"));
 }
 
+TEST_CASE("a job is in one of its states, and a process says what its disk and its memory have left", "[monitoring]") {
+  Registry registry;
+  registry.NameFolder("/");
+  registry.Create<CoordinatorMetrics>()->state.Set(2);
+  const std::string text = PrometheusText(registry);
+  CAPTURE(text);
+  CHECK(HasLine(text, "capstan_job_state{state=\"running\"} 1"));
+  CHECK(HasLine(text, "capstan_job_state{state=\"gathering\"} 0"));
+  CHECK(HasLine(text, "capstan_job_state{state=\"failed\"} 0"));
+  const DiskReading disk = ReadDisk("/");
+  CHECK(disk.size_bytes > 0);
+  CHECK(disk.free_bytes <= disk.size_bytes);
+  CHECK(text.find("\ncapstan_disk_free_bytes ") != std::string::npos);
+  CHECK(ReadDisk("/no/such/folder").size_bytes == 0);
+  CHECK(ReadProcess().memory_left_bytes > 0);
+}
+
+TEST_CASE("a process exports a bounded number of series, however large its job is", "[monitoring]") {
+  Registry coordinator, server, worker;
+  (void)coordinator.Create<CoordinatorMetrics>();
+  for (int shard = 0; shard < 16; ++shard) {
+    (void)server.Create<ShardMetrics>();
+    (void)server.Create<TransportMetrics>();
+  }
+  (void)worker.Create<WorkerMetrics>();
+  (void)coordinator.Create<TransportMetrics>();
+  (void)worker.Create<TransportMetrics>();
+  CHECK(SeriesOf(coordinator) < 250);
+  CHECK(SeriesOf(server) < 350);
+  CHECK(SeriesOf(worker) < 150);
+}
+
 TEST_CASE("every known label value is there from the start, at 0", "[monitoring]") {
   Registry registry;
   (void)registry.Create<ShardMetrics>();
@@ -100,8 +140,9 @@ TEST_CASE("every known label value is there from the start, at 0", "[monitoring]
 }
 
 TEST_CASE("names keep the conventions: prefix, _total on counters alone, labels that stay few", "[monitoring]") {
-  const std::set<std::string> allowed = {"op",   "code",   "plane",   "kind",   "state",   "phase",
-                                         "role", "action", "outcome", "result", "version", "commit"};
+  // None of them is job, role, name or instance: Prometheus gives those to the process.
+  const std::set<std::string> allowed = {"op",     "code",    "plane",  "kind",    "state",  "phase",   "member",
+                                         "action", "outcome", "result", "version", "commit", "job_name"};
   Registry registry;
   PlantMetrics(registry);
   std::size_t series = 0;

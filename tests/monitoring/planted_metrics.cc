@@ -3,6 +3,8 @@
 namespace capstan::monitoring {
 
 void PlantMetrics(Registry& registry) {
+  registry.NameJob("planted");
+  registry.NameFolder("/");
   const auto shard = registry.Create<ShardMetrics>();
   shard->requests[RequestOp::kPush][Code::kOk].Add(9);
   shard->requests[RequestOp::kPull][Code::kStale].Add(1);
@@ -25,6 +27,12 @@ void PlantMetrics(Registry& registry) {
   coordinator->step_seconds.Observe(0.25);
   coordinator->loss.Set(3.25);
   coordinator->learning_rate.Set(1e-3);
+  for (OptionalGauge* gauge :
+       {&coordinator->validation_loss, &coordinator->gradient_norm, &coordinator->loss_scale,
+        &coordinator->slot_skew_steps, &coordinator->staleness_limit_steps, &coordinator->stall_limit_seconds,
+        &coordinator->snapshot_time, &coordinator->snapshot_every_seconds, &coordinator->snapshot_every_steps}) {
+    gauge->Set(1);
+  }
   coordinator->workers[MemberState::kAlive].Set(2);
   coordinator->shards[MemberState::kAlive].Set(1);
   coordinator->generation.Set(1);
@@ -40,6 +48,7 @@ void PlantMetrics(Registry& registry) {
   worker->phase_seconds[WorkerPhase::kBackward].Add(1.5);
   worker->wait_seconds[WaitPhase::kWeights].Observe(0.01);
   worker->loss.Set(3.5);
+  worker->loss_scale.Set(1);
 
   const auto transport = registry.Create<TransportMetrics>();
   transport->bytes_in[Plane::kData].Add(1 << 20);

@@ -15,19 +15,17 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import ssl
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'e2e'))
 import harness
+import prometheus_server
 
 WAIT_SECONDS = harness.patient(80)  # for one scrape of every target, and for one value
 ALL_SECONDS = harness.patient(240)  # for the whole test
@@ -39,7 +37,7 @@ PLANTED = {
     'capstan_server_apply_duration_seconds_bucket{le="0.0025"}': 3,
     'capstan_server_update_staleness_steps_bucket{le="6"}': 2,
     'capstan_job_loss': 3.25,
-    'capstan_cluster_members{role="worker",state="alive"}': 2,
+    'capstan_cluster_members{member="worker",state="alive"}': 2,
     'capstan_worker_samples_total': 1280,
     'capstan_network_receive_bytes_total{plane="data"}': 1048576,
     'capstan_build_info{version="1.2.3",commit="abc1234"}': 1,
@@ -127,63 +125,41 @@ def discovered_addresses(address, access):
     return [target for group in json.loads(text) for target in group['targets']]
 
 
-def start_prometheus(stack, folder, found):
-    config = os.path.join(folder, 'prometheus.yml')
-    with open(config, 'w') as file:  # JSON is YAML
-        json.dump({'global': {'scrape_interval': '1s', 'scrape_timeout': '1s'},
-                   'scrape_configs': [{'job_name': 'capstan', **found}]}, file)
-    subprocess.run(['promtool', 'check', 'config', config], check=True, capture_output=True, timeout=WAIT_SECONDS)
-    web = harness.free_address()
-    log = stack.enter_context(open(os.path.join(folder, 'log'), 'w'))
-    child = stack.enter_context(running(
-        ['prometheus', f'--config.file={config}', f'--storage.tsdb.path={folder}/data', f'--web.listen-address={web}',
-         '--log.level=warn'], stdout=log, stderr=subprocess.STDOUT, cwd=folder))
-    return child, f'http://{web}'
-
-
-def wait_until(what, child, log, condition):
+def wait_until(what, prometheus, condition):
     """Polls until `condition` holds. prometheus gives no event to wait for."""
     end = time.monotonic() + WAIT_SECONDS
-    last = 'nothing yet'
     while time.monotonic() < end:
-        if child.poll() is not None:
-            with open(log) as file:
-                raise Failed(f'prometheus ended with {child.returncode} while waiting for {what}:\n{file.read()}')
-        try:
-            done, last = condition()
-            if done:
-                return
-        except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
-            last = str(error)
+        done, last = condition()
+        if done:
+            return
+        if prometheus.closed:
+            raise Failed(f'prometheus ended while waiting for {what}:\n{prometheus.output}')
         time.sleep(0.1)
     raise Failed(f'{what}: not within {WAIT_SECONDS} s; last seen: {last}')
 
 
-def query(web, expression):
-    _, body = get(f'{web}/api/v1/query?' + urllib.parse.urlencode({'query': expression}))
-    answer = json.loads(body)
-    check(answer['status'] == 'success', f'query {expression}: {body}')
-    return [float(row['value'][1]) for row in answer['data']['result']]
-
-
 def check_prometheus(stack, folder, addresses, found, expected):
-    child, web = start_prometheus(stack, folder, found)
-    log = os.path.join(folder, 'log')
+    prometheus = stack.enter_context(prometheus_server.Prometheus(folder, found))
+    subprocess.run(['promtool', 'check', 'config', f'{folder}/prometheus.yml'], check=True, capture_output=True,
+                   timeout=WAIT_SECONDS)
+
+    def query(expression):
+        return [value for _, value in prometheus.query(expression)]
 
     def scraped():
-        values = query(web, 'up')
+        values = query('up')
         return values == [1.0] * len(addresses), f'up = {values}'
 
-    wait_until(f'a scrape of {", ".join(addresses)}', child, log, scraped)
+    wait_until(f'a scrape of {", ".join(addresses)}', prometheus, scraped)
     for expression, value in expected.items():
 
         def as_expected(expression=expression, value=value):
-            values = query(web, expression)
+            values = query(expression)
             return values == [value], f'{values}'
 
-        wait_until(f'{expression} = {value:g}', child, log, as_expected)  # a job counts on while it is scraped
+        wait_until(f'{expression} = {value:g}', prometheus, as_expected)  # a job counts on while it is scraped
     for expression in ('capstan_build_info', 'process_resident_memory_bytes > 1e6', 'process_start_time_seconds > 1e9'):
-        values = query(web, expression)
+        values = query(expression)
         check(len(values) == len(addresses), f'{expression} has {len(values)} of {len(addresses)} targets')
     print(f'prometheus scraped {len(addresses)} target(s) and answered {len(expected) + 3} queries as expected')
 
@@ -204,12 +180,7 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
-    missing = [tool for tool in ('prometheus', 'promtool') if not shutil.which(tool)]
-    if missing:
-        ci = os.environ.get('CI') == 'true'
-        print(f'{"FAILED" if ci else "SKIPPED"}: {" and ".join(missing)} not found; apt-get install prometheus',
-              file=sys.stderr)
-        return 1 if ci else 77
+    prometheus_server.exit_without_prometheus()
     expected = dict(PLANTED) if arguments.planted else {}
     for text in arguments.expect:
         expression, _, value = text.rpartition('=')
@@ -229,7 +200,7 @@ def main():
             for address in addresses:
                 check_text(address, access)
             check_prometheus(stack, folder, addresses, found, expected)
-    except (Failed, OSError, subprocess.SubprocessError) as error:
+    except (Failed, AssertionError, OSError, subprocess.SubprocessError) as error:
         print(f'FAILED: {error}', file=sys.stderr)
         return 1
     return 0

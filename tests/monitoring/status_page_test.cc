@@ -1,5 +1,6 @@
 #include "monitoring/status_page.h"
 
+#include "monitoring/page_files.h"
 #include "tests/catch.h"
 
 namespace capstan::monitoring {
@@ -15,6 +16,49 @@ TEST_CASE("nothing that a peer wrote becomes markup", "[monitoring]") {
     CHECK(page.find(tag) == std::string::npos);
   CHECK(page.find("&lt;script&gt;1&lt;/script&gt;") != std::string::npos);
   CHECK(page.find("<td>&lt;u&gt;</td>") != std::string::npos);
+}
+
+TEST_CASE("the page of a job has its script, its elements, and the tables for a reader without a script",
+          "[monitoring]") {
+  const std::string status = R"({"job": "<script>1</script>", "step": 3, "workers": [{"worker": "<b>"}]})";
+  const std::string page = RenderStatusPage(status, PageKind::kLive);
+  CAPTURE(page);
+  CHECK(page.find("<script src=\"/page.js\"></script><noscript><meta http-equiv=\"refresh\"") != std::string::npos);
+  CHECK(page.find("<title>capstan: &lt;script&gt;1&lt;/script&gt;</title>") != std::string::npos);
+  CHECK(page.find(PageJob()) != std::string::npos);
+  CHECK(page.find("<th>step</th><td>3</td>") != std::string::npos);
+  CHECK(page.find("<b>") == std::string::npos);
+  CHECK(page.find("<script>") == std::string::npos);
+  const std::string tables = RenderStatusPage(status);
+  CHECK(tables.find("<script") == std::string::npos);
+  CHECK(tables.find(PageJob()) == std::string::npos);
+  CHECK(tables.find("<th>step</th><td>3</td>") != std::string::npos);
+  CHECK(tables.find("http-equiv=\"refresh\"") != std::string::npos);
+}
+
+TEST_CASE("the page needs no other host, makes no markup of texts, and finds each element that it fills",
+          "[monitoring]") {
+  const std::string script(PageScript()), style(PageStyle()), job(PageJob()), icon(PageIcon());
+  for (const char* word : {"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "import "})
+    CHECK(script.find(word) == std::string::npos);
+  for (const std::string* file : {&script, &style, &job, &icon}) {
+    CHECK_FALSE(file->empty());
+    CHECK(file->find("style=\"") == std::string::npos);  // the policy forbids it
+    for (const char* word : {"https://", "http://", "@import", "url("}) {
+      for (std::size_t at = file->find(word); at != std::string::npos; at = file->find(word, at + 1)) {
+        const std::string rest = file->substr(at, 40);
+        CAPTURE(rest);
+        // The namespace of SVG, a member's own address, and a part of the picture.
+        CHECK((rest.starts_with("http://www.w3.org/2000/svg") || rest.starts_with("http://${address}") ||
+               rest.starts_with("url(#")));
+      }
+    }
+  }
+  for (std::size_t at = script.find("$('"); at != std::string::npos; at = script.find("$('", at + 1)) {
+    const std::string id = script.substr(at + 3, script.find('\'', at + 3) - at - 3);
+    CAPTURE(id);
+    CHECK(job.find("id=\"" + id + "\"") != std::string::npos);
+  }
 }
 
 TEST_CASE("rows with different fields share one table, and an absent field is an empty cell", "[monitoring]") {

@@ -419,6 +419,7 @@ Status ReplicaClient::EndSlot(std::uint32_t slot, const SlotResult& result) {
 
 // Waits until the collective is done or has failed, or the round is over.
 ReplicaClient::Ended ReplicaClient::Await(Ticket ticket) {
+  const session::WaitTimer timer(&loop().waits(), session::WaitKind::kExchange);
   for (;;) {
     const Status status = thread_->Wait(ticket, Clock::now() + kGlanceEvery);
     if (status.ok()) return std::nullopt;
@@ -439,6 +440,7 @@ Commands ReplicaClient::On(const AwaitSamples&) {
 
 Commands ReplicaClient::On(const AwaitBucket& await) {
   if (on_devices()) {
+    const session::WaitTimer timer(&loop().waits(), session::WaitKind::kExchange);
     const Status status = devices()->Await(await.bucket);
     if (!status.ok()) return Lost(status);
   } else if (Ended ended = Await(tickets_[await.bucket])) {

@@ -30,6 +30,8 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   loop_options.ranks = options.ranks;
   loop_options.machine = traits.machine;
   loop_options.metrics = traits.metrics;
+  loop_options.input_seconds = traits.input_seconds;
+  loop_options.flight = traits.flight;
   CAPSTAN_ASSIGN_OR_RETURN(loop_options.keys, ReadKeys(options.key_file));
   Connection connection;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, session::SessionLoop::Start(loop_options));
@@ -52,8 +54,12 @@ void ClientBase::Close() {
   loop_.reset();
 }
 
-Status ClientBase::TakeEvent(Deadline deadline, const char* what) {
-  std::optional<session::LoopEvent> event = loop_->events().PopUntil(deadline);
+Status ClientBase::TakeEvent(Deadline deadline, const char* what, session::WaitKind kind) {
+  std::optional<session::LoopEvent> event;
+  {
+    const session::WaitTimer timer(&loop_->waits(), kind);
+    event = loop_->events().PopUntil(deadline);
+  }
   if (!event) return Timeout(std::string("waited for ") + what + " until the deadline");
   std::visit([this](auto& body) { On(body); }, *event);
   return failure_;
@@ -94,7 +100,7 @@ Result<std::optional<capstan::Work>> ClientBase::NextWork(Deadline deadline) {
     has_work_ = void_ = false;
     // ReadyCommand is sent only once per round: a second one would give up a round that is about to be issued.
     if (!std::exchange(asked_, true)) loop_->Send(session::ReadyCommand{});
-    CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work"));
+    CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "work", session::WaitKind::kCommit));
   }
   return std::optional<capstan::Work>(work_);
 }

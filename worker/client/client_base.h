@@ -28,6 +28,9 @@ struct ProcessTraits {
   std::string metrics;  // host:port where this process serves metrics; empty: none
   // Connect polls it while the coordinator does not answer, and gives up once it returns true.
   std::function<bool()> stop_requested = [] { return false; };
+  // Returns how long this process has read and prepared samples; null: it does not measure this.
+  std::function<double()> input_seconds = nullptr;
+  FlightLane* flight = nullptr;  // of the session's thread, which it outlives; null: nothing is recorded
 };
 Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& traits = {});
 
@@ -60,8 +63,9 @@ class ClientBase : public Client {
   const Status& failure() const { return failure_; }
   void Declared() { declared_ = true; }
 
-  // Waits for one event of the session's thread and handles it; kTimeout: none came until the deadline.
-  Status TakeEvent(Deadline deadline, const char* what);
+  // Waits for one event of the session's thread and handles it; kTimeout: none came until the deadline. `what`: for the
+  // message. `kind`: as which the time counts.
+  Status TakeEvent(Deadline deadline, const char* what, session::WaitKind kind = session::WaitKind::kOther);
   // Handles all events that have come, without waiting. kStale: the round is over.
   Status LookUp();
   bool round_is_over() const { return void_ || finished_; }

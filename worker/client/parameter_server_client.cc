@@ -115,6 +115,7 @@ class ParameterServerClient : public client::ClientBase {
   Encoding encoding_ = Encoding::kFp32;  // the job's encoding of weights and leaves
 
   std::unique_ptr<client::SlotVerdict> verdict_;  // null: global steps, whose verdicts are the coordinator's
+  std::atomic<std::uint64_t> slots_left_out_{0};  // by verdict_; any thread reads it
 
   bool has_hyper_parameters_ = false;      // SetHyperParameters was called
   bool hyper_parameters_settled_ = false;  // a gradient of the round is final
@@ -185,7 +186,7 @@ Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t las
   for (BlockIndex block = catalog_->first_block(first); block <= catalog_->last_block(last); ++block) {
     while (!arrived_[block]) {
       if (round_is_over()) return {Code::kStale, "the round is over"};
-      CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights"));
+      CAPSTAN_RETURN_IF_ERROR(TakeEvent(deadline, "weights", session::WaitKind::kExchange));
     }
   }
   return round_is_over() ? Status(Code::kStale, "the round is over") : Status();
@@ -256,6 +257,7 @@ void ParameterServerClient::BeginMachineReduce() {
 // Waits until all sums are pushed that this worker pushes for others. The worker must stay in the round that long,
 // because Session drops pushes of a past round.
 Status ParameterServerClient::AwaitMachineReduce() {
+  const session::WaitTimer timer(&loop().waits(), session::WaitKind::kExchange);
   while (!machine_->Done(std::chrono::steady_clock::now() + kLookUp)) {
     CAPSTAN_RETURN_IF_ERROR(LookUp());
     if (stop_requested_()) return {Code::kStale, "asked to stop"};
@@ -265,6 +267,7 @@ Status ParameterServerClient::AwaitMachineReduce() {
 
 ClientCounters ParameterServerClient::counters() const {
   ClientCounters counters = ClientBase::counters();
+  counters.slots_left_out = slots_left_out_.load(std::memory_order_relaxed);
   if (!machine_) return counters;
   const client::MachineReduce::Counters machine = machine_->counters();
   counters.reduced_bytes = machine.reduced_bytes;
@@ -347,6 +350,7 @@ Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& resu
     for (BlockIndex block = static_cast<BlockIndex>(catalog_->blocks().size()); block-- > 0;) PushBlock(block);
   }
   if (!failure().ok()) return failure();
+  if (left_out()) slots_left_out_.fetch_add(1, std::memory_order_relaxed);
   SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
   loop().Send(session::EndSlotCommand{round(), std::move(report), state_after_step_});
   if (machine_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitMachineReduce());

@@ -51,6 +51,7 @@ class PendingPushes {
   bool empty() const { return pushes_.empty(); }
   std::size_t size() const { return pushes_.size(); }
   bool any_unsent() const { return !unsent_.empty(); }
+  std::size_t unsent() const { return unsent_.size(); }
   bool any_deferred() const { return !deferred_.empty(); }
   // Whether pushes are pending that this worker sends itself (not kDeferred).
   bool any_own() const { return pushes_.size() > deferred_.size(); }

@@ -46,6 +46,8 @@ class PushLine {
   const LinePace& pace() const { return pace_; }
   bool any_ends() const { return !ends_.empty(); }
   bool any_deferred() const { return pushes_.any_deferred(); }
+  // Pushes that wait for credit or for room on the line.
+  std::size_t unsent_pushes() const { return pushes_.unsent(); }
   // Whether pushes are pending that this worker sends itself.
   bool any_own() const { return pushes_.any_own(); }
   // Returns the oldest round with pending pushes.

@@ -8,7 +8,6 @@
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/group_state.h"
-#include "common/wire/messages/membership.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/upload_block.h"
@@ -484,6 +483,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.group = group.state();
   beat.group_text = group.text();
   beat.group_epoch = group.epoch();
+  beat.spent = options_.time_spent();
   for (auto& [shard, link] : links_) {
     const bool silent = now - link.last_message > CoordinatorLine::kSilence + 2 * link.usual();
     if (silent && OwedBy(link).any()) beat.missing.push_back(shard);

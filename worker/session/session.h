@@ -31,6 +31,7 @@
 #include "common/data/catalog.h"
 #include "common/wire/actor.h"
 #include "common/wire/line_pace.h"
+#include "common/wire/messages/membership.h"
 #include "worker/session/barrier_wait.h"
 #include "worker/session/coordinator_line.h"
 #include "worker/session/deferred_pushes.h"
@@ -65,6 +66,7 @@ struct SessionOptions {
   std::uint32_t initial_credit = 16;           // credit assumed at the start of a step; the shard corrects it
   Instant first_retry = LinePace::kFirstWait;  // wait before a question, until answers have been measured
   Instant silence_limit = Instant::max();      // longest silence of the coordinator, until Declare gives another
+  std::function<TimeSpent()> time_spent = [] { return TimeSpent{}; };  // for Heartbeats
 };
 
 // What the application declares: its model and data for the Join message, settings of the job, and first weights.
@@ -132,7 +134,8 @@ class Session {
   bool joined() const { return context_.session.value != 0; }
   Step step() const { return mode_.plan ? mode_.plan->step() : Step{}; }
   Generation generation() const { return context_.generation; }
-  std::size_t unstaged_pushes() const { return links_.unstaged_pushes(); }
+  // For counts of pushes.
+  const ShardLinks& links() const { return links_; }
   // Returns a text that names the peers this session waits for; empty when it waits for none.
   std::string WaitingFor() const;
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "common/base/process_address.h"
+#include "common/flight/recorded_transport.h"
 #include "common/wire/permissions.h"
 
 namespace capstan::session {
@@ -32,7 +33,8 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   auto counters = std::make_unique<TransportCounters>();
   TransportOptions transport_options;
   transport_options.keys = options.keys;
-  std::unique_ptr<Transport> transport = CreateZmqTransport(transport_options, counters.get());
+  std::unique_ptr<Transport> transport =
+      RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight);
   Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);
   if (!coordinator.ok()) return coordinator.status();
   std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
@@ -49,6 +51,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   session.metrics = options.metrics;
   session.connect = [raw = loop.get()](const std::string& endpoint) { return raw->shards_.PeerOf(endpoint); };
   session.disconnect = [raw = loop.get()](PeerId peer) { raw->shards_.Forget(peer); };
+  session.time_spent = [raw = loop.get()] { return raw->Spent(); };
   loop->session_ = std::make_unique<Session>(std::move(session));
   loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
   return loop;
@@ -60,7 +63,9 @@ SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounte
       counters_(std::move(counters)),
       transport_(std::move(transport)),
       shards_(transport_.get()),
+      flight_(options.flight),
       notices_([this](const Notice& notice) {
+        flight_.Log(notice, Now());
         if (options_.on_notice) options_.on_notice(notice.text);
       }) {}
 
@@ -68,6 +73,12 @@ SessionLoop::~SessionLoop() {
   stopping_.store(true);
   transport_->Wake();
   if (thread_.joinable()) thread_.join();
+}
+
+TimeSpent SessionLoop::Spent() const {
+  TimeSpent spent = waits_.Read();
+  if (options_.input_seconds) spent.input_us = static_cast<std::uint64_t>(options_.input_seconds() * 1e6);
+  return spent;
 }
 
 void SessionLoop::Send(Command command) {
@@ -166,6 +177,7 @@ void SessionLoop::SendOut() {
 
 void SessionLoop::HandOverEvents() {
   for (Session::Event& event : session_->TakeEvents()) {
+    NoteEvent(event);
     std::visit(
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
@@ -188,6 +200,25 @@ void SessionLoop::HandOverEvents() {
   }
 }
 
+// Notes an event in the flight recorder, except those of every step.
+void SessionLoop::NoteEvent(const Session::Event& event) {
+  const auto note = [&](std::string_view text) {
+    flight_.State(text, Now(), session_->step().value, session_->generation());
+  };
+  std::visit(Overloaded{
+                 [&](const Session::JobFile&) { note("has the job file"); },
+                 [&](const Session::Joined&) { note("joined"); },
+                 [&](const Session::WorkReady&) { note("computes"); },
+                 [&](const Session::BarrierWaits&) { note("waits in a barrier"); },
+                 [&](const Session::BarrierPassed&) { note("has passed a barrier"); },
+                 [&](const Session::GroupKnown&) { note("knows its group"); },
+                 [&](const Session::Finished&) { note("has finished"); },
+                 [&](const Session::Failed& failed) { note("failed: " + failed.status.message()); },
+                 [](const auto&) {},
+             },
+             event);
+}
+
 void SessionLoop::ReportWaiting(Instant now) {
   std::string who = session_->WaitingFor();
   if (who != waiting_for_) {  // the text names the version too, so any progress restarts the timer
@@ -195,6 +226,7 @@ void SessionLoop::ReportWaiting(Instant now) {
     waiting_since_ = now;
     next_report_ = now + kReportEvery;
   }
+  flight_.Waits([&] { return waiting_for_; }, now, session_->step().value, session_->generation());
   if (waiting_for_.empty() || now < next_report_ || !options_.on_notice) return;
   next_report_ = now + kReportEvery;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - waiting_since_).count();
@@ -204,7 +236,7 @@ void SessionLoop::ReportWaiting(Instant now) {
 // Notes the time at which the last unacknowledged push was acknowledged. This is called before a message's events are
 // handed over, so counters() has a round's time before the application receives the next round.
 void SessionLoop::NoteStaged() {
-  const std::size_t unstaged = session_->unstaged_pushes();
+  const std::size_t unstaged = session_->links().unstaged_pushes();
   if (unstaged == 0 && unstaged_before_ > 0) {
     all_staged_ = std::chrono::steady_clock::now();
     PublishCounters();
@@ -226,7 +258,10 @@ void SessionLoop::PublishCounters() {
   now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
   now.sends_blocked = counters.sends_blocked;
   now.sends_unreachable = counters.sends_unreachable;
-  now.unstaged_pushes = session_->unstaged_pushes();
+  now.connections_made = counters.connections_made;
+  now.connections_lost = counters.connections_lost;
+  now.unstaged_pushes = session_->links().unstaged_pushes();
+  now.unsent_pushes = session_->links().unsent_pushes();
   now.all_staged = all_staged_;
   published_.Publish(now);
 }

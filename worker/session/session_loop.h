@@ -19,12 +19,14 @@
 #include <vector>
 
 #include "common/base/mailbox.h"
+#include "common/flight/flight_notes.h"
 #include "common/wire/messages/slot_report.h"
 #include "common/wire/notice_limit.h"
 #include "common/wire/transport.h"
 #include "common/wire/zmq_transport.h"
 #include "worker/session/session.h"
 #include "worker/session/shard_connections.h"
+#include "worker/session/wait_times.h"
 
 namespace capstan::session {
 
@@ -102,6 +104,9 @@ class SessionLoop {
     std::uint32_t rank = 0, ranks = 0;  // as in Join
     std::string machine = {}, metrics = {};
     std::shared_ptr<const KeyPair> keys = {};  // null: this process has none
+    // Returns how long the application has read and prepared samples; null: it does not measure this.
+    std::function<double()> input_seconds = nullptr;
+    FlightLane* flight = nullptr;              // outlives the loop; null: nothing is recorded
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);
@@ -113,6 +118,8 @@ class SessionLoop {
   Mailbox<LoopEvent>& events() { return events_; }
   // Returns values that the loop published together, at its last tick (kTick) or later. Any thread may call this.
   ClientCounters counters() const { return published_.Read(); }
+  // The application's waits for this session, which its Heartbeats report.
+  WaitTimes& waits() { return waits_; }
 
  private:
   SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
@@ -126,6 +133,8 @@ class SessionLoop {
   void ReportWaiting(Instant now);
   void PublishCounters();
   void NoteStaged();
+  TimeSpent Spent() const;
+  void NoteEvent(const Session::Event& event);
 
   const Options options_;
   std::unique_ptr<TransportCounters> counters_;
@@ -142,6 +151,7 @@ class SessionLoop {
   };
   Application application_;
   Outbox out_;
+  FlightNotes flight_;
   NoticeLimit notices_;
   std::string waiting_for_;
   Instant waiting_since_{};
@@ -151,6 +161,7 @@ class SessionLoop {
   Mailbox<LoopEvent> events_{kMailboxValues};
   std::atomic<bool> stopping_{false};
   Latest<ClientCounters> published_;
+  WaitTimes waits_;
   std::size_t unstaged_before_ = 0;                        // used by the loop's thread
   std::chrono::steady_clock::time_point all_staged_ = {};  // used by the loop's thread
   std::thread thread_;

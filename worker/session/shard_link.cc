@@ -69,6 +69,12 @@ ShardLink* ShardLinks::OfBlock(BlockIndex block) {
   return block < placement_.size() ? &links_.at(placement_[block]) : nullptr;
 }
 
+std::size_t ShardLinks::unsent_pushes() const {
+  std::size_t count = 0;
+  for (const auto& [index, link] : links_) count += link.up.unsent_pushes();
+  return count;
+}
+
 std::optional<PendingRound> ShardLinks::OldestPush() const {
   std::optional<PendingRound> oldest;
   for (const auto& [index, link] : links_) {

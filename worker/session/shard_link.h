@@ -81,6 +81,7 @@ class ShardLinks {
   const std::vector<ShardIndex>& placement() const { return placement_; }  // by block
   std::size_t size() const { return links_.size(); }
   std::size_t unstaged_pushes() const { return unstaged_; }
+  std::size_t unsent_pushes() const;
   // Returns the oldest round with unacknowledged pushes to any shard.
   std::optional<PendingRound> OldestPush() const;
 

@@ -204,17 +204,6 @@ Status Refusal(const std::string& what, const MemoryAccount& account, const Addr
 
 }  // namespace
 
-std::string MemoryText(std::uint64_t bytes) {
-  std::array<char, 32> text{};
-  const auto count = static_cast<double>(bytes);
-  if (count >= kGiB) {
-    std::snprintf(text.data(), text.size(), "%.1f GiB", count / kGiB);
-  } else {
-    std::snprintf(text.data(), text.size(), count < 10 * kMiB ? "%.1f MiB" : "%.0f MiB", count / kMiB);
-  }
-  return text.data();
-}
-
 std::string MemoryAccount::ToString() const {
   const std::string held = MemoryText(resident()) + " on this worker (weights " + MemoryText(weights) + ", " +
                            std::to_string(gradient_buffers) + " gradients " + MemoryText(gradients);

@@ -11,16 +11,13 @@
 #include <optional>
 #include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
 #include "common/config/job/forward.h"
 #include "worker/data/dataset.h"
 #include "worker/device/job_model.h"
-#include "worker/train/free_memory.h"
 
 namespace capstan::train {
-
-// Returns a text such as "1.5 GiB" or "640 MiB".
-std::string MemoryText(std::uint64_t bytes);
 
 struct MemoryAccount {
   std::uint64_t weights = 0;        // the weights as the model reads them

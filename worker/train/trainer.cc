@@ -58,6 +58,7 @@ Status Trainer::RunRound(const Work& work) {
   metrics_->step.Set(static_cast<double>(work.step));
   metrics_->slots.Set(static_cast<double>(work.slots.size()));
   metrics_->generation.Set(static_cast<double>(work.generation));
+  metrics_->loss_scale.Set(static_cast<double>(work.loss_scale));
   for (SlotIndex slot : work.slots) CAPSTAN_RETURN_IF_ERROR(RunSlot(work, slot));
   metrics_->steps.Add(1);
   metrics_->step_seconds.Observe(Seconds(SteadyClock::now() - begin));
@@ -81,8 +82,10 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     waited_ += after - before;
   };
   hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
-    if (first_push_ == SteadyClock::time_point()) first_push_ = SteadyClock::now();
+    const auto before = SteadyClock::now();
+    if (first_push_ == SteadyClock::time_point()) first_push_ = before;
     if (status.ok()) status = client_.GradientReady(first, last);
+    encoded_ += SteadyClock::now() - before;
   };
 
   const WeightsView weights{client_.weights(), client_.narrow_weights(), round_};
@@ -106,7 +109,10 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     if (sums.count > 0) metrics_->loss.Set(sums.loss / static_cast<double>(sums.count));
   }
   CountSlot(samples.size());
-  return client_.EndSlot(slot, result);
+  const auto before = SteadyClock::now();
+  const Status ended = client_.EndSlot(slot, result);
+  metrics_->phase_seconds[WorkerPhase::kEncode].Add(Seconds(SteadyClock::now() - before));
+  return ended;
 }
 
 void Trainer::CountSlot(std::size_t samples) {
@@ -114,7 +120,9 @@ void Trainer::CountSlot(std::size_t samples) {
   const PhaseTimes times = computer_.TakeTimes();
   metrics_->phase_seconds[WorkerPhase::kData].Add(Seconds(times.data));
   metrics_->phase_seconds[WorkerPhase::kForward].Add(Seconds(times.forward - waited_));
-  metrics_->phase_seconds[WorkerPhase::kBackward].Add(Seconds(times.backward));
+  const SteadyClock::duration encoded = std::exchange(encoded_, {});
+  metrics_->phase_seconds[WorkerPhase::kBackward].Add(Seconds(times.backward - encoded));
+  metrics_->phase_seconds[WorkerPhase::kEncode].Add(Seconds(encoded));
   CountWait();
 }
 

@@ -135,8 +135,9 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
   client_options.worker = options.name;
   client_options.join_deadline = std::chrono::milliseconds(static_cast<std::int64_t>(options.join_seconds * 1000));
   client_options.on_notice = options.say;
-  const client::ProcessTraits traits{options.machine.empty() ? MachineName() : options.machine, options.metrics,
-                                     options.stop_requested};
+  const client::ProcessTraits traits{
+      options.machine.empty() ? MachineName() : options.machine, options.metrics, options.stop_requested,
+      [metrics] { return metrics->phase_seconds[monitoring::WorkerPhase::kData].value(); }, options.flight};
   CAPSTAN_ASSIGN_OR_RETURN(client::Connection connection, client::Connect(client_options, traits));
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig config, ParseJobConfig(connection.job_file, "the coordinator's job file"));
   options.on_job(config.name());
@@ -169,6 +170,8 @@ Status RunWorker(const WorkerOptions& options, const std::shared_ptr<monitoring:
     const ClientCounters counters = client->counters();
     monitoring::MirrorTraffic(counters, counters.decode_errors, transport_metrics.get());
     metrics->unstaged_pushes.Set(counters.unstaged_pushes);
+    metrics->unsent_pushes.Set(counters.unsent_pushes);
+    metrics->slots_left_out.AdvanceTo(counters.slots_left_out);
     metrics->reduced_bytes.AdvanceTo(counters.reduced_bytes);
     metrics->group_bytes_out.AdvanceTo(counters.group_bytes_out);
     host_groups.AdvanceTo(counters.groups_formed - counters.device_groups_formed);

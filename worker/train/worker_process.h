@@ -8,12 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "common/base/free_memory.h"
 #include "common/base/status.h"
+#include "common/flight/flight_lane.h"
 #include "kernels/cuda/library_search.h"
 #include "monitoring/metrics.h"
 #include "monitoring/registry.h"
 #include "monitoring/trace.h"
-#include "worker/train/free_memory.h"
 
 namespace capstan::train {
 
@@ -31,6 +32,7 @@ struct WorkerOptions {
   std::string plugins;                    // folder with libcapstan_cuda.so and libcapstan_emulated.so
   kernels::LibrarySearch libraries = {};  // where to look for cuBLASLt and other libraries
   monitoring::Trace* trace = nullptr;     // null: no trace
+  FlightLane* flight = nullptr;           // outlives the call; null: nothing is recorded
   std::function<FreeMemory()> free_memory = [] { return ReadFreeMemory(); };
   // Called with the job's name, once it is known.
   std::function<void(const std::string&)> on_job = [](const std::string&) {};

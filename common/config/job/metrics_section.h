@@ -15,6 +15,7 @@ struct MetricsSection {
   std::string token_file = {};             // a file with the secret that readers send; empty: none is asked for
   std::string certificate = {}, key = {};  // files in PEM for https; empty: http
   std::vector<std::string> hosts = {};     // names by which readers call the processes, besides their addresses
+  bool tensorboard = false;                // whether the coordinator writes curves into RUN_DIR/tensorboard
   bool operator==(const MetricsSection&) const = default;
 };
 

@@ -31,6 +31,7 @@ struct Hello {
   SnapshotId newest_retained;       // the newest snapshot that a RetainedSnapshots has named to this directory
   std::string metrics;              // host:port or https://host:port of the process's metrics; empty: none
   std::uint64_t sessions = 0;       // the newest LiveSessions of `term` that it has taken: its sequence; 0: none
+  std::uint64_t busy_us = 0;        // microseconds that this process has spent on handling messages for the shard
 };
 
 }  // namespace capstan

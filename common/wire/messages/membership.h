@@ -27,6 +27,14 @@ struct Join {
   std::string metrics;              // host:port or https://host:port of its metrics; empty: none
 };
 
+// How a worker has spent its time since it began, in microseconds. Each number only grows.
+struct TimeSpent {
+  std::uint64_t all_us = 0;
+  std::uint64_t input_us = 0;     // it read and prepared samples; 0 if the program does not measure this
+  std::uint64_t exchange_us = 0;  // it waited for weights, or for sums of gradients, within a step
+  std::uint64_t commit_us = 0;    // it waited for its next step
+};
+
 struct Heartbeat {
   SessionId session;
   std::uint64_t nonce = 0;
@@ -39,6 +47,7 @@ struct Heartbeat {
   GroupState group = GroupState::kNone;  // state of the group of `generation` (allreduce) or of `group_epoch` (sync)
   std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: the reason
   std::uint64_t group_epoch = 0;
+  TimeSpent spent;  // all 0: unknown
 };
 
 struct Leave {

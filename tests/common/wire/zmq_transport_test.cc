@@ -155,6 +155,16 @@ TEST_CASE("a transport calls as many peers as a job has shards at most", "[commo
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
+TEST_CASE("connections are counted when they are made and when they are lost", "[zmq]") {
+  Server server;
+  server.CheckServes();
+  CHECK(server.counters.connections_made == 1);
+  CHECK(server.counters.connections_lost == 0);
+  server.client.reset();
+  server.PollUntil([&] { return server.counters.connections_lost == 1; });
+  CHECK(server.counters.connections_made == 1);
+}
+
 TEST_CASE("hundreds of connections that come and go while nobody polls hold nobody up", "[zmq]") {
   Server server;
   for (int i = 0; i < 1500; ++i) close(ConnectRaw(server.endpoint));

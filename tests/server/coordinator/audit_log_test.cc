@@ -56,7 +56,12 @@ TEST_CASE("an entry is a line with its time, its kind and its text", "[server][a
                                        {AuditKind::kTookOver, "c"},
                                        {AuditKind::kLeft, "d"},
                                        {AuditKind::kRecovery, "e"},
-                                       {AuditKind::kSnapshotDeleted, "f\n\x01\"\xff"}};
+                                       {AuditKind::kSnapshotDeleted, "f\n\x01\"\xff"},
+                                       {AuditKind::kLost, "g"},
+                                       {AuditKind::kSetAside, "h"},
+                                       {AuditKind::kStarted, "i"},
+                                       {AuditKind::kSnapshot, "j"},
+                                       {AuditKind::kEnded, "k"}};
   CHECK(log->Append(all, kNoon + milliseconds(999)).ok());
   CHECK(ContentOf(path) ==
         R"({"time":"1970-01-01T12:00:00Z","what":"joined","who":"worker \"w\"","text":"a"}
@@ -65,7 +70,35 @@ TEST_CASE("an entry is a line with its time, its kind and its text", "[server][a
 {"time":"1970-01-01T12:00:00Z","what":"left","text":"d"}
 {"time":"1970-01-01T12:00:00Z","what":"recovery","text":"e"}
 {"time":"1970-01-01T12:00:00Z","what":"snapshot deleted","text":"f\n\u0001\"?"}
+{"time":"1970-01-01T12:00:00Z","what":"lost","text":"g"}
+{"time":"1970-01-01T12:00:00Z","what":"set aside","text":"h"}
+{"time":"1970-01-01T12:00:00Z","what":"started","text":"i"}
+{"time":"1970-01-01T12:00:00Z","what":"snapshot","text":"j"}
+{"time":"1970-01-01T12:00:00Z","what":"ended","text":"k"}
 )");
+  std::size_t read = 0;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line); ++read) {
+    const std::optional<PastEntry> back = ParseAuditLine(line);
+    REQUIRE(back);
+    CHECK(back->time == 12 * 3600);
+    CHECK(back->entry.kind == all[read].kind);
+    CHECK(back->entry.who == all[read].who);
+    if (read != 5) CHECK(back->entry.text == all[read].text);
+  }
+  CHECK(read == all.size());
+}
+
+TEST_CASE("a line that is no entry is not read as one", "[server][audit]") {
+  for (const char* line :
+       {"", "{", "[]", "7", R"({"what":"joined","text":"a"})", R"({"time":"yesterday","what":"joined","text":"a"})",
+        R"({"time":"1970-01-01T12:00:00Z+","what":"joined","text":"a"})",
+        R"({"time":"1970-01-01T12:00:00Z","what":"danced","text":"a"})",
+        R"({"time":"1970-01-01T12:00:00Z","what":3,"text":"a"})",
+        R"({"time":"1970-01-01T12:00:00Z","what":"joined","left_out":9})"}) {
+    CAPTURE(line);
+    CHECK_FALSE(ParseAuditLine(line));
+  }
 }
 
 TEST_CASE("only its owner may read the file, also one that was there before", "[server][audit]") {

@@ -35,6 +35,7 @@ TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[se
 
   harness.Joins("w0", 2);
   CHECK(Mentions(Texts(harness, AuditKind::kTookOver), "\"w0\" joined again from another process"));
+  CHECK(Texts(harness, AuditKind::kLost) == "\"w0\" was lost, and another process of its name has joined\n");
   harness.Send(CoordinatorHarness::PeerOf(join), join);
   CHECK(Mentions(Texts(harness, AuditKind::kRefused), "\"w0\" is the older of two processes of that name"));
   Join other = harness.MakeJoin("w1");
@@ -52,7 +53,7 @@ TEST_CASE("who joins, takes over, is refused and leaves is told once each", "[se
   CHECK(Texts(harness, AuditKind::kLeft) == "\"w0\": done\n");
   harness.Joins("w2", 3);
   harness.Pass(seconds(60));
-  CHECK(Mentions(Texts(harness, AuditKind::kLeft), "\"w2\" has been silent for "));
+  CHECK(Mentions(Texts(harness, AuditKind::kLost), "\"w2\" has been silent for "));
 }
 
 // Returns the principals in the entries of that kind since the last Forget.
@@ -91,7 +92,8 @@ TEST_CASE("each entry about a peer has its principal", "[server][audit]") {
   CHECK(Principals(harness, AuditKind::kRefused) == std::vector<std::string>{"worker \"w0\""});
   harness.Send(CoordinatorHarness::PeerOf(second), harness.MakeLeave(second));
   harness.Pass(seconds(60));
-  CHECK(Principals(harness, AuditKind::kLeft) == std::vector<std::string>{no_name, "worker \"w0\""});
+  CHECK(Principals(harness, AuditKind::kLeft) == std::vector{no_name});
+  CHECK(Principals(harness, AuditKind::kLost) == std::vector<std::string>(2, "worker \"w0\""));
 }
 
 TEST_CASE("a claim of a shard's place is told with the claimant's principal", "[server][audit]") {
@@ -124,10 +126,33 @@ TEST_CASE("a recovery is told with its cause, and a snapshot that is deleted wit
   (void)Resets(&harness);
   const std::string recovery = Texts(harness, AuditKind::kRecovery);
   CAPTURE(recovery);
-  CHECK(Mentions(recovery, "server 1 was lost and came back; every shard goes back to the newest snapshot\n"));
+  CHECK(Texts(harness, AuditKind::kLost) ==
+        "server 1 was lost and came back; every shard goes back to the newest snapshot\n");
   CHECK(Mentions(recovery, "the snapshot of version 6 cannot be used: "));
   CHECK(Mentions(recovery, "generation 3: every shard starts from the snapshot of version 4\n"));
   CHECK(Mentions(Texts(harness, AuditKind::kSnapshotDeleted), "the snapshot of version 6: it cannot be used: "));
+  for (ShardIndex i = 0; i < harness.shards.size(); ++i) harness.AnswerReset(i);
+  CHECK_THAT(Texts(harness, AuditKind::kRecovery),
+             Catch::Matchers::Contains("recovered in 0.5 s, 2 steps will be done again\n"));
+}
+
+TEST_CASE("a start, a snapshot, a dead worker and a later coordinator's start are told", "[server][audit]") {
+  CoordinatorHarness harness = Harness();
+  harness.Live();
+  harness.ShardsEchoTerm();
+  harness.Joins("w0");
+  harness.Joins("w1");
+  CHECK(Texts(harness, AuditKind::kStarted) == "generation 1: the job starts from step 0\n");
+  CHECK(Texts(harness, AuditKind::kRecovery).empty());
+  for (ShardIndex i = 0; i < harness.shards.size(); ++i) harness.AnswerReset(i);
+  RunTo(&harness, 2);
+  CHECK(Mentions(Texts(harness, AuditKind::kSnapshot), "snapshot of version 2 ("));
+  harness.WorkerDies("w1");
+  CHECK(Texts(harness, AuditKind::kLost) == "\"w1\" died; its slots move\n");
+
+  harness.Live();
+  harness.ShardsEchoTerm();
+  CHECK(Texts(harness, AuditKind::kStarted) == "the coordinator was started again, and goes on at step 2\n");
 }
 
 }  // namespace

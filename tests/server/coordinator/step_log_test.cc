@@ -1,8 +1,5 @@
 #include "server/coordinator/step_log.h"
 
-#include <signal.h>
-#include <sys/resource.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -11,6 +8,7 @@
 
 #include "common/base/random.h"
 #include "tests/catch.h"
+#include "tests/file_size_limit.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::server {
@@ -72,6 +70,31 @@ TEST_CASE("numbers of any size read back with the same bits", "[server][step_log
   }
 }
 
+TEST_CASE("a step's line reads back, and another text does not", "[server][step_log]") {
+  StepRecord record;
+  record.generation = Generation{2};
+  record.step = Step{7};
+  record.loss = 0.1;
+  record.learning_rate = std::nan("");
+  record.gradient_norm = 2.5;
+  record.samples = 32;
+  record.seconds = 0.25;
+  record.time = 1764230000.125;
+  record.validation_loss = 1.5;
+  const std::optional<StepRecord> back = ParseStepLine(StepLine(record));
+  REQUIRE(back);
+  CHECK(StepLine(*back) == StepLine(record));
+  for (const char* line : {"", "{", "[7]", "{}", R"({"step":-1})", R"({"step":"7"})", R"({"step":1.5})"}) {
+    CAPTURE(line);
+    CHECK_FALSE(ParseStepLine(line));
+  }
+  const std::optional<StepRecord> odd = ParseStepLine(R"({"step":3,"loss":"x","samples":-4,"time":[]})");
+  REQUIRE(odd);
+  CHECK(std::isnan(odd->loss));
+  CHECK(odd->samples == 0);
+  CHECK(odd->time == 0);
+}
+
 struct LogFile {
   std::string Content() const {
     std::ifstream in(path, std::ios::binary);
@@ -94,25 +117,6 @@ std::string Lines(const std::vector<StepRecord>& records) {
   return lines;
 }
 
-// Limits the size of this process's files, so that a write beyond it is cut short, and the next one fails with EFBIG.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(std::size_t bytes_max) : handler_(signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes_max;
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    signal(SIGXFSZ, handler_);
-  }
-
- private:
-  sighandler_t handler_;
-  rlimit before_{};
-};
-
 // With another error than a full disk. server_power_cut_test has the full disk.
 TEST_CASE("a write that fails within a line leaves whole lines only, and the log goes on behind them",
           "[server][step_log]") {
@@ -123,7 +127,7 @@ TEST_CASE("a write that fails within a line leaves whole lines only, and the log
   const std::size_t line = StepLine(StepRecord{}).size() + 1;
   Status status;
   {
-    const FileSizeLimit limit(line * 4 + line / 2);  // half of the fifth fits
+    const testing::FileSizeLimit limit(line * 4 + line / 2);  // half of the fifth fits
     status = log->Append(Steps(2, 4));
   }
   CHECK(status.code() == Code::kUnreachable);

@@ -110,7 +110,7 @@ void GoOnToTheEnd(session::SessionHarness* harness) {
     }
     harness->PushAll(ready[0].work, {0, 1});
     harness->StageAll(step, {0, 1});
-    REQUIRE(harness->session->unstaged_pushes() == 0);
+    REQUIRE(harness->session->links().unstaged_pushes() == 0);
   }
   View view = harness->MakeView({});
   view.phase = JobPhase::kDone;
@@ -137,11 +137,11 @@ TEST_CASE("strangers, and shards of another life, do not touch a session's work"
       harness.FromShard(stranger ? 7 : 1, std::move(message.header), std::move(message.payload));
       REQUIRE(harness.NoEvents());
     }
-    REQUIRE(harness.session->unstaged_pushes() == 1);
+    REQUIRE(harness.session->links().unstaged_pushes() == 1);
     REQUIRE(harness.session->step() == Step{0});
     harness.PushAll(work, {0, 1});
     harness.StageAll(0, {0, 1});
-    REQUIRE(harness.session->unstaged_pushes() == 0);
+    REQUIRE(harness.session->links().unstaged_pushes() == 0);
     GoOnToTheEnd(&harness);
   }
 }

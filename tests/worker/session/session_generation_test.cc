@@ -160,7 +160,7 @@ TEST_CASE("a session that enters a generation does what a new one does", "[clien
   CHECK(mine.work.rank == other.work.rank);
   CHECK(mine.loss_scale == other.loss_scale);
   CHECK(mine.weights_complete == other.weights_complete);
-  CHECK(used.session->unstaged_pushes() == fresh.session->unstaged_pushes());
+  CHECK(used.session->links().unstaged_pushes() == fresh.session->links().unstaged_pushes());
 }
 
 }  // namespace capstan::session

@@ -212,7 +212,7 @@ TEST_CASE("a worker whose new session lacks a slot that it has pushed computes i
   harness.Ready();  // it waits for the next version
   harness.Forget();
   JoinAgain(&harness, {1});
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   REQUIRE(harness.TakeFor<CoverageQuery>(0).size() == 1);
   harness.NothingCovered(0);
   const std::vector<Session::WorkReady> ready = harness.Events<Session::WorkReady>();
@@ -227,14 +227,14 @@ TEST_CASE("the slots of a new session are those that it has when the job goes on
     SessionHarness harness;
     const RoundWork work = harness.Join({0, 1}).BeginWork();
     harness.PushAll(work, {0, 2});
-    const std::size_t unstaged = harness.session->unstaged_pushes();
+    const std::size_t unstaged = harness.session->links().unstaged_pushes();
     JoinAgain(&harness, {0}, JobPhase::kGathering);
-    CHECK(harness.session->unstaged_pushes() == unstaged);
+    CHECK(harness.session->links().unstaged_pushes() == unstaged);
     View view = harness.MakeView(at_last);
     view.term = Term{2};
     view.session = SessionId{9};
     harness.FromCoordinator(view);
-    CHECK((harness.session->unstaged_pushes() == 0) == (at_last.size() == 1));
+    CHECK((harness.session->links().unstaged_pushes() == 0) == (at_last.size() == 1));
   }
 }
 
@@ -245,7 +245,7 @@ TEST_CASE("a worker whose new session lacks a slot that it computes is told to s
   JoinAgain(&harness, {0});
   CHECK(harness.Events<Session::WorkVoid>().at(0).round == work.round);
   harness.Push(work, {0, 2}, 0);
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
 }
 
 TEST_CASE("a worker whose new session lacks a slot that it is about to compute chooses again", "[client][join]") {
@@ -275,7 +275,7 @@ TEST_CASE("async: a worker whose new session lacks a slot asks where its slots a
   harness.PushAll(work, {0, 1});
   harness.Forget();
   JoinAgain(&harness, {1});
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   harness.Ready();
   CHECK(harness.TakeFor<CoverageQuery>(0).size() == 1);
 }
@@ -393,13 +393,13 @@ TEST_CASE("a new generation voids the round, forgets the old timeline and keeps 
   SessionHarness harness;
   const RoundWork work = harness.Join({0}).BeginWork();
   harness.Push(work, {0, 1}, 3);
-  CHECK(harness.session->unstaged_pushes() == 1);
+  CHECK(harness.session->links().unstaged_pushes() == 1);
   View view = harness.MakeView({0}, 2);
   view.shards[1].endpoint = "shard-9";
   view.shards[1].incarnation = Incarnation{60};
   harness.FromCoordinator(view);
   CHECK(harness.Events<Session::WorkVoid>().at(0).round == work.round);
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   CHECK(harness.disconnected == std::vector<PeerId>{SessionHarness::PeerOf(1)});
   harness.Forget();
   harness.PushAll(work, {0, 1});  // the application has not seen WorkVoid yet

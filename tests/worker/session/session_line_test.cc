@@ -88,7 +88,7 @@ TEST_CASE("of what has no answer a shard is asked, and is sent what it says is m
   CHECK(again[0].block == 2);
   harness.FromShard(0, answer);  // a late copy does not cover pushes sent after the question
   CHECK(harness.TakeFor<capstan::Push>(0).empty());
-  CHECK(harness.session->unstaged_pushes() == 7);
+  CHECK(harness.session->links().unstaged_pushes() == 7);
 }
 
 TEST_CASE("questions become rarer while nothing comes, and go on", "[client][line]") {

@@ -89,14 +89,14 @@ TEST_CASE("what is held is not sent, and is let go of when the version is publis
   MachineHarness harness;
   const RoundWork work = harness.BeginMachineWork();
   harness.Hold(work);
-  CHECK(harness.session->unstaged_pushes() == 4);
+  CHECK(harness.session->links().unstaged_pushes() == 4);
   harness.Tick(seconds(2));
   harness.Tick(seconds(2));
   CHECK(harness.Pushed() == 0);
   harness.EndSlot(work, 0);
   harness.Ready();
   harness.SendAllWeights(1);
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   harness.Tick(seconds(20));
   CHECK(harness.Pushed() == 0);
 }
@@ -125,7 +125,7 @@ TEST_CASE("a sum that is staged settles what is held of it", "[client][machine]"
   harness.Push(work, {0, 2}, 2, 2);  // a sum that this worker pushes for both
   CHECK(harness.Pushed() == 1);
   harness.FromShard(0, harness.MakeStaged(0, 0, {{2, {0, 2}}}));
-  CHECK(harness.session->unstaged_pushes() == 3);
+  CHECK(harness.session->links().unstaged_pushes() == 3);
 }
 
 TEST_CASE("what is held is sent when it is released, and the rest of the round with it", "[client][machine]") {
@@ -224,7 +224,7 @@ TEST_CASE("what is held waits while more and more of the sum arrives, however sl
     harness.FromShard(shard, harness.MakeCoverage(shard, work.step.value, {{block, {0, 2}}}));
   }
   CHECK(harness.Pushed() == 0);
-  CHECK(harness.session->unstaged_pushes() == 1);
+  CHECK(harness.session->links().unstaged_pushes() == 1);
   harness.Tick(DeferredPushes::kMost);
   CHECK(harness.Pushed() == 1);
 }

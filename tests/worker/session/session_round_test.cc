@@ -230,7 +230,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   SessionHarness harness;
   const RoundWork work = harness.Join({0}).BeginWork();
   harness.PushAll(work, {0, 1});
-  CHECK(harness.session->unstaged_pushes() == 4);
+  CHECK(harness.session->links().unstaged_pushes() == 4);
   const std::vector<capstan::Push> first = harness.TakeFor<capstan::Push>(0);
   REQUIRE(first.size() == 2);
   CHECK(first[0].generation == Generation{1});
@@ -240,7 +240,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   CHECK(first[0].block == 2);  // the last block first
   CHECK(harness.TakeFor<capstan::EndSlot>(0).size() == 1);
   harness.FromShard(0, harness.MakeStaged(0, 0, {{2, {0, 2}}}));  // within a sum of our nodes and another worker's
-  CHECK(harness.session->unstaged_pushes() == 3);
+  CHECK(harness.session->links().unstaged_pushes() == 3);
   Staged other = harness.MakeStaged(0, 0, {{0, {0, 1}}});
   other.generation = Generation{2};
   harness.FromShard(0, other);
@@ -250,7 +250,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   harness.FromShard(0, harness.MakeStaged(0, 1, {{0, {0, 1}}}));  // of another step
   harness.FromShard(0, harness.MakeStaged(0, 0, {{0, {1, 2}}}));  // another node
   harness.FromShard(1, harness.MakeStaged(1, 0, {{0, {0, 1}}}));  // not a block of that shard
-  CHECK(harness.session->unstaged_pushes() == 3);
+  CHECK(harness.session->links().unstaged_pushes() == 3);
   harness.Forget();
   harness.Tick(seconds(2));
   CHECK(harness.Sent<capstan::Push>() == 0);
@@ -259,7 +259,7 @@ TEST_CASE("a gradient is kept, and sent again, until it is staged", "[client][pu
   CHECK(harness.TakeFor<capstan::Push>(1).size() == 2);
   CHECK(harness.TakeFor<capstan::EndSlot>(0).size() == 1);
   harness.StageAll(0, {0, 1});
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   harness.Forget();
   harness.Tick(seconds(9));
   CHECK(harness.Sent<capstan::Push>() == 0);
@@ -277,6 +277,8 @@ TEST_CASE("pushes stay within the credit, and go out as it grows", "[client][cre
   for (BlockIndex block : {4U, 2U, 0U}) harness.Push(work, {0, 1}, block);
   CHECK(harness.TakeFor<capstan::Push>(0).at(0).block == 4);
   CHECK(harness.TakeFor<capstan::Push>(0).empty());
+  CHECK(harness.session->links().unstaged_pushes() == 3);
+  CHECK(harness.session->links().unsent_pushes() == 2);  // blocks 2 and 0
   staged.nodes = {{4, {0, 1}}};
   staged.credit = 3;
   harness.FromShard(0, staged);
@@ -315,9 +317,9 @@ TEST_CASE("after its slots a worker waits for the next version, and its weights 
   harness.Ready();
   CHECK(harness.TakeFor<Pull>(0).at(0).version == Version{1});
   CHECK(harness.Sent<CoverageQuery>() == 0);  // no other worker can have computed slots for us there
-  CHECK(harness.session->unstaged_pushes() == 4);
+  CHECK(harness.session->links().unstaged_pushes() == 4);
   harness.SendAllWeights(1);
-  CHECK(harness.session->unstaged_pushes() == 0);
+  CHECK(harness.session->links().unstaged_pushes() == 0);
   const RoundWork next = harness.Events<Session::WorkReady>().at(0).work;
   CHECK(next.step == Step{1});
   CHECK(next.slots == Slots{0});

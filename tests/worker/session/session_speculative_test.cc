@@ -70,7 +70,7 @@ TEST_CASE("speculative weights are handed over when their shard has published th
   SendSpeculative(&harness, 0, 1, 0, 5.0F);
   SendSpeculative(&harness, 1, 1, 0, 5.0F);
   CHECK(harness.NoEvents());
-  CHECK(harness.session->unstaged_pushes() == 4);  // no message shows yet that they are no longer needed
+  CHECK(harness.session->links().unstaged_pushes() == 4);  // no message shows yet that they are no longer needed
   Published published = MakePublished(harness, 0, 1);
   published.loss_scale = 8.0F;
   published.updates = 1;
@@ -88,7 +88,7 @@ TEST_CASE("speculative weights are handed over when their shard has published th
   CHECK(weights[0].program_state == "decided");  // only with block 0
   CHECK(weights[1].program_state.empty());
   for (const Session::WeightsArrived& block : weights) CHECK(First(block.payload) == 5.0F);
-  CHECK(harness.session->unstaged_pushes() == 2);
+  CHECK(harness.session->links().unstaged_pushes() == 2);
   harness.FromShard(0, published);  // again
   CHECK(harness.NoEvents());
   harness.SendWeights(3, 1);
