@@ -53,9 +53,10 @@ void PrintAll(const ExplainArguments& arguments) {
 int Unknown(const std::string& code) {
   const std::vector<std::string> keys = JobFileKeys();
   if (std::find(keys.begin(), keys.end(), code) != keys.end()) {
-    Complain("capstan", code +
-                            " is a key of the job file, which docs/reference/job-file.md explains; capstan launch JOB.toml "
-                            "--print-config shows its value");
+    Complain("capstan",
+             code +
+                 " is a key of the job file, which docs/reference/job-file.md explains; capstan launch JOB.toml "
+                 "--print-config shows its value");
     return kExitUsage;
   }
   const std::vector<Explanation> all = AllExplanations();

@@ -30,9 +30,9 @@ namespace capstan {
 namespace {
 
 using testing::CallersOf;
-using testing::ConnectRaw;
 using testing::Connection;
 using testing::ConnectionsOf;
+using testing::ConnectRaw;
 using testing::Listener;
 using testing::MakePayload;
 using testing::PortOf;
