@@ -61,11 +61,19 @@ class DamageTest(recovery.RecoveryTest):
         job, run = os.path.join(folder, "job.toml"), os.path.join(folder, name)
         with open(job, "w", encoding="utf-8") as file:
             file.write(cls.text(cls.STEPS))
+        for _ in range(10):  # a busy machine may be in the middle of the next snapshot when the job is killed
+            shutil.rmtree(run, ignore_errors=True)
+            cls.kill_after_three_snapshots(job, run)
+            if all(len(big_files(shard)) == 2 for shard in recovery.snapshots_in(run).values()):
+                return run
+        raise AssertionError("each of 10 jobs was killed during a snapshot")
+
+    @staticmethod
+    def kill_after_three_snapshots(job, run):
         with harness.Process(harness.program("capstan"), "launch", job, "--run-dir", run) as launch:
             recovery.poll(lambda: launch.output.count("\nsnapshot of version") >= 3 or launch.closed, "three snapshots")
             harness.kill(launch.pid)
             launch.wait()  # its output ends when nobody holds it open
-        return run
 
     def stopped_run(self):
         """Copies the stopped run, so that every test begins with the same run. Returns the folders of its shards by number."""
