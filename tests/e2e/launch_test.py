@@ -85,7 +85,7 @@ class LaunchTest(harness.JobTest):
         for name in ("server 0 at ", "server 1 at ", '"worker-0"', '"worker-1"'):
             self.assertTrue(any(text.startswith(name) for text in texts["joined"]), entries)
         self.assertTrue(texts["took over"][0].startswith("server 1 at "), entries)
-        self.assertTrue(texts["recovery"][0].startswith("server 1 was lost and came back"), entries)
+        self.assertTrue(texts["lost"][0].startswith("server 1 was lost and came back"), entries)
         self.assertIn(": [snapshot] keep = 2, and there is one of version ", texts["snapshot deleted"][0])
 
     def test_the_effective_job_file_gives_the_same_run_again(self):
