@@ -47,7 +47,7 @@ class Suite:
         if not self.build("release", "capstan_default_tests"):
             return
         self.background = [BackgroundBuild("asan", "capstan_asan_tests")]
-        self.test("release", "-LE", "^once$")
+        self.test("release", "-LE", "^(once|all)$")
         if not self.background[0].wait(self.stages):
             return
         self.background.append(BackgroundBuild("tsan", "capstan_tsan_tests"))
