@@ -16,11 +16,12 @@
 namespace capstan::fuzz {
 namespace {
 
-constexpr std::array<std::string_view, 8> kFields = {"Content-Type: ",
+constexpr std::array<std::string_view, 9> kFields = {"Content-Type: ",
                                                      "Content-Length: ",
                                                      "Connection: close",
                                                      "Cache-Control: no-store",
                                                      "X-Content-Type-Options: nosniff",
+                                                     "Referrer-Policy: no-referrer",
                                                      "Content-Security-Policy: ",
                                                      "Allow: GET, HEAD",
                                                      "WWW-Authenticate: Bearer"};
