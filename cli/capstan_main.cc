@@ -79,7 +79,8 @@ bool AreCommands(const CommandFacts& program, const std::vector<std::string>& wo
     const auto next = std::find_if(command->commands.begin(), command->commands.end(), is_named);
     if (next == command->commands.end()) {
       const auto is_positional = [](const OptionFacts& option) { return option.names.empty(); };
-      if (std::any_of(command->options.begin(), command->options.end(), is_positional)) return true;  // such as a RUN_DIR
+      if (std::any_of(command->options.begin(), command->options.end(), is_positional))
+        return true;  // such as a RUN_DIR
       std::vector<std::string_view> names;
       if (command == &program) names.push_back("help");
       for (const CommandFacts& below : command->commands) names.push_back(below.name);
