@@ -24,6 +24,7 @@
 #include "common/base/host_port.h"
 #include "common/base/mailbox.h"
 #include "common/base/process_address.h"
+#include "common/base/unix_time.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
@@ -178,7 +179,7 @@ class CoordinatorProcess {
     if (status.is_object()) {
       status["transport"] = ProtectionOf(address_);
       status["run_directory"] = run_dir_;
-      status["time"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+      status["time"] = UnixTime();
       if (events_.launched()) status["logs"] = run_dir_ + "/logs";
     }
     return status.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -19,15 +19,6 @@ int FailFlight(const Status& status) {
   return ExitCode(status);
 }
 
-Result<std::string> FindFlightRun(const std::string& run_dir) {
-  if (!run_dir.empty()) {
-    if (std::error_code error; std::filesystem::is_directory(run_dir, error)) return run_dir;
-    return Invalid("there is no run directory " + run_dir);
-  }
-  Result<std::string> running = RunningRun();
-  return running.ok() ? running : NewestRun();
-}
-
 // Reads "10s", "500ms", "2m" or "1.5", which is in seconds.
 Result<double> ReadDuration(const std::string& text) {
   double number = 0;
@@ -60,7 +51,7 @@ FlightCommand::FlightCommand(Command app)
 int FlightCommand::Run() { return flight_.chose("show") ? Show() : Request(); }
 
 int FlightCommand::Request() const {
-  const Result<std::string> run = FindFlightRun(run_dir_);
+  const Result<std::string> run = RunOrDefault(run_dir_);
   if (!run.ok()) return FailFlight(run.status());
   const Result<FlightAnswers> answers = RequestFlights(*run, wait_seconds_);
   if (!answers.ok()) return FailFlight(answers.status());
@@ -77,7 +68,7 @@ Result<std::vector<std::string>> FlightCommand::FindFiles() const {
   std::vector<std::string> files;
   std::vector<std::string> paths = paths_;
   if (paths.empty()) {
-    CAPSTAN_ASSIGN_OR_RETURN(std::string run, FindFlightRun(""));
+    CAPSTAN_ASSIGN_OR_RETURN(std::string run, RunOrDefault(""));
     Complain("capstan", "of " + run);
     paths.push_back(std::move(run));
   }

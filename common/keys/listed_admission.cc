@@ -7,6 +7,15 @@
 #include "common/keys/allow_list_text.h"
 
 namespace capstan {
+namespace {
+
+constexpr std::chrono::minutes kKeptEvery{1};
+
+std::string Attempts(std::uint64_t count) {
+  return count > 1 ? " (" + std::to_string(count) + " attempts since the last line)" : "";
+}
+
+}  // namespace
 
 ListedAdmission::Stamp ListedAdmission::StampOf(const std::string& path) {
   struct stat facts {};
@@ -74,23 +83,27 @@ void ListedAdmission::Refresh(std::chrono::steady_clock::time_point now) {
 }
 
 void ListedAdmission::NoteRefused(const PublicKey& key, const std::string& from, Time now) {
-  const std::uint64_t count = state_.With([&](State& state) -> std::uint64_t {
-    ++state.refusals;
-    if (now <= state.last_refusal) return 0;
-    state.last_refusal = now;
-    return std::exchange(state.refusals, 0);
-  });
-  if (count == 0) return;
-  const std::string line = "a process at " + from + " was not let in: its key " + TextOf(key) + " " + WhyNot(key, now) +
-                           (count > 1 ? " (" + std::to_string(count) + " attempts since the last line)" : "");
+  std::uint64_t told = 0, kept = 0;
   state_.With([&](State& state) {
-    if (state.refusal_lines.size() < kRefusalsMax) state.refusal_lines.push_back(line);
+    ++state.refusals;
+    ++state.unkept;
+    if (now > state.last_refusal) {
+      state.last_refusal = now;
+      told = std::exchange(state.refusals, 0);
+    }
+    if (now >= state.last_kept + kKeptEvery && state.kept.size() < kRefusalsMax) {
+      state.last_kept = now;
+      kept = std::exchange(state.unkept, 0);
+    }
   });
-  if (on_notice_) on_notice_(line);
+  if (told == 0 && kept == 0) return;
+  const std::string what = "a process at " + from + " was not let in: its key " + TextOf(key) + " " + WhyNot(key, now);
+  if (kept != 0) state_.With([&](State& state) { state.kept.push_back(what + Attempts(kept)); });
+  if (told != 0 && on_notice_) on_notice_(what + Attempts(told));
 }
 
 std::vector<std::string> ListedAdmission::TakeRefusals() {
-  return state_.With([](State& state) { return std::exchange(state.refusal_lines, {}); });
+  return state_.With([](State& state) { return std::exchange(state.kept, {}); });
 }
 
 }  // namespace capstan

@@ -38,7 +38,7 @@ class ListedAdmission final : public Admission {
   void Refresh(std::chrono::steady_clock::time_point now) override;
   // Tells on_notice, at most once a second.
   void NoteRefused(const PublicKey& key, const std::string& from, Time now) override;
-  // Returns the lines that on_notice was told about refusals since the last call.
+  // Returns lines about refusals since the last call, one a minute at most.
   std::vector<std::string> TakeRefusals() override;
   // Rises with each list that was read.
   std::uint64_t version() const override { return version_.load(std::memory_order_acquire); }
@@ -59,7 +59,9 @@ class ListedAdmission final : public Admission {
     std::chrono::steady_clock::time_point next_look{};
     Time last_refusal{};
     std::uint64_t refusals = 0;  // since the last that was told
-    std::vector<std::string> refusal_lines;
+    Time last_kept{};
+    std::uint64_t unkept = 0;  // refusals since the last that was kept
+    std::vector<std::string> kept;
   };
 
   ListedAdmission(std::string path, OnNotice on_notice) : path_(std::move(path)), on_notice_(std::move(on_notice)) {}

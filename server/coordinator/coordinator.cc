@@ -388,7 +388,8 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
     out->Log(Severity::kInfo,
              "\"" + worker->name + "\" left: " + (leave.reason.empty() ? "asked to" : Excerpt(leave.reason)));
   }
-  out->Audit(AuditKind::kLeft, "\"" + worker->name + "\": " + (leave.reason.empty() ? "asked to" : leave.reason),
+  out->Audit(AuditKind::kLeft,
+             "\"" + worker->name + "\": " + (leave.reason.empty() ? "asked to" : Excerpt(leave.reason)),
              Describe(worker->principal));
   job_.members.Remove(leave.session);
   course_.Reassign(out);

@@ -8,6 +8,7 @@
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
 #include "common/base/system_secret.h"
+#include "common/base/unix_time.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/limits_section.h"
 #include "common/config/job/metrics_section.h"
@@ -32,10 +33,6 @@ void StampAnswers(std::vector<Envelope>* envelopes) {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     view->clock_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
   }
-}
-
-double UnixSeconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 const char* NameOf(CoordinatorState state) {
@@ -95,7 +92,7 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   if (!options_.coordinator.draw_secret) options_.coordinator.draw_secret = DrawSystemSecret;
   core_ = std::make_unique<Coordinator>(options_.coordinator, files_->log(), metrics_, files_->JobTime());
   if (core_->state() == Coordinator::State::kFailed) return core_->failure();
-  if (options_.coordinator.config.snapshot.enabled()) metrics_->snapshot_time.Set(UnixSeconds());
+  if (options_.coordinator.config.snapshot.enabled()) metrics_->snapshot_time.Set(UnixTime());
   completion_.emplace(Completion::Options{core_.get(), files_.get(), socket_->transport(), limits, options_.on_notice,
                                           [this] { return stop_requested(); }});
   status_.ReadHistory(options_.run_dir);
@@ -164,7 +161,7 @@ void CoordinatorLoop::Tick(Instant now) {
   }
   core_->Tick(now, &out_);
   if (const std::uint64_t taken = metrics_->snapshots_taken.value(); taken != std::exchange(snapshots_seen_, taken))
-    metrics_->snapshot_time.Set(UnixSeconds());
+    metrics_->snapshot_time.Set(UnixTime());
   members_.Look(*core_);
   notices_.Look(now);
   flight_.Waits([&] { return core_->WaitingFor(now); }, RecorderTime(), core_->step().value, core_->generation());

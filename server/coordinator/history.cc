@@ -99,7 +99,7 @@ void History::AddEvent(const AuditEntry& entry, double time, std::uint64_t step)
     --counts_[static_cast<std::size_t>(most)];
   }
   ++counts_[kind];
-  events_.push_back({time, step, entry.kind, CleanUtf8(entry.text, kEventTextMax)});
+  events_.push_back({time, step, entry.kind, Excerpt(entry.text, kEventTextMax)});
 }
 
 std::uint64_t History::StepsAt(double time) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/base/host_port.h"
 #include "common/base/utf8.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
@@ -125,7 +126,7 @@ Json ShardRow(const Job& job, ShardIndex index, Instant now) {
               {"address", PrintableLine(shard.hello ? shard.hello->endpoint : "")}};
   if (!shard.hello) return row;
   row["last_heard"] = HeardAgo(shard.last_message, now);
-  if (!shard.hello->metrics.empty()) row["metrics"] = PrintableLine(shard.hello->metrics);
+  if (IsPagesAddress(shard.hello->metrics)) row["metrics"] = shard.hello->metrics;
   if (const auto busy = shard.time.shares()) row["busy"] = Share((*busy)[0]);
   return row;
 }
@@ -148,7 +149,7 @@ void AddSnapshots(const Job& job, Instant now, Json* json) {
   if (!job.snapshots.pending()) return;
   (*json)["snapshot_pending"] = {{"version", job.snapshots.pending_version().value},
                                  {"seconds", std::round(ToSeconds(job.snapshots.PendingFor(now)))},
-                                 {"waits_for", job.snapshots.MissingParts()}};
+                                 {"waits_for", PrintableLine(job.snapshots.MissingParts())}};
 }
 
 }  // namespace

@@ -3,12 +3,24 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/config/job/job_section.h"
+#include "common/config/job_config.h"
 #include "server/coordinator/job.h"
 
 namespace capstan::server {
 namespace {
 
 constexpr Instant kOld = std::chrono::seconds(2);  // a worker that sends nothing for so long does not follow the job
+
+// Returns by how many steps a worker can be ahead of the job's step. One that claims more does not make others late.
+std::int64_t MostAhead(const JobConfig& config) {
+  switch (config.mode()) {
+    case Mode::kAsync: break;
+    case Mode::kBounded: return static_cast<std::int64_t>(std::min<std::uint64_t>(config.job.staleness, kAheadMax));
+    default: return 0;
+  }
+  return static_cast<std::int64_t>(kAheadMax);
+}
 
 }  // namespace
 
@@ -18,8 +30,9 @@ std::int64_t StepsAhead(Step a, Step b) {
 }
 
 LagOfWorkers::LagOfWorkers(const Job& job, Instant now) : job_(job), now_(now) {
+  const std::int64_t most = MostAhead(job.options.config);
   for (const auto& [joined, worker] : job.members.workers()) {
-    if (worker.computing) furthest_ = std::max(furthest_, AheadOf(worker));
+    if (worker.computing) furthest_ = std::max(furthest_, std::min(AheadOf(worker), most));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "server/coordinator/run_files.h"
+#include "common/base/unix_time.h"
 
 #include <utility>
 
@@ -49,8 +50,7 @@ Status RunFiles::Append(const std::vector<StepRecord>& records) {
 
 Status RunFiles::AppendCurves(const std::vector<StepRecord>& records) {
   if (!curves_) return {};
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  Status status = curves_->Append(records, std::chrono::duration<double>(now).count());
+  Status status = curves_->Append(records, UnixTime());
   if (std::exchange(curves_fail_, !status.ok())) return {};
   return status;
 }

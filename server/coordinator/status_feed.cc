@@ -1,5 +1,6 @@
 #include "server/coordinator/status_feed.h"
 
+#include "common/base/unix_time.h"
 #include "server/coordinator/coordinator.h"
 #include "server/coordinator/history_files.h"
 
@@ -35,7 +36,5 @@ void StatusFeed::AddEvents(const std::vector<AuditEntry>& entries, Step step) {
 std::string StatusFeed::HistoryJson() const {
   return history_.With([](const History& history) { return history; }).Json();
 }
-
-double UnixTime() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 }  // namespace capstan::server

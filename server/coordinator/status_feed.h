@@ -44,7 +44,4 @@ class StatusFeed {
   Instant next_{};
 };
 
-// Returns the time of the machine's clock, in seconds of Unix time.
-double UnixTime();
-
 }  // namespace capstan::server

@@ -139,8 +139,9 @@ TEST_CASE("the largest history is an answer of less than a megabyte", "[server][
     record.time = 1764230000.123;
     history.AddStep(record);
   }
+  const char letter = GENERATE('"', '\x01', '\x7f');
   for (std::size_t i = 0; i < History::kEventsMax; ++i)
-    history.AddEvent({AuditKind::kLost, std::string(History::kEventTextMax, '"')}, 1764230000.123,
+    history.AddEvent({AuditKind::kLost, std::string(History::kEventTextMax, letter)}, 1764230000.123,
                      std::uint64_t{1} << 50);
   CHECK(history.Json().size() < 1'000'000);
 }
