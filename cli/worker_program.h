@@ -1,4 +1,4 @@
-// WorkerFacts: what capstan-worker can be told on its command line; in a build without the trainer, next to nothing.
+// WorkerFacts: the options of capstan-worker. A build without the trainer has nearly none.
 #pragma once
 
 #include "cli/reference/command_facts.h"

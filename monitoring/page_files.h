@@ -1,7 +1,8 @@
 // PageJob, PageStyle, PageScript, PageIcon: the files of monitoring/page, as the build puts them into the program.
 //
 // Kind:   pure functions.
-// Why:    the page needs no file at run time, and no network. The files stay what they are, so an editor knows them.
+// Why:    the page needs no file at run time, and no network. In the source they
+//         stay HTML, CSS and JavaScript, which editors know.
 #pragma once
 
 #include <string_view>

@@ -4,7 +4,7 @@
 // Fails:  never; text that is not a JSON object is shown as it is.
 // Why:    /api/v1/status and the page have one source. Any name or value may come from a peer, so all text is escaped.
 //         Every process's page has the status as tables. Above them the page of a job has the elements that its script
-//         (page/page.js) fills; the script hides the tables. So without a script the page still says how the job is.
+//         (page/page.js) fills; the script hides the tables. Without a script the page still shows the job's state.
 #pragma once
 
 #include <string>

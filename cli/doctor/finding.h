@@ -1,4 +1,4 @@
-// Finding: what one check of `capstan doctor` says.
+// Finding: the result of one check of `capstan doctor`.
 //
 // Kind:   a value.
 #pragma once

@@ -1,4 +1,4 @@
-// What the system says about this machine: facts for the checks of `capstan doctor`.
+// Facts of this machine, as the system reports them, for the checks of `capstan doctor`.
 //
 // Kind:   values, and functions that read the system.
 // Fails:  never: a fact that cannot be read counts as unknown.

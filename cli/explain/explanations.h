@@ -1,6 +1,6 @@
 // Explanations: what each code of an error, and each exit code, means, what usually causes it, and what to do.
 //
-// Kind:   a table, and pure functions. docs/ has none of these texts a second time.
+// Kind:   a table, and pure functions. docs/ has no second copy of these texts.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// FlightProcess, ReadFlightFile: what a file of a flight recorder says.
+// FlightProcess, ReadFlightFile: the contents of a flight recorder's file.
 //
 // Kind:   values, and functions that read.
 // Limits: a file has at most kFlightLanesMax lanes, so a larger one is refused unread.

@@ -1,7 +1,7 @@
 // FlightHistory: the events of several processes, on one clock and in the order of time.
 //
 // Kind:   a value and pure functions.
-// Why:    no process alone knows why a job hangs: one of them waits for a message that another never sent.
+// Why:    no single process knows why a job hangs: one of them waits for a message that another never sent.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ std::string KindWord(FlightKind kind);
 // Fails if no event can be of this kind.
 Status CheckKind(const std::string& kind);
 
-// The newest message that anybody received from a peer: a process that stopped is last heard of long before the others.
+// The newest message that any process received from a peer. For a process that stopped, it is older than for others.
 struct LastHeard {
   FlightEntry entry;
   std::int64_t before_newest_ns = 0;  // how long before the newest event

@@ -10,7 +10,7 @@
 
 namespace capstan::cli {
 
-// What comes after the events: it is drawn from all of them, whatever the filter.
+// The lines after the events. They are made from all events, whatever the filter.
 struct FlightSummary {
   std::vector<LastHeard> last_heard;
   std::vector<FlightEntry> waits;

@@ -1,4 +1,4 @@
-// ConnectAttempt: a TCP connection that is tried and closed again, to see whether somebody listens at an address.
+// ConnectAttempt: a TCP connection that is tried and closed again, to find out whether a process listens at an address.
 //
 // Kind:   owned by one thread; its socket does not block. A name is looked up in Begin, which may take seconds.
 #pragma once

@@ -1,8 +1,7 @@
 // DrawChart: curves as characters, with the value and the step at the edges. Ticks: round numbers for an axis.
 //
 // Kind:   pure functions.
-// Limits: a chart has at most as many lines and columns as it is told; below kChartColumnsMin or kChartRowsMin it has
-//         none.
+// Limits: a chart has at most the given lines and columns. Below kChartColumnsMin or kChartRowsMin it is empty.
 #pragma once
 
 #include <cstddef>

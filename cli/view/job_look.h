@@ -1,7 +1,7 @@
-// LookAtJob: finds out how a job is: from its coordinator if that answers, otherwise from its run directory.
+// LookAtJob: finds out the state of a job, from its coordinator if that answers, otherwise from its run directory.
 //
 // Kind:   function; waits for the coordinator's answer, up to HttpGet's limit.
-// Fails:  never: that a job cannot be looked at is one of the answers.
+// Fails:  never: one of the answers is that the job cannot be read.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -22,11 +22,11 @@ struct JobLook {
   enum class Kind { kAnswers, kStarting, kSilent, kAtRest, kUnreadable };
 
   Kind kind = Kind::kUnreadable;
-  int process = 0;                          // that has the run directory; 0: none, or not known
+  int process = 0;                          // the process that has the run directory; 0: none, or not known
   std::string address;                      // of the coordinator's pages
-  MetricsSection pages;                     // how they are read
+  MetricsSection pages;                     // the token and certificate to read them with
   nlohmann::json status;                    // the object of /api/v1/status
-  std::string text;                         // of all kinds but kAnswers: what is to be said
+  std::string text;                         // a sentence for people, for all kinds but kAnswers
   std::optional<std::uint64_t> done_steps;  // kAtRest: the steps of a job that is done
 
   // Returns the URL of the coordinator's page; empty if there is none.

@@ -1,9 +1,9 @@
-// JobModel: what there is to see of a job: its status, its curve, its workers and shards, its last events.
+// JobModel: the facts of a job for its picture: status, curve, workers and shards, last events.
 //
 // Kind:   a value. TakeStatus and TakeHistory fill it with the answers of a coordinator.
 // Limits: kRowsMax workers, and as many shards and events. Texts are printable lines.
 // Fails:  never: fields that an answer lacks, or that are of another kind, stay empty.
-// Why:    coordinators of several versions are looked at, and no answer is trusted.
+// Why:    a coordinator may be of another version, and no answer is trusted.
 #pragma once
 
 #include <nlohmann/json.hpp>

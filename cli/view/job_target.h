@@ -1,4 +1,4 @@
-// JobTarget: the job that a command is to look at, by its run directory or by the address of its coordinator's pages.
+// JobTarget: the job that a command shows, by its run directory or by the address of its coordinator's pages.
 //
 // Kind:   a value. FindTarget may ask the system for the address of a name.
 // Fails:  kInvalid: neither a folder nor such an address, or an https address without a certificate.
@@ -11,7 +11,7 @@
 
 namespace capstan::cli {
 
-// How a process may be asked, where the job file does not say it.
+// How to read a process's pages, if the job file does not say it.
 struct PagesAccess {
   std::string token_file, certificate;
 };

@@ -1,8 +1,8 @@
-// JobView: follows a job for `capstan top`: looks at it again and again, and keeps the model that is drawn.
+// JobView: follows a job for `capstan top`: asks it again and again, and keeps the model for the picture.
 //
 // Kind:   owned by one thread. Refresh waits for the coordinator's answer, up to HttpGet's limit.
 // Limits: kFileBytes of metrics.jsonl are read in each refresh; of the newest lines of audit.jsonl, kEventLines.
-// Fails:  never: a job that does not answer is a part of the model. over() says when there is nothing to wait for.
+// Fails:  never: the model says that a job does not answer. state() says when there is nothing left to follow.
 // Why:    a coordinator may be started again, with another address. Older ones have no /api/v1/history: then the curve
 //         and the events come from the run directory.
 #pragma once
@@ -32,7 +32,7 @@ class JobView {
   // Looks at the job. `goes_on`: as for HttpGet; where it returned false, nothing has changed.
   void Refresh(Clock::time_point now, const std::function<bool()>& goes_on);
 
-  // How it stands with the view: kFollowing: more may come. kEnded: the job has ended. kLost: it has not answered for
+  // kFollowing: more may come. kEnded: the job has ended. kLost: it has not answered for
   // longer than the patience, or cannot be read.
   enum class State { kFollowing, kEnded, kLost };
   State state() const { return state_; }

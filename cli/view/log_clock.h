@@ -1,6 +1,6 @@
 // LogClock: when the lines of a log were written. Lines have a time of day, and no date.
 //
-// Kind:   a value. Survey reads all lines once; Next is then told the same lines again.
+// Kind:   a value. Survey reads all lines once; Next then takes the same lines again.
 // Limits: a log that had no line for more than twelve hours may be dated a day too late.
 // Why:    the logs of several processes are shown together in the order of time, also across midnight.
 #pragma once

@@ -1,7 +1,7 @@
 // Render: the picture of a job that `capstan top` shows: progress, figures, the loss, workers, shards and events.
 //
 // Kind:   pure function.
-// Limits: at most `rows` lines of at most `columns` columns. Where there is little room, events go first, then the
+// Limits: at most `rows` lines of at most `columns` columns. In little room, events are left out first, then the
 //         curve, then rows of workers and shards, then figures.
 #pragma once
 

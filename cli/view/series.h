@@ -1,7 +1,7 @@
 // Series: a value over the steps of a run, in as many points as a picture can show.
 //
 // Kind:   a value.
-// Limits: kPointsMax points. Where a further one finds no room, neighbours become one point with their mean and range.
+// Limits: kPointsMax points. When one more does not fit, neighbours become one point with their mean and range.
 // Why:    a run may have a billion steps.
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by the loop's thread.
 // Limits: a wait is noted once it has lasted for kAfter, and again every kEvery.
-// Why:    every step waits for somebody for a moment, and that is no news.
+// Why:    every step has short waits, which would fill the ring.
 #pragma once
 
 #include <chrono>

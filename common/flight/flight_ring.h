@@ -2,8 +2,8 @@
 //
 // Kind:   one thread owns it and calls Add and Replace. Any thread, and a signal handler, may call written and CopyTo.
 // Limits: kCapacity values; one more overwrites the oldest.
-// Why:    the owner stores words without a lock. A copy may hold a value that was being written; that is one of the two
-//         oldest or newest, and a value's words are whole.
+// Why:    the owner stores words without a lock. A copy may hold a value that was being written. That is one of the two
+//         oldest or newest, and each of its words is whole.
 #pragma once
 
 #include <array>

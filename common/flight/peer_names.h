@@ -1,4 +1,4 @@
-// PeerNames: the names of the peers of a transport, as far as messages have told them.
+// PeerNames: the names of a transport's peers, learned from messages.
 //
 // Kind:   owned by the transport's thread.
 // Limits: kNamesMax names of each kind. When there are more, all of that kind are forgotten and learned again.
@@ -24,7 +24,7 @@ class PeerNames {
   static constexpr std::string_view kUnnamed = "peer-";
   using Name = std::array<char, kFlightPeerBytesMax>;
 
-  // Names a peer that this process connects to. `fallback`: the name if no message has told the endpoint's.
+  // Names a peer that this process connects to. `fallback`: the name if no message has named the endpoint.
   void Connected(PeerId peer, const std::string& endpoint, std::string_view fallback);
   // Learns from a message that was received from `from`.
   void Learn(PeerId from, const Header& header, const MessageFacts& facts);

@@ -1,4 +1,4 @@
-// RecordTransport: a transport that notes in a lane which messages it gives and takes.
+// RecordTransport: a transport that notes in a lane which messages it receives and sends.
 //
 // Kind:   owned by its actor's thread, as the transport that it wraps.
 // Why:    every message passes a transport, so the loops and the cores need no code for most of the recorder's events.

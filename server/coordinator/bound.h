@@ -1,8 +1,8 @@
-// FindBound: what bounds the speed of a job now, as far as its members' reports tell.
+// FindBound: what bounds the speed of a job now, by its members' reports.
 //
 // Kind:   a pure function of a Job, for people.
-// Why:    every worker reports where its time went, and every shard how busy it is, both once a second. What the job
-//         waits for comes first, then a worker that the others wait for, then what takes most of the workers' time.
+// Why:    every worker reports where its time went, and every shard how busy it is, both once a second. Missing
+//         members come first, then a worker that the others wait for, then what takes most of the workers' time.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Event records: what a file for TensorBoard consists of, as bytes.
+// Event records: the records of a file for TensorBoard, as bytes.
 //
 // Kind:   pure functions.
 // Why:    two small messages of Protocol Buffers are written by hand; that library would be the largest dependency.

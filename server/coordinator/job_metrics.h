@@ -14,9 +14,10 @@ namespace capstan::server {
 
 struct Job;
 
-// Sets what follows from the job file and never changes.
+// Sets the metrics that follow from the job file and never change.
 void CountWanted(const JobConfig& config, monitoring::CoordinatorMetrics* metrics);
-// Sets what changes with time: the job's state, its members, for how long it waits, and how slow its slowest worker is.
+// Sets the metrics that change with time: the job's state, its members, for how long it waits, and how slow its slowest
+// worker is.
 void CountMembers(const Job& job, Instant now);
 
 }  // namespace capstan::server

@@ -1,8 +1,8 @@
-// RecentTime: which shares of a process's recent time it has spent on what, from sums that only grow.
+// RecentTime: the shares of a process's recent time that its activities took, from sums that only grow.
 //
 // Kind:   a value.
 // Limits: the shares are of the last 10 to 20 s, or of all that is known if that is less.
-// Why:    reports come once a second, and one that is lost changes nothing, because they carry sums.
+// Why:    reports come once a second. They carry sums, so one that is lost changes nothing.
 #pragma once
 
 #include <algorithm>
