@@ -2,8 +2,8 @@
 //
 // Kind:   a pure function of a Job, for people; a value.
 // Why:    a Heartbeat is up to a second old, so it is compared with the job's step at its arrival. With global
-//         steps, all workers compute the job's step or the one before. In modes async and bounded the job's step is that
-//         of the slowest slot, so a worker is compared with the worker that is furthest.
+//         steps, all workers compute the job's step or the one before. In async and bounded the job's step is that of
+//         the slowest slot, so a worker is compared with the worker that is furthest.
 #pragma once
 
 #include <cstdint>
