@@ -13,6 +13,8 @@
 namespace capstan::server {
 namespace {
 
+constexpr std::size_t kDots = 3;  // Excerpt puts them behind a text that it cuts
+
 using Object = nlohmann::ordered_json;
 
 // The page's names of events, by AuditKind; null: not shown.
@@ -99,7 +101,7 @@ void History::AddEvent(const AuditEntry& entry, double time, std::uint64_t step)
     --counts_[static_cast<std::size_t>(most)];
   }
   ++counts_[kind];
-  events_.push_back({time, step, entry.kind, Excerpt(entry.text, kEventTextMax)});
+  events_.push_back({time, step, entry.kind, Excerpt(entry.text, kEventTextMax - kDots)});
 }
 
 std::uint64_t History::StepsAt(double time) const {
