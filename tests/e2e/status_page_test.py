@@ -85,6 +85,21 @@ class StatusPageTest(harness.JobTest):
             self.browser.wait_for(shows("state", "running"), "that the job goes on")
             self.stop(launch)
 
+    def test_losses_at_the_ends_of_the_numbers_have_an_axis_with_few_marks(self):
+        with self.endless() as launch:
+            self.open_page(launch)
+            self.browser.wait_for("typeof Chart === 'function'", "the page's script")
+            for pair in ("2, 1e298", "1e-310, 1", "5e-324, 1.7e308", "1e305, 1e307", "1e-322, 1e-320",
+                         "1e300, 1e300", "9007199254740992, 9007199254740994"):
+                range_of = ("Chart.prototype.range.call({series: [{key: 'loss'}], height: 200, zero: false}, "
+                            f"[{pair}].map((loss) => ({{loss}})))")
+                self.assertLessEqual(self.browser.evaluate(f"{range_of}.marked.length"), 100, pair)
+                self.assertTrue(self.browser.evaluate(f"[{pair}].every((loss) => isFinite({range_of}(loss)))"), pair)
+            self.assertEqual(self.browser.evaluate("ticks(-1.7e308, 1.7e308, 5).length"), 0)
+            self.assertEqual(self.browser.evaluate("logTicks(1, 1000)"), [1, 10, 100, 1000])
+            self.assertIn(self.browser.evaluate("logTicks(0, Infinity).length"), range(5, 11))
+            self.stop(launch)
+
     def test_the_curves_and_events_outlive_the_coordinator(self):
         with self.endless() as launch:
             self.open_page(launch)
