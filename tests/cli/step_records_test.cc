@@ -94,7 +94,8 @@ TEST_CASE("the columns have a limit", "[cli][step_records]") {
 TEST_CASE("a cell of a CSV file has quotes where it needs them", "[cli][step_records]") {
   CHECK(CsvCell("loss") == "loss");
   CHECK(CsvCell("a,b") == "\"a,b\"");
-  CHECK(CsvCell("a\"b\n") == "\"a\"\"b\n\"");
+  CHECK(CsvCell("a\"b\n") == "\"a\"\"b\\x0A\"");  // nothing in it controls a terminal
+  CHECK(CsvCell("\033]0;x\007") == "\\x1B]0;x\\x07");
 }
 
 }  // namespace
