@@ -67,9 +67,10 @@ Result<std::vector<std::string>> ChooseColumns(const StepRecords& records, const
   return wanted;
 }
 
-// Returns the value of a column, which may be one of the user's own; null: there is none, or it is not finite.
+// Returns the value of a column, which may be one of the user's own; null: there is none, or it is not finite. Lists
+// and objects have no column.
 json CellOf(const json& record, const std::string& key) {
-  if (const auto found = record.find(key); found != record.end()) return *found;
+  if (const auto found = record.find(key); found != record.end() && found->is_primitive()) return *found;
   const std::optional<double> own = ValueAt(record, key);
   return own && std::isfinite(*own) ? json(*own) : json();
 }
