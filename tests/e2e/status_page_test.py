@@ -47,7 +47,7 @@ class StatusPageTest(harness.JobTest):
             page.wait_for(f"{CURVE} > 8", "a curve of the loss")
             self.assertRegex(page.text("step"), r"^[\d,]+$")
             self.assertIn("of 1,000,000,000 steps", page.text("steps"))
-            self.assertIn("left", page.text("left"))
+            page.wait_for(shows("left", "left"), "the time that is left")  # a later status than the first has it
             self.assertEqual(page.text("job"), "small")
             self.assertEqual(page.text("state"), "running")
             for name in ("worker-0", "worker-1"):
