@@ -19,6 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int kLookMs = 2;  // so often a program that has closed its output is asked whether it has ended
+
 // Starts the program with its output in `out_fd`. Returns 0, or an errno.
 int Start(const std::vector<std::string>& words, int out_fd, pid_t* pid) {
   std::vector<char*> arguments;
@@ -50,6 +52,21 @@ std::optional<std::string> ReadAll(int fd, Clock::time_point deadline) {
   }
 }
 
+// Waits until the program ends, and returns its state. Kills it at the deadline and returns nothing.
+std::optional<int> WaitForEnd(pid_t pid, Clock::time_point deadline) {
+  int state = 0;
+  for (;;) {
+    const pid_t ended = waitpid(pid, &state, WNOHANG);
+    if (ended == pid) return state;
+    if (ended < 0 && errno != EINTR) return std::nullopt;
+    if (Clock::now() >= deadline) break;
+    poll(nullptr, 0, kLookMs);
+  }
+  kill(pid, SIGKILL);
+  while (waitpid(pid, &state, 0) < 0 && errno == EINTR) continue;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<std::string> RunForOutput(const std::vector<std::string>& words, std::chrono::seconds time) {
@@ -62,13 +79,12 @@ Result<std::string> RunForOutput(const std::vector<std::string>& words, std::chr
     close(pipe_fds[0]);
     return Invalid("there is no program " + words.front() + " to run: " + std::strerror(error));
   }
-  std::optional<std::string> output = ReadAll(pipe_fds[0], Clock::now() + time);
+  const Clock::time_point deadline = Clock::now() + time;
+  std::optional<std::string> output = ReadAll(pipe_fds[0], deadline);
   close(pipe_fds[0]);
-  if (!output) kill(pid, SIGKILL);
-  int state = 0;
-  while (waitpid(pid, &state, 0) < 0 && errno == EINTR) continue;
-  if (!output) return Timeout(words.front() + " has not ended within " + std::to_string(time.count()) + " s");
-  if (state == 0) return *std::move(output);
+  const std::optional<int> state = WaitForEnd(pid, deadline);
+  if (!output || !state) return Timeout(words.front() + " has not ended within " + std::to_string(time.count()) + " s");
+  if (*state == 0) return *std::move(output);
   return Refused(words.front() + " failed: " + Excerpt(*output, kLongExcerptBytesMax));
 }
 

@@ -102,10 +102,18 @@ bool FollowedFile::Read(const Take& take, std::uint64_t bytes_max) {
   }
 }
 
+// Where the file was cut, reads on behind the last whole line if it still has that one, and else from its beginning.
+void FollowedFile::NoteCut(std::uint64_t size) {
+  if (size >= offset_) return;
+  const std::uint64_t whole = offset_ - std::min<std::uint64_t>(offset_, partial_.size());
+  offset_ = size >= whole ? whole : 0;
+  partial_.clear();
+}
+
 // Returns how many bytes were read.
 std::uint64_t FollowedFile::ReadPiece(const Take& take, std::uint64_t bytes_max) {
   struct stat info {};
-  if (fstat(fd_, &info) == 0 && static_cast<std::uint64_t>(info.st_size) < offset_) offset_ = 0;  // it was cut
+  if (fstat(fd_, &info) == 0) NoteCut(static_cast<std::uint64_t>(info.st_size));
   std::array<char, kBlockBytes> bytes{};
   std::uint64_t done = 0;
   while (done < bytes_max) {

@@ -38,6 +38,7 @@ class FollowedFile {
   bool Open(const std::string& piece);
   bool OpenNext();
   std::uint64_t ReadPiece(const Take& take, std::uint64_t bytes_max);
+  void NoteCut(std::uint64_t size);
   void Split(std::string_view bytes, const Take& take);
 
   std::string path_;

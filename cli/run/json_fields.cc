@@ -15,6 +15,16 @@ const Json* FieldIn(const Json& object, const char* key) {
 
 }  // namespace
 
+Json ParseJson(std::string_view text) {
+  bool is_deep = false;
+  const auto keeps = [&](int depth, Json::parse_event_t, const Json&) {
+    is_deep = is_deep || depth > kJsonDepthMax;
+    return !is_deep;
+  };
+  Json parsed = Json::parse(text, keeps, false);
+  return is_deep ? Json(Json::value_t::discarded) : parsed;
+}
+
 std::string TextIn(const Json& object, const char* key) {
   const Json* const field = FieldIn(object, key);
   return field != nullptr && field->is_string() ? Excerpt(field->get<std::string>(), kLongExcerptBytesMax) : "";

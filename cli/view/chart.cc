@@ -76,6 +76,7 @@ class Field {
 // Returns the place of a value on an axis with `dots` dots.
 std::size_t Place(double value, const AxisRange& range, std::size_t dots) {
   const double part = std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0);
+  if (!(part >= 0)) return 0;  // the range has no width that a number can hold
   return static_cast<std::size_t>(std::lround(part * static_cast<double>(dots - 1)));
 }
 
@@ -121,7 +122,7 @@ AxisRange RangeOf(const std::vector<const Series*>& curves, Low low, High high) 
   }
   if (!(range.low <= range.high)) return {};
   if (range.low == range.high) {
-    const double margin = range.low == 0 ? 1 : std::abs(range.low) * 0.1;
+    const double margin = range.low == 0 ? 1 : std::max(std::abs(range.low) * 0.1, 1e-300);
     return {range.low - margin, range.high + margin};
   }
   return range;

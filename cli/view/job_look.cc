@@ -31,7 +31,7 @@ void Ask(JobLook* look, const std::function<bool()>& goes_on) {
     look->text = body.status().message();
     return;
   }
-  look->status = json::parse(*body, nullptr, false);
+  look->status = ParseJson(*body);
   look->kind = Kind::kAnswers;
   if (!TextIn(look->status, "state").empty()) return;
   look->kind = Kind::kSilent;

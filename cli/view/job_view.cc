@@ -73,7 +73,7 @@ void JobView::AskHistory(Clock::time_point now, const std::function<bool()>& goe
   history_at_ = now;
   const Result<std::string> body = HttpGet(look_.address, "/api/v1/history", look_.pages, goes_on);
   if (!body.ok()) return;  // the next status says whether it does not answer; an older one has no history
-  const json history = json::parse(*body, nullptr, false);
+  const json history = ParseJson(*body);
   if (!history.is_object()) return;
   has_history_ = true;
   TakeHistory(history, &model_);
@@ -97,7 +97,7 @@ void JobView::ReadFiles(const std::function<bool()>& goes_on) {
 }
 
 void JobView::ReadStep(std::string_view line) {
-  const json step = json::parse(line, nullptr, false);
+  const json step = ParseJson(line);
   const std::optional<std::uint64_t> index = CountIn(step, "step");
   if (!index || *index == UINT64_MAX) return;
   last_step_.step = *index + 1;
@@ -109,7 +109,7 @@ void JobView::ReadStep(std::string_view line) {
 }
 
 void JobView::ReadEvent(std::string_view line) {
-  const json event = json::parse(line, nullptr, false);
+  const json event = ParseJson(line);
   std::string text = TextIn(event, "text");
   if (text.empty()) return;
   const std::string time = TextIn(event, "time");

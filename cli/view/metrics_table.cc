@@ -1,5 +1,7 @@
 #include "cli/view/metrics_table.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,7 @@
 #include "cli/run/print_json.h"
 #include "cli/run/process.h"
 #include "cli/view/step_records.h"
+#include "common/base/utf8.h"
 #include "common/config/suggestion.h"
 
 namespace capstan::cli {
@@ -64,9 +67,10 @@ Result<std::vector<std::string>> ChooseColumns(const StepRecords& records, const
   return wanted;
 }
 
-// Returns the value of a column, which may be one of the user's own; null: there is none, or it is not finite.
+// Returns the value of a column, which may be one of the user's own; null: there is none, or it is not finite. Lists
+// and objects have no column.
 json CellOf(const json& record, const std::string& key) {
-  if (const auto found = record.find(key); found != record.end()) return *found;
+  if (const auto found = record.find(key); found != record.end() && found->is_primitive()) return *found;
   const std::optional<double> own = ValueAt(record, key);
   return own && std::isfinite(*own) ? json(*own) : json();
 }
@@ -89,10 +93,13 @@ void PrintCsv(const StepRecords& records, const std::vector<std::string>& column
   });
 }
 
-// Prints the records as they are.
+// Prints the records as they are; for a terminal, without control characters.
 void PrintRecords(const StepRecords& records) {
-  records.ForEach(
-      [](const json&, std::string_view line) { std::printf("%.*s\n", static_cast<int>(line.size()), line.data()); });
+  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  records.ForEach([&](const json&, std::string_view line) {
+    const std::string text = is_terminal ? PrintableLine(line) : std::string(line);
+    std::printf("%s\n", text.c_str());
+  });
 }
 
 void PrintJsonLines(const StepRecords& records, const std::vector<std::string>& columns) {
@@ -111,9 +118,10 @@ int Fail(const Status& status) {
 }  // namespace
 
 std::string CsvCell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string printable = PrintableLine(text);
+  if (printable.find_first_of(",\"") == printable.npos) return printable;
   std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  for (const char c : printable) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + "\"";
 }
 

@@ -50,7 +50,7 @@ RunCurve ReadCurve(const std::string& run_dir, const std::string& key) {
   read.curve.name = run_dir;
   FollowedFile file(run_dir + "/metrics.jsonl");
   file.Read([&](std::string_view line) {
-    const json record = json::parse(line, nullptr, false);
+    const json record = ParseJson(line);
     const std::optional<std::uint64_t> step = CountIn(record, "step");
     if (!step) return;
     if (const std::optional<double> value = ValueAt(record, key)) read.curve.series.Add(*step, *value);

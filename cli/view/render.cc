@@ -8,6 +8,7 @@
 #include "cli/report/progress.h"
 #include "cli/terminal/columns.h"
 #include "cli/view/chart.h"
+#include "common/base/utf8.h"
 
 namespace capstan::cli {
 namespace {
@@ -60,10 +61,11 @@ Lines Flow(const Lines& parts, std::size_t columns) {
 }
 
 std::string TitleLine(const JobModel& model, std::size_t columns) {
-  const std::string title = model.job.empty() ? model.state : model.job + ": " + model.state;
-  const std::size_t used = ColumnsOf(title), source = ColumnsOf(model.source);
+  const std::string title = PrintableLine(model.job.empty() ? model.state : model.job + ": " + model.state);
+  const std::string name = PrintableLine(model.source);
+  const std::size_t used = ColumnsOf(title), source = ColumnsOf(name);
   if (used + 2 + source > columns) return CutToColumns(title, columns);
-  return title + std::string(columns - used - source, ' ') + model.source;
+  return title + std::string(columns - used - source, ' ') + name;
 }
 
 std::string ProgressLine(const JobFigures& figures, std::size_t columns) {
@@ -185,7 +187,7 @@ struct Head {
 Head HeadOf(const JobModel& model, std::size_t columns) {
   Head head{columns};
   head.Add({TitleLine(model, columns)}, kBold);
-  if (!model.notice.empty()) head.Add(Wrap(model.notice, columns), kRed);
+  if (!model.notice.empty()) head.Add(Wrap(PrintableLine(model.notice), columns), kRed);
   head.Add({ProgressLine(model.figures, columns)}, nullptr);
   if (!model.failure.empty()) head.Add(Wrap("failed: " + model.failure, columns), kRed);
   if (!model.waiting.empty()) head.Add(Wrap("waiting: " + model.waiting, columns), kYellow);

@@ -24,7 +24,7 @@ std::optional<double> ValueIn(const Json& object, const std::string& key) {
 
 // Returns the record in a line; nothing if it has none.
 std::optional<Json> RecordIn(std::string_view line) {
-  Json record = Json::parse(line, nullptr, false);
+  Json record = ParseJson(line);
   return CountIn(record, "step") ? std::optional(std::move(record)) : std::nullopt;
 }
 
@@ -73,7 +73,7 @@ bool StepRecords::Counts(const Json& record) const {
 
 void StepRecords::NoteColumns(const Json& record) {
   for (const auto& [name, value] : record.items()) {
-    if (!value.is_object()) NoteColumn(name);
+    if (value.is_primitive()) NoteColumn(name);
     if (name != "metrics" || !value.is_object()) continue;
     for (const auto& [own, number] : value.items()) NoteColumn(std::string(kOwn) + own);
   }

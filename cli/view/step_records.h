@@ -32,7 +32,8 @@ class StepRecords {
   void Survey();
   std::uint64_t records() const { return records_; }      // all of them
   std::uint64_t bad_lines() const { return bad_lines_; }  // lines without a record
-  // The names of the fields, in the order of their first record, "metrics.NAME" for metrics of the user's own.
+  // The names of the fields that are no lists or objects, in the order of their first record,
+  // "metrics.NAME" for metrics of the user's own.
   const std::vector<std::string>& columns() const { return columns_; }
 
   // Calls `take` with each record that counts, and the line that it was read from, in order.

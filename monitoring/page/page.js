@@ -98,23 +98,29 @@ function smooth(values) {
   });
 }
 
+const TICKS_MAX = 100; // reached where the steps are smaller than the numbers' last digit
+const LOG_TICKS_MAX = 10;
+
 function ticks(low, high, count) {
   const raw = (high - low) / count, power = 10 ** Math.floor(Math.log10(raw));
   const each = [1, 2, 5, 10].find((step) => step * power >= raw) * power;
   const all = [];
-  for (let i = Math.ceil(low / each); i * each <= high + each * 1e-9; ++i) all.push(i * each);
+  for (let i = Math.ceil(low / each); i * each <= high + each * 1e-9 && all.length < TICKS_MAX; ++i) all.push(i * each);
   return all;
 }
 
 function logTicks(low, high) {
   const all = [];
-  for (let power = Math.floor(Math.log10(low)); 10 ** power <= high; ++power) {
+  // A number below 1e-307 has few digits, and one above 1e308 is infinite.
+  for (let power = Math.max(-307, Math.floor(Math.log10(low))); power <= 308 && 10 ** power <= high; ++power) {
     for (const digit of [1, 2, 5]) {
       const value = digit * 10 ** power;
       if (value >= low && value <= high) all.push(value);
     }
   }
-  return all.length > 5 ? all.filter((value) => /^1/.test(value.toExponential())) : all;
+  if (all.length <= 5) return all;
+  const powers = all.filter((value) => /^1/.test(value.toExponential())), each = Math.ceil(powers.length / LOG_TICKS_MAX);
+  return powers.filter((_, i) => i % each === 0);
 }
 
 const MARGIN = {left: 46, right: 8, top: 6, bottom: 18};
@@ -177,12 +183,14 @@ class Chart {
     }
     if (!kept.length) return null;
     let low = Math.min(...kept), high = Math.max(...kept);
-    const log = !this.zero && low > 0 && high / low > 20;
+    const log = !this.zero && low > 0 && low < 1e290 && high > 1e-290 && high / low > 20;
     if (this.zero) low = Math.min(0, low);
     if (high === low) [low, high] = this.zero ? [low, high || 1] : [low - Math.abs(low) * 0.1 - 1e-9, high + Math.abs(high) * 0.1 + 1e-9];
     const scale = log ? Math.log : (value) => value, back = log ? Math.exp : (value) => value;
     const pad = (scale(high) - scale(low)) * 0.06;
-    const bottom = this.zero && low === 0 ? 0 : scale(low) - pad, top = scale(high) + pad;
+    // The limits keep exp() of both ends from 0 and infinity.
+    const inside = (end) => (log ? Math.min(700, Math.max(-700, end)) : end);
+    const bottom = this.zero && low === 0 ? 0 : inside(scale(low) - pad), top = inside(scale(high) + pad);
     const pixels = this.height - MARGIN.top - MARGIN.bottom;
     const y = (value) => MARGIN.top + pixels * (1 - (scale(value) - bottom) / (top - bottom));
     const inLog = log ? logTicks(back(bottom), back(top)) : [];

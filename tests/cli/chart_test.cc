@@ -88,6 +88,19 @@ TEST_CASE("no point and one point make a chart too", "[cli][chart]") {
   CHECK(Text(DrawChart({&one}, {.columns = 20, .rows = 4})).find('*') != std::string::npos);
 }
 
+TEST_CASE("a curve of one value is drawn in the middle, however small or large the value is", "[cli][chart]") {
+  for (const double value : {5e-324, -5e-324, 1e-310, 1e-300, 1.0, -1e280, 1e280}) {
+    Series flat;
+    for (std::uint64_t step = 0; step < 5; ++step) flat.Add(step, value);
+    CAPTURE(value);
+    const AxisRange range = ValueRange({&flat});
+    CHECK(range.low < value);
+    CHECK(value < range.high);
+    const Lines lines = DrawChart({&flat}, {.columns = 20, .rows = 6});
+    CHECK(Text(lines).find('*') != std::string::npos);
+  }
+}
+
 TEST_CASE("an axis has round numbers", "[cli][chart]") {
   CHECK(Ticks({0, 100}, 5) == std::vector<double>{0, 20, 40, 60, 80, 100});
   CHECK(Ticks({0.13, 0.58}, 4).front() == Approx(0.2));

@@ -197,6 +197,8 @@ TEST_CASE("a program's output is returned, up to a limit, and its failure has wh
   CHECK(RunForOutput({"no-such-program"}, seconds(20)).status().code() == Code::kInvalid);
   CHECK_THAT(RunForOutput({"sh", "-c", "echo why; exit 3"}, seconds(20)).status().message(), Contains("why"));
   CHECK(RunForOutput({"tail", "-f", "/dev/null"}, seconds(0)).status().code() == Code::kTimeout);
+  // A program that closes its output and lives on.
+  CHECK(RunForOutput({"sh", "-c", "exec sleep 1000 >&- 2>&-"}, seconds(1)).status().code() == Code::kTimeout);
 }
 
 TEST_CASE("clocks that differ by more than the answer took are a warning", "[cli][doctor]") {

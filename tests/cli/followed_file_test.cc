@@ -130,6 +130,25 @@ TEST_CASE("a call reads about as much as it may, and the next goes on", "[cli][f
   CHECK(lines == Lines{"one", "two", "three"});
 }
 
+TEST_CASE("a line that is cut off before its end is forgotten, and no line before it is read again",
+          "[cli][followed_file]") {
+  const testing::TempFolder folder;
+  const std::string path = folder.path("a.log");
+  Append(path, "1\n2\ntorn");
+  FollowedFile file(path);
+  CHECK(ReadAll(&file) == Lines{"1", "2"});
+  std::filesystem::resize_file(path, 6);  // a part of the line
+  CHECK(ReadAll(&file).empty());
+  CHECK(file.rest() == "to");
+  std::filesystem::resize_file(path, 4);  // all of it
+  CHECK(ReadAll(&file).empty());
+  CHECK(file.rest().empty());
+  Append(path, "3\nmore");
+  CHECK(ReadAll(&file) == Lines{"3"});
+  std::ofstream(path, std::ios::trunc) << "new\n";  // and a line before it too
+  CHECK(ReadAll(&file) == Lines{"new"});
+}
+
 TEST_CASE("a file that was cut short is read from its beginning, and one that is a pipe is not waited for",
           "[cli][followed_file]") {
   const testing::TempFolder folder;

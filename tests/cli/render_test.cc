@@ -219,6 +219,15 @@ TEST_CASE("answers of another form leave the model empty, and texts in it are pr
   CHECK(model.workers.at(0).name == "\\x1B]0;x\\x07");
 }
 
+TEST_CASE("a notice and a source control no terminal", "[cli][render]") {
+  JobModel model;
+  model.source = "run\033[2J";
+  model.notice = "not running; \033]0;x\007";
+  const Lines lines = Render(model, {80, 24}, {});
+  CHECK(lines.at(0).ends_with("run\\x1B[2J"));
+  CHECK(lines.at(1) == "not running; \\x1B]0;x\\x07");
+}
+
 TEST_CASE("of very many rows only so many are kept", "[cli][render]") {
   json status = {{"workers", json::array()}}, history = {{"events", json::array()}};
   for (int i = 0; i < 1000; ++i) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "cli/run/json_fields.h"
 #include "cli/view/metrics_table.h"
 #include "common/base/rotated_file.h"
 #include "tests/catch.h"
@@ -82,6 +83,23 @@ TEST_CASE("columns are those of all records, and metrics of the user's own have 
   CHECK_FALSE(ValueAt(json::parse(R"({"metrics": 5})"), "metrics.hits"));
 }
 
+TEST_CASE("JSON that is nested too deep is no record", "[cli][step_records]") {
+  const auto nested = [](std::size_t depth) {
+    return ", \"deep\": " + std::string(depth, '[') + std::string(depth, ']');
+  };
+  const testing::TempFolder folder;
+  StepRecords records(folder.Write("metrics.jsonl", Record(0, 1) + Record(1, 1, nested(400'000)) +
+                                                        Record(2, 1, nested(kJsonDepthMax - 1)) +
+                                                        Record(3, 1, nested(kJsonDepthMax + 1))));
+  records.Survey();
+  CHECK(Counted(records) == "0:1 2:1");
+  CHECK(records.bad_lines() == 2);
+  CHECK(records.columns() == std::vector<std::string>{"generation", "step"});  // a list is no cell of a table
+  CHECK(ParseJson(R"({"a": [1, {"b": "x"}]})").dump() == R"({"a":[1,{"b":"x"}]})");
+  CHECK(ParseJson("{\"a\": ").is_discarded());
+  CHECK(ParseJson(std::string(400'000, '[')).is_discarded());
+}
+
 TEST_CASE("the columns have a limit", "[cli][step_records]") {
   const testing::TempFolder folder;
   std::string text;
@@ -94,7 +112,8 @@ TEST_CASE("the columns have a limit", "[cli][step_records]") {
 TEST_CASE("a cell of a CSV file has quotes where it needs them", "[cli][step_records]") {
   CHECK(CsvCell("loss") == "loss");
   CHECK(CsvCell("a,b") == "\"a,b\"");
-  CHECK(CsvCell("a\"b\n") == "\"a\"\"b\n\"");
+  CHECK(CsvCell("a\"b\n") == "\"a\"\"b\\x0A\"");  // nothing in it controls a terminal
+  CHECK(CsvCell("\033]0;x\007") == "\\x1B]0;x\\x07");
 }
 
 }  // namespace

@@ -307,6 +307,22 @@ class EndedRunTest(CommandTest):
         os.rename(path, self.path("run", "metrics.1.jsonl"))
         self.assertEqual(self.output("metrics", "run", "--keys", "step,loss,lr"), out)
 
+    def test_texts_of_records_control_no_terminal_and_a_nested_one_is_no_record(self):
+        self.end_job()
+        path = self.path("run", "metrics.jsonl")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write('{"step": 20, "generation": 9, "a\\u001b]0;x": "b\\u001b[2J", "\x9b2J": 1}\n'
+                       '{"step": 21, "generation": 9, "deep": ' + "[" * 400_000 + "]" * 400_000 + "}\n")
+        table, err = self.capstan("metrics", "run")
+        self.assertIn("a\\x1B]0;x", table.splitlines()[0])
+        self.assertIn("b\\x1B[2J", table.splitlines()[-1])
+        self.assertNotRegex(table, CONTROL)
+        self.assertIn("1 lines of run/metrics.jsonl have no step", err)
+        shown = self.terminal("metrics", "run", "--to", "jsonl")
+        shown.wait_for(lambda terminal: "have no step" in terminal.text, "the last line")
+        self.assertIn("\\xC2\\x9B2J", shown.text)
+        self.assertNotRegex(shown.text.replace("\r\n", "\n"), CONTROL)
+
     def test_curves_are_drawn_in_the_terminal_and_as_a_picture(self):
         self.end_job()
         self.end_job("optimizer.lr=0.1", run="fast")

@@ -47,7 +47,7 @@ class StatusPageTest(harness.JobTest):
             page.wait_for(f"{CURVE} > 8", "a curve of the loss")
             self.assertRegex(page.text("step"), r"^[\d,]+$")
             self.assertIn("of 1,000,000,000 steps", page.text("steps"))
-            self.assertIn("left", page.text("left"))
+            page.wait_for(shows("left", "left"), "the time that is left")  # a later status than the first has it
             self.assertEqual(page.text("job"), "small")
             self.assertEqual(page.text("state"), "running")
             for name in ("worker-0", "worker-1"):
@@ -83,6 +83,21 @@ class StatusPageTest(harness.JobTest):
             self.browser.wait_for(shows("bound-sentence", "The job waits for server 1, silent for "), "for whom")
             harness.kill(server, signal.SIGCONT)
             self.browser.wait_for(shows("state", "running"), "that the job goes on")
+            self.stop(launch)
+
+    def test_losses_at_the_ends_of_the_numbers_have_an_axis_with_few_marks(self):
+        with self.endless() as launch:
+            self.open_page(launch)
+            self.browser.wait_for("typeof Chart === 'function'", "the page's script")
+            for pair in ("2, 1e298", "1e-310, 1", "5e-324, 1.7e308", "1e305, 1e307", "1e-322, 1e-320",
+                         "1e300, 1e300", "9007199254740992, 9007199254740994"):
+                range_of = ("Chart.prototype.range.call({series: [{key: 'loss'}], height: 200, zero: false}, "
+                            f"[{pair}].map((loss) => ({{loss}})))")
+                self.assertLessEqual(self.browser.evaluate(f"{range_of}.marked.length"), 100, pair)
+                self.assertTrue(self.browser.evaluate(f"[{pair}].every((loss) => isFinite({range_of}(loss)))"), pair)
+            self.assertEqual(self.browser.evaluate("ticks(-1.7e308, 1.7e308, 5).length"), 0)
+            self.assertEqual(self.browser.evaluate("logTicks(1, 1000)"), [1, 10, 100, 1000])
+            self.assertIn(self.browser.evaluate("logTicks(0, Infinity).length"), range(5, 11))
             self.stop(launch)
 
     def test_the_curves_and_events_outlive_the_coordinator(self):

@@ -1,9 +1,11 @@
-// The target reads the input as two answers of a coordinator, one line each: its status and its history. Whatever they
-// are, the picture of them fits the terminal, and no byte of it controls the terminal.
+// The target reads the input as two answers of a coordinator, one line each: its status and its history. It also is the
+// name of the run directory and the notice. Whatever they are, the picture of them fits the terminal, and no byte of it
+// controls the terminal.
 #include "cli/view/job_model.h"
 
 #include <algorithm>
 
+#include "cli/run/json_fields.h"
 #include "cli/terminal/columns.h"
 #include "cli/view/render.h"
 #include "common/base/utf8.h"
@@ -25,8 +27,9 @@ void RequirePicture(const cli::JobModel& model, int columns, int rows) {
 void RunJobModel(std::string_view text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   cli::JobModel model;
-  cli::TakeStatus(nlohmann::json::parse(text.substr(0, end), nullptr, false), &model);
-  cli::TakeHistory(nlohmann::json::parse(text.substr(std::min(end + 1, text.size())), nullptr, false), &model);
+  model.source = model.notice = text;  // the name of a directory, and a line of a file in it
+  cli::TakeStatus(cli::ParseJson(text.substr(0, end)), &model);
+  cli::TakeHistory(cli::ParseJson(text.substr(std::min(end + 1, text.size()))), &model);
   Require(model.workers.size() <= cli::JobModel::kRowsMax && model.events.size() <= cli::JobModel::kRowsMax,
           "rows have a limit");
   for (const auto& [columns, rows] : {std::pair(80, 24), std::pair(40, 60), std::pair(200, 10), std::pair(1, 1)})
