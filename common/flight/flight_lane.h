@@ -57,6 +57,7 @@ class FlightLane {
 
  private:
   static constexpr std::size_t kOpenMax = 1024;  // kinds of messages and peers that are counted at once
+  static constexpr std::size_t kOpenWays = 8;     // neighbours that one of them may be in
 
   static constexpr std::uint64_t kNoRecord = UINT64_MAX;  // the newest message got an event
 
@@ -70,6 +71,8 @@ class FlightLane {
   };
 
   void Add(FlightKind kind, PeerId peer, const Header& header, Code result, Instant now);
+  // Returns where this kind is counted, or where it is to be: in the place of the one whose record is the oldest.
+  Open& OpenOf(FlightKind kind, std::uint8_t message, PeerId peer);
   bool TakeRare(Instant now);
   // Counts the message in the newest record of its kind. Returns false if it needs a new record.
   // `adds`: as MessageFacts has it.
