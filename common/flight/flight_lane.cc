@@ -54,6 +54,15 @@ void FlightLane::Add(FlightKind kind, PeerId peer, const Header& header, Code re
   if (rare) AddEvent(record, TextOf(header));
 }
 
+void FlightLane::Refused(PeerId from, Instant now) {
+  FlightRecord record = RecordOf(FlightKind::kRefused, {}, Code::kOk, now);
+  Open& open = OpenOf(FlightKind::kRefused, 0, from);
+  const bool same = open.kind == FlightKind::kRefused && open.peer == from.value;
+  if (same && CountIn(open, record, false)) return;
+  record.peer = names_.Of(from);
+  open = {from.value, records_.Add(record), 0, 0, FlightKind::kRefused, 0};
+}
+
 FlightLane::Open& FlightLane::OpenOf(FlightKind kind, std::uint8_t message, PeerId peer) {
   const std::size_t first = HashOf(kind, message, peer);
   Open* oldest = nullptr;
