@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -17,8 +16,7 @@ namespace capstan::cli {
 namespace {
 
 constexpr std::array kCrashes = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-constexpr int kLooks = 100;
-constexpr timespec kBetweenLooks{.tv_sec = 0, .tv_nsec = 10'000'000};
+constexpr int kLooks = 100, kBetweenLooksMs = 10;
 
 // A signal handler finds these only as static objects.
 std::atomic<FlightRecorder*> crash_recorder{nullptr};
@@ -38,7 +36,7 @@ template <class Done>
 bool WaitUntil(const Done& done) {
   for (int look = 0; look < kLooks; ++look) {
     if (done()) return true;
-    nanosleep(&kBetweenLooks, nullptr);
+    poll(nullptr, 0, kBetweenLooksMs);
   }
   return done();
 }
