@@ -14,8 +14,8 @@ namespace capstan::cli {
 namespace {
 
 constexpr std::array<std::string_view, kFlightKinds> kWords = {
-    "nothing", "received", "sent",  "not-sent", "connects",        "disconnects",  "info",
-    "warning", "error",    "state", "waits",    "snapshot-begins", "snapshot-ends"};
+    "nothing", "received", "sent",  "not-sent", "connects",        "disconnects",   "info",
+    "warning", "error",    "state", "waits",    "snapshot-begins", "snapshot-ends", "refused"};
 
 bool Passes(const std::vector<std::string>& words, std::string_view one, std::string_view other) {
   return words.empty() ||

@@ -67,12 +67,18 @@ std::string MessageLine(const FlightRecord& record) {
   return text.empty() ? line : line + ": " + text;
 }
 
+std::string RefusedLine(const FlightRecord& record) {
+  return KindWord(record.kind) + " x" + std::to_string(record.count) + " from " + std::string(TextIn(record.peer)) +
+         ": its role may not send such messages here";
+}
+
 std::string NoteLine(const FlightEvent& event) {
   const FlightRecord& record = event.record;
   const std::string text(TextIn(event.text));
   std::string line = KindWord(record.kind);
   if (record.kind == FlightKind::kConnects) return "connects to " + std::string(TextIn(record.peer));
   if (record.kind == FlightKind::kDisconnects) return "disconnects from " + std::string(TextIn(record.peer));
+  if (record.kind == FlightKind::kRefused) return RefusedLine(record);
   if (record.kind == FlightKind::kWaits) line += text.empty() ? " for nobody any more" : " for " + text;
   if (record.kind == FlightKind::kSnapshotBegins || record.kind == FlightKind::kSnapshotEnds) {
     line += ": version " + std::to_string(record.position);
@@ -143,6 +149,9 @@ Json EventJson(const FlightHistory& history, const FlightEntry& entry) {
     }
     if (!detail.number.empty()) json[detail.number] = record.number;
     if (!detail.word.empty()) json["says"] = detail.word;
+  } else if (record.kind == FlightKind::kRefused) {
+    json["count"] = record.count;
+    json["lasted_us"] = record.lasted_us;
   } else if (record.position != 0) {
     json["position"] = record.position;
   }

@@ -1,9 +1,14 @@
 #include "cli/flight/flight_request.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
@@ -16,7 +21,6 @@
 
 #include "cli/flight/flight_file.h"
 #include "cli/run/flight_recording.h"
-#include "common/base/file_lock.h"
 
 namespace capstan::cli {
 namespace {
@@ -33,7 +37,7 @@ struct Asked {
   std::uint64_t writes = 0;  // before it was asked
 };
 
-// Splits NAME-PID.flight. Returns process 0 if the file's name is another.
+// Splits NAME-PID.flight. Returns process 0 if the file's name is another: that of NAME-PID.K.flight has ended.
 Asked ReadName(const std::string& file) {
   Asked asked{file, fs::path(file).stem(), 0, 0};
   const std::size_t dash = asked.name.rfind('-');
@@ -45,8 +49,17 @@ Asked ReadName(const std::string& file) {
   return asked;
 }
 
-// Whether the process that made the file still runs: it holds the file's lock.
-bool IsHeld(const std::string& file) { return FileLock::Acquire(file, 0).status().code() == Code::kBusy; }
+// Whether the process that made the file still runs: it holds the file's lock. The file is not made again if that
+// process has just removed it.
+bool IsHeld(const std::string& file) {
+  const int descriptor = open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct stat found {};
+  const bool held = fstat(descriptor, &found) == 0 && S_ISREG(found.st_mode) &&
+                    flock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  close(descriptor);
+  return held;
+}
 
 // Whether the process blocks kFlightSignal, so that the signal cannot end it: a process that only looks at a file has
 // its lock for a moment, too.
@@ -115,8 +128,9 @@ Result<FlightAnswers> RequestFlights(const std::string& run_dir, double wait_sec
   std::set<int> asked;
   for (const std::string& file : FlightFilesOf(run_dir)) {
     Asked one = ReadName(file);
+    if (one.pid == 0 || !IsHeld(file) || !TakesSignal(one.pid)) continue;
     one.writes = WritesIn(file);
-    if (one.pid == 0 || !IsHeld(file) || !TakesSignal(one.pid) || kill(one.pid, kFlightSignal) != 0) continue;
+    if (kill(one.pid, kFlightSignal) != 0) continue;
     asked.insert(one.pid);
     waiting.push_back(std::move(one));
   }

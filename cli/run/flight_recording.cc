@@ -16,10 +16,12 @@ namespace capstan::cli {
 namespace {
 
 constexpr std::array kCrashes = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-constexpr int kOtherWriterLooks = 100, kOtherWriterMs = 10;
+constexpr int kLooks = 100, kBetweenLooksMs = 10;
 
 // A signal handler finds these only as static objects.
 std::atomic<FlightRecorder*> crash_recorder{nullptr};
+std::atomic<pid_t> crash_writer{0};  // the thread that crashed first
+std::atomic<bool> crash_written{false};
 std::array<struct sigaction, kCrashes.size()> actions_before;
 
 sigset_t FlightSignalSet() {
@@ -29,11 +31,27 @@ sigset_t FlightSignalSet() {
   return set;
 }
 
-// Writes the file, and raises the signal again for the action that was there before.
+// Asks up to kLooks times, for about a second. Returns whether `done` has said so. Safe in a signal handler.
+template <class Done>
+bool WaitUntil(const Done& done) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (done()) return true;
+    poll(nullptr, 0, kBetweenLooksMs);
+  }
+  return done();
+}
+
+// Writes the file, and raises the signal again for the action that was there before. That action may end the process,
+// so a second thread that crashes waits until the first one has written.
 void OnCrash(int signal) {
-  if (FlightRecorder* const recorder = crash_recorder.exchange(nullptr); recorder != nullptr) {
-    for (int i = 0; i < kOtherWriterLooks && recorder->writing(); ++i) poll(nullptr, 0, kOtherWriterMs);
-    recorder->Write(FlightReason::kCrash, {}, signal);
+  pid_t writer = 0;
+  const pid_t self = gettid();
+  if (crash_writer.compare_exchange_strong(writer, self)) {
+    FlightRecorder* const recorder = crash_recorder.exchange(nullptr);
+    if (recorder != nullptr) WaitUntil([&] { return recorder->Write(FlightReason::kCrash, {}, signal); });
+    crash_written.store(true);
+  } else if (writer != self) {
+    WaitUntil([] { return crash_written.load(); });
   }
   for (std::size_t i = 0; i < kCrashes.size(); ++i) {
     if (kCrashes[i] == signal) sigaction(signal, &actions_before[i], nullptr);
@@ -93,7 +111,9 @@ void FlightRecording::Serve() const {
 }
 
 void FlightRecording::WriteFailure(const Status& status) {
-  if (recorder_) recorder_->Write(FlightReason::kFailure, status.message());
+  if (recorder_ && !WaitUntil([&] { return recorder_->Write(FlightReason::kFailure, status.message()); })) {
+    Print(Severity::kWarning, "the flight recording of this failure could not be written");
+  }
 }
 
 }  // namespace capstan::cli

@@ -1,7 +1,8 @@
 // FlightRecording: the flight recorder of a process of capstan, and the signals that have it written.
 //
 // Kind:   owned by main's thread, and outlives the threads that have lanes. Its own thread waits for kFlightSignal.
-// Limits: one per process at a time.
+// Limits: one per process at a time. A stack that overflows leaves no recording, because the handlers have no stack of
+//         their own.
 // Fails:  a file that cannot be opened is a warning: the process goes on, and records nothing.
 // Why:    the signal has a thread of its own, so a process whose other threads hang still answers. Only SIGABRT,
 //         SIGSEGV, SIGBUS, SIGFPE and SIGILL have handlers, which write the file and leave the rest to the actions that
@@ -34,7 +35,7 @@ class FlightRecording {
 
   // Returns the lane of this name, as FlightRecorder::AddLane does; null: nothing is recorded.
   FlightLane* AddLane(const std::string& name) { return recorder_ ? recorder_->AddLane(name) : nullptr; }
-  // Writes the file because of the error that ends the process.
+  // Writes the file because of the error that ends the process. Waits up to a second for another thread that writes.
   void WriteFailure(const Status& status);
 
  private:

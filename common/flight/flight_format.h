@@ -39,8 +39,9 @@ enum class FlightKind : std::uint8_t {
   kWaits = 10,  // the text names those that are waited for; none: the wait has ended
   kSnapshotBegins = 11,
   kSnapshotEnds = 12,
+  kRefused = 13,  // messages that the peer's role may not send to this process; of any type
 };
-inline constexpr std::uint8_t kFlightKinds = 13;
+inline constexpr std::uint8_t kFlightKinds = 14;
 constexpr bool IsMessage(FlightKind kind) { return kind >= FlightKind::kReceived && kind <= FlightKind::kNotSent; }
 
 // Set if the process had sent messages of this kind to this peer before, all of them with lower positions. So `at_ns`

@@ -36,7 +36,7 @@ FlightRecord RecordOf(FlightKind kind, const MessageFacts& facts, Code result, I
 void FlightLane::Add(FlightKind kind, PeerId peer, const Header& header, Code result, Instant now) {
   const MessageFacts facts = FactsOf(header);
   FlightRecord record = RecordOf(kind, facts, result, now);
-  Open& open = open_[HashOf(kind, facts.type, peer) % kOpenMax];
+  Open& open = OpenOf(kind, facts.type, peer);
   const bool same = open.kind == kind && open.message == facts.type && open.peer == peer.value;
   const bool rare = facts.rare && TakeRare(now);
   if (same && !rare && CountIn(open, record, facts.adds)) {
@@ -52,6 +52,27 @@ void FlightLane::Add(FlightKind kind, PeerId peer, const Header& header, Code re
   if (!same || newer) open = {peer.value, kNoRecord, facts.generation, facts.position, kind, facts.type};
   open.record = rare ? kNoRecord : records_.Add(record);
   if (rare) AddEvent(record, TextOf(header));
+}
+
+void FlightLane::Refused(PeerId from, Instant now) {
+  FlightRecord record = RecordOf(FlightKind::kRefused, {}, Code::kOk, now);
+  Open& open = OpenOf(FlightKind::kRefused, 0, from);
+  const bool same = open.kind == FlightKind::kRefused && open.peer == from.value;
+  if (same && CountIn(open, record, false)) return;
+  record.peer = names_.Of(from);
+  open = {from.value, records_.Add(record), 0, 0, FlightKind::kRefused, 0};
+}
+
+FlightLane::Open& FlightLane::OpenOf(FlightKind kind, std::uint8_t message, PeerId peer) {
+  const std::size_t first = HashOf(kind, message, peer);
+  Open* oldest = nullptr;
+  for (std::size_t way = 0; way < kOpenWays; ++way) {
+    Open& open = open_[(first + way) % kOpenMax];
+    const bool same = open.kind == kind && open.message == message && open.peer == peer.value;
+    if (same || open.kind == FlightKind::kNone) return open;  // none is ever emptied, so no later one is the same
+    if (oldest == nullptr || open.record + 1 < oldest->record + 1) oldest = &open;  // kNoRecord is older than all
+  }
+  return *oldest;
 }
 
 bool FlightLane::TakeRare(Instant now) {

@@ -3,9 +3,10 @@
 // Kind:   owned by that thread. The recorder may copy `records` and `events` at any time.
 // Limits: kFlightRecordsMax records of messages (128 KiB) and kFlightEventsMax events (64 KiB); the newest are kept.
 //         kRareMax rare messages at once, and then one a second, get an event; more are counted as other messages are.
+//         All messages of a peer that its role may not send are one kind.
 // Why:    messages of one kind between the same two peers share a record for up to kTogether, or while their step stays
-//         the same for up to kSameStep. So the records last for minutes. Rare events have a ring of their own, so that
-//         no number of messages overwrites them.
+//         the same for up to kSameStep. So the records last for minutes. Rare events have a ring of their own: common
+//         messages never overwrite them, and a flood of rare ones takes minutes.
 #pragma once
 
 #include <array>
@@ -41,6 +42,8 @@ class FlightLane {
 
   // `now`: of CLOCK_MONOTONIC, as steady_clock has it.
   void Received(PeerId from, const Header& header, Instant now) { Add(FlightKind::kReceived, from, header, {}, now); }
+  // A message that the peer's role may not send to this process, so that nothing in it is believed.
+  void Refused(PeerId from, Instant now);
   // `result`: of Transport::Send.
   void Sent(PeerId to, const Header& header, Code result, Instant now) {
     Add(result == Code::kOk ? FlightKind::kSent : FlightKind::kNotSent, to, header, result, now);
@@ -57,6 +60,7 @@ class FlightLane {
 
  private:
   static constexpr std::size_t kOpenMax = 1024;  // kinds of messages and peers that are counted at once
+  static constexpr std::size_t kOpenWays = 8;    // neighbours that one of them may be in
 
   static constexpr std::uint64_t kNoRecord = UINT64_MAX;  // the newest message got an event
 
@@ -70,6 +74,8 @@ class FlightLane {
   };
 
   void Add(FlightKind kind, PeerId peer, const Header& header, Code result, Instant now);
+  // Returns where this kind is counted, or where it is to be: in the place of the one whose record is the oldest.
+  Open& OpenOf(FlightKind kind, std::uint8_t message, PeerId peer);
   bool TakeRare(Instant now);
   // Counts the message in the newest record of its kind. Returns false if it needs a new record.
   // `adds`: as MessageFacts has it.

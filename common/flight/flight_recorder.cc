@@ -1,5 +1,6 @@
 #include "common/flight/flight_recorder.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,14 +41,46 @@ std::uint64_t ClockHash() {
   return Hash64(std::as_bytes(std::span(text)));
 }
 
-// Whether the file is one of a process of this name.
+constexpr std::string_view kEnding = ".flight";
+// Another process may look at the file, and has its lock for a moment.
+constexpr double kLockSeconds = 1;
+
+bool IsNumber(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Whether the file is one of a process of this name: NAME-PID.flight, or NAME-PID.K.flight.
 bool IsOf(const std::string& file, std::string_view process) {
-  constexpr std::string_view kEnd = ".flight";
-  if (!file.starts_with(process) || !file.ends_with(kEnd)) return false;
+  if (!file.starts_with(process) || !file.ends_with(kEnding)) return false;
   const std::string_view rest =
-      std::string_view(file).substr(process.size(), file.size() - process.size() - kEnd.size());
-  return rest.size() > 1 && rest.front() == '-' &&
-         std::all_of(rest.begin() + 1, rest.end(), [](char c) { return c >= '0' && c <= '9'; });
+      std::string_view(file).substr(process.size(), file.size() - process.size() - kEnding.size());
+  if (!rest.starts_with('-')) return false;
+  const std::size_t dot = rest.find('.');
+  return IsNumber(rest.substr(1, dot == rest.npos ? dot : dot - 1)) &&
+         (dot == rest.npos || IsNumber(rest.substr(dot + 1)));
+}
+
+// Renames NAME-PID.flight to NAME-PID.K.flight, with the lowest number K that is free.
+Status KeepFormer(const std::string& path) {
+  const std::string stem = path.substr(0, path.size() - kEnding.size());
+  std::string former;
+  std::error_code error;
+  for (int number = 1; former.empty() || fs::exists(former, error); ++number) {
+    former = stem + "." + std::to_string(number) + std::string(kEnding);
+  }
+  return rename(path.c_str(), former.c_str()) == 0 ? Status() : DiskFailure("rename", path, errno);
+}
+
+// Makes the file, and locks it. A file that an earlier process of the same number has written keeps its bytes under
+// another name: in a container the number is the same at each start.
+Result<FileLock> MakeFile(const std::string& path) {
+  CAPSTAN_ASSIGN_OR_RETURN(FileLock file, FileLock::Acquire(path, kLockSeconds));
+  struct stat found {};
+  if (fstat(file.descriptor(), &found) != 0) return DiskFailure("look at", path, errno);
+  if (!S_ISREG(found.st_mode)) return Invalid(path + ": it is no file; remove it");
+  if (found.st_size == 0) return file;
+  CAPSTAN_RETURN_IF_ERROR(KeepFormer(path));
+  return FileLock::Acquire(path, kLockSeconds);
 }
 
 // Removes the oldest files of this name so that `most` are left. A file that a process still uses stays.
@@ -68,7 +101,7 @@ void RemoveOldest(const std::string& folder, std::string_view process, std::size
 }  // namespace
 
 std::string FlightFileName(std::string_view process, int pid) {
-  return std::string(process) + "-" + std::to_string(pid) + ".flight";
+  return std::string(process) + "-" + std::to_string(pid) + std::string(kEnding);
 }
 
 FlightRecorder::FlightRecorder(std::string_view process) {
@@ -89,8 +122,7 @@ Status FlightRecorder::OpenFile(const std::string& folder) {
   CAPSTAN_RETURN_IF_ERROR(MakeFolders(folder));
   const std::string_view process = TextIn(header_.process);
   const std::string path = folder + "/" + FlightFileName(process, getpid());
-  CAPSTAN_ASSIGN_OR_RETURN(FileLock file, FileLock::Acquire(path, 0));
-  if (ftruncate(file.descriptor(), 0) != 0) return DiskFailure("empty", path, errno);
+  CAPSTAN_ASSIGN_OR_RETURN(FileLock file, MakeFile(path));
   copy_.resize(kLaneBytes);
   path_ = path;
   file_.emplace(std::move(file));
@@ -112,9 +144,11 @@ FlightLane* FlightRecorder::AddLane(std::string name) {
 
 bool FlightRecorder::Write(FlightReason reason, std::string_view why, int signal) {
   if (!file_ || writing_.exchange(true, std::memory_order_acq_rel)) return false;
-  header_.reason = reason;
-  header_.signal = static_cast<std::uint32_t>(signal);
-  PutText(why, &header_.why);
+  if (reason != FlightReason::kRequest || header_.reason != FlightReason::kFailure) {
+    header_.reason = reason;
+    header_.signal = static_cast<std::uint32_t>(signal);
+    PutText(why, &header_.why);
+  }
   header_.monotonic_ns = NanosecondsOf(CLOCK_MONOTONIC);
   header_.realtime_ns = NanosecondsOf(CLOCK_REALTIME);
   header_.lanes = static_cast<std::uint32_t>(lane_count_.load(std::memory_order_acquire));

@@ -34,17 +34,17 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // Makes FOLDER/NAME-PID.flight, for this user only, and removes the oldest files of this name.
+  // Makes FOLDER/NAME-PID.flight, for this user only, and removes the oldest files of this name. A recording that an
+  // earlier process has left under that name becomes NAME-PID.K.flight.
   Status OpenFile(const std::string& folder);
   // Returns the lane of this name, or a new one; it lives as long as this object. Null: there are too many. Requires
   // that no other thread uses a lane of this name any more.
   FlightLane* AddLane(std::string name);
 
   // Writes all lanes to the file. `why`: the error that ends the process. `signal`: that of a crash. Returns whether
-  // the file is written: there may be none, and another thread may be writing. Safe in a signal handler.
+  // the file is written: there may be none, and another thread may be writing. A request after a failure keeps the
+  // failure's reason. Safe in a signal handler.
   bool Write(FlightReason reason, std::string_view why = {}, int signal = 0);
-  // Whether a thread is inside Write.
-  bool writing() const { return writing_.load(std::memory_order_acquire); }
 
  private:
   bool WriteLane(const FlightLane& lane, std::size_t* offset);

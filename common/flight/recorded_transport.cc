@@ -12,8 +12,9 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 class RecordedTransport final : public Transport {
  public:
-  RecordedTransport(std::unique_ptr<Transport> transport, FlightLane* lane)
-      : transport_(std::move(transport)), lane_(lane) {}
+  RecordedTransport(std::unique_ptr<Transport> transport, FlightLane* lane, Receiver receiver,
+                    std::uint32_t shards_per_server)
+      : transport_(std::move(transport)), lane_(lane), receiver_(receiver), shards_per_server_(shards_per_server) {}
 
   Result<std::string> Bind(const std::string& endpoint) override { return transport_->Bind(endpoint); }
 
@@ -39,7 +40,8 @@ class RecordedTransport final : public Transport {
 
   int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) override {
     return transport_->Poll(timeout, [&](PeerId from, const Principal& sender, Message message) {
-      lane_->Received(from, message.header, Now());
+      const bool allowed = MaySend(sender, message.header, receiver_, shards_per_server_);
+      allowed ? lane_->Received(from, message.header, Now()) : lane_->Refused(from, Now());
       on_message(from, sender, std::move(message));
     });
   }
@@ -49,13 +51,16 @@ class RecordedTransport final : public Transport {
  private:
   const std::unique_ptr<Transport> transport_;
   FlightLane* const lane_;
+  const Receiver receiver_;
+  const std::uint32_t shards_per_server_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> RecordTransport(std::unique_ptr<Transport> transport, FlightLane* lane) {
+std::unique_ptr<Transport> RecordTransport(std::unique_ptr<Transport> transport, FlightLane* lane, Receiver receiver,
+                                           std::uint32_t shards_per_server) {
   if (lane == nullptr) return transport;
-  return std::make_unique<RecordedTransport>(std::move(transport), lane);
+  return std::make_unique<RecordedTransport>(std::move(transport), lane, receiver, shards_per_server);
 }
 
 }  // namespace capstan

@@ -23,7 +23,8 @@ Result<std::unique_ptr<LoopSocket>> LoopSocket::Open(Options options, monitoring
   socket->receiver_ = options.receiver;
   socket->shards_per_server_ = options.shards_per_server;
   socket->on_refused_ = std::move(options.on_refused);
-  socket->transport_ = RecordTransport(CreateZmqTransport(options.transport, &socket->counters_), options.flight);
+  socket->transport_ = RecordTransport(CreateZmqTransport(options.transport, &socket->counters_), options.flight,
+                                       options.receiver, options.shards_per_server);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string bound, socket->transport_->Bind(options.listen));
   CAPSTAN_ASSIGN_OR_RETURN(socket->endpoint_, AdvertisedEndpoint(bound, options.advertise, options.listen_key));
   socket->metrics_ = registry->Create<monitoring::TransportMetrics>();

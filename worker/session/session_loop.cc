@@ -34,7 +34,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   TransportOptions transport_options;
   transport_options.keys = options.keys;
   std::unique_ptr<Transport> transport =
-      RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight);
+      RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight, Receiver::kWorker);
   Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);
   if (!coordinator.ok()) return coordinator.status();
   std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));

@@ -120,6 +120,30 @@ TEST_CASE("a process that wrote nothing leaves no file, and old files are remove
   CHECK(std::filesystem::exists(folder.path("server-01-3.flight")));
 }
 
+TEST_CASE("a recording outlives a later process of the same name and number, up to the limit", "[cli][flight]") {
+  const TempFolder folder;
+  const std::size_t starts = 2 * FlightRecorder::kFilesMax;
+  for (std::size_t start = 1; start <= starts; ++start) {
+    FlightRecorder recorder("server-0");
+    REQUIRE(recorder.OpenFile(folder.path()).ok());
+    REQUIRE(recorder.Write(FlightReason::kFailure, "crash " + std::to_string(start)));
+    if (start != 2) continue;
+    const Result<FlightProcess> first =
+        ReadFlightFile(folder.path("server-0-" + std::to_string(getpid()) + ".1.flight"));
+    REQUIRE(first.ok());
+    CHECK(TextIn(first->header.why) == "crash 1");
+  }
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    CHECK(ReadFlightFile(entry.path()).ok());
+    ++files;
+  }
+  CHECK(files == FlightRecorder::kFilesMax);
+  const Result<FlightProcess> newest = ReadFlightFile(folder.path(FlightFileName("server-0", getpid())));
+  REQUIRE(newest.ok());
+  CHECK(TextIn(newest->header.why) == "crash " + std::to_string(starts));
+}
+
 TEST_CASE("a recorder has a bounded number of lanes, and finds one again by its name", "[cli][flight]") {
   FlightRecorder recorder("server-0");
   FlightLane* const first = recorder.AddLane("0");
@@ -135,6 +159,7 @@ TEST_CASE("nobody is asked who does not hold a file of a recorder", "[cli][fligh
   // This process's number, but not its lock: the signal would end this test.
   folder.Write("flight/worker-0-" + std::to_string(getpid()) + ".flight", "");
   folder.Write("flight/notes.txt", "");
+  REQUIRE(mkfifo(folder.path("flight/worker-1-1.flight").c_str(), 0600) == 0);
   const Result<FlightAnswers> answers = RequestFlights(folder.path(), 0);
   REQUIRE(answers.ok());
   CHECK(answers->files.empty());

@@ -71,6 +71,16 @@ TEST_CASE("messages of two peers that alternate are counted apart", "[common][fl
   for (const FlightRecord& record : harness.Records()) CHECK(record.count == 10);
 }
 
+TEST_CASE("each of 200 peers that alternate has one record of a step", "[common][flight]") {
+  for (const std::uint64_t apart : {std::uint64_t{1}, std::uint64_t{1024}, std::uint64_t{0x9E3779B97F4A7C15}}) {
+    Harness harness;
+    for (int round = 0; round < 20; ++round) {
+      for (std::uint64_t peer = 1; peer <= 200; ++peer) harness.Receive(PushOf(1), PeerId{peer * apart});
+    }
+    CHECK(harness.lane.records().written() <= 210);
+  }
+}
+
 TEST_CASE("steps within two seconds share a record, which counts those of the last step", "[common][flight]") {
   Harness harness;
   for (std::uint64_t step = 3; step < 6; ++step) {

@@ -20,12 +20,13 @@ class Echo final : public Transport {
     return result;
   }
   int Poll(std::chrono::nanoseconds, const OnMessage& on_message) override {
-    on_message(PeerId{3}, Principal{}, last);
+    on_message(PeerId{3}, sender, last);
     return 1;
   }
   void Wake() override { ++wakes; }
 
   Message last{Ping{}, {}};
+  Principal sender;
   Status result;
   int disconnects = 0, wakes = 0;
 };
@@ -34,7 +35,7 @@ TEST_CASE("a recorded transport passes everything on, and notes it", "[common][f
   auto owned = std::make_unique<Echo>();
   Echo* const echo = owned.get();
   FlightLane lane("worker-0");
-  const std::unique_ptr<Transport> transport = RecordTransport(std::move(owned), &lane);
+  const std::unique_ptr<Transport> transport = RecordTransport(std::move(owned), &lane, Receiver::kShard);
   CHECK(transport->Bind("tcp://a:1").value() == "tcp://a:1");
   CHECK(transport->Connect("tcp://a:1", Role::kCoordinator).value() == PeerId{3});
   CHECK(transport->Send(PeerId{3}, {Ping{Term{1}, Generation{4}}, {}}).ok());
@@ -61,10 +62,40 @@ TEST_CASE("a recorded transport passes everything on, and notes it", "[common][f
   CHECK(lane.events().Read(1).record.kind == FlightKind::kDisconnects);
 }
 
+TEST_CASE("messages that a sender may not send make no event and name nobody", "[common][flight]") {
+  auto owned = std::make_unique<Echo>();
+  Echo* const echo = owned.get();
+  FlightLane lane("coordinator");
+  const std::unique_ptr<Transport> transport = RecordTransport(std::move(owned), &lane, Receiver::kCoordinator);
+  echo->sender.role = Role::kReader;
+  Join join;
+  join.worker = "worker-1";
+  join.catalog.emplace_back();
+  ResetDone done;
+  done.shard = 3;
+  int passed_on = 0;
+  const auto poll = [&] { transport->Poll({}, [&](PeerId, const Principal&, const Message&) { ++passed_on; }); };
+  for (const Header& header : {Header(join), Header(done), Header(Shutdown{})}) {
+    echo->last = {header, {}};
+    for (int i = 0; i < 100; ++i) poll();
+  }
+  CHECK(passed_on == 300);  // whoever polls refuses it, and says so
+  CHECK(lane.events().written() == 0);
+  REQUIRE(lane.records().written() == 1);
+  CHECK(lane.records().Read(0).kind == FlightKind::kRefused);
+  CHECK(lane.records().Read(0).count == 300);
+  CHECK(TextIn(lane.records().Read(0).peer).starts_with("peer-"));
+  echo->sender.role = Role::kWorker;
+  echo->last = {join, {}};
+  poll();
+  REQUIRE(lane.events().written() == 1);
+  CHECK(TextIn(lane.events().Read(0).record.peer) == "worker-1");
+}
+
 TEST_CASE("without a lane a transport stays as it is", "[common][flight]") {
   auto owned = std::make_unique<Echo>();
   const Transport* const echo = owned.get();
-  CHECK(RecordTransport(std::move(owned), nullptr).get() == echo);
+  CHECK(RecordTransport(std::move(owned), nullptr, Receiver::kShard).get() == echo);
 }
 
 }  // namespace
