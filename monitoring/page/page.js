@@ -186,7 +186,9 @@ class Chart {
     const log = !this.zero && low > 0 && low < 1e290 && high > 1e-290 && high / low > 20;
     if (this.zero) low = Math.min(0, low);
     if (high === low) [low, high] = this.zero ? [low, high || 1] : [low - Math.abs(low) * 0.1 - 1e-9, high + Math.abs(high) * 0.1 + 1e-9];
-    const scale = log ? Math.log : (value) => value, back = log ? Math.exp : (value) => value;
+    // A far-off value may be 0 or less, which has no logarithm.
+    const scale = log ? (value) => Math.log(Math.max(value, Number.MIN_VALUE)) : (value) => value;
+    const back = log ? Math.exp : (value) => value;
     const pad = (scale(high) - scale(low)) * 0.06;
     // The limits keep exp() of both ends from 0 and infinity.
     const inside = (end) => (log ? Math.min(700, Math.max(-700, end)) : end);

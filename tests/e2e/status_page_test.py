@@ -95,6 +95,9 @@ class StatusPageTest(harness.JobTest):
                             f"[{pair}].map((loss) => ({{loss}})))")
                 self.assertLessEqual(self.browser.evaluate(f"{range_of}.marked.length"), 100, pair)
                 self.assertTrue(self.browser.evaluate(f"[{pair}].every((loss) => isFinite({range_of}(loss)))"), pair)
+            points = "[{loss: -1}, {loss: 0}, ...Array.from({length: 2000}, (_, i) => ({loss: 1 + i}))]"
+            y = f"Chart.prototype.range.call({{series: [{{key: 'loss'}}], height: 200, zero: false}}, {points})"
+            self.assertTrue(self.browser.evaluate(f"isFinite({y}(0)) && isFinite({y}(-1))"), "a far-off loss of 0")
             self.assertEqual(self.browser.evaluate("ticks(-1.7e308, 1.7e308, 5).length"), 0)
             self.assertEqual(self.browser.evaluate("logTicks(1, 1000)"), [1, 10, 100, 1000])
             self.assertIn(self.browser.evaluate("logTicks(0, Infinity).length"), range(5, 11))
