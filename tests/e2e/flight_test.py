@@ -46,8 +46,9 @@ class FlightTest(harness.JobTest):
                 asked = self.flight(self.path("run"), "--wait", "1")
                 self.assertEqual(asked.returncode, 1, asked.stdout)
                 self.assertIn(f"worker-1 (process {pid:d}) has not written: it is stopped", asked.stderr)
-                return any(event["process"] == "coordinator" and '"worker-1"' in event["text"]
-                           for event in self.show(self.path("run"))["waits"])
+                shown = self.show(self.path("run"))
+                waits = any(event["process"] == "coordinator" and '"worker-1"' in event["text"] for event in shown["waits"])
+                return waits and shown["last_heard"][0]["before_newest_ns"] > 1e9  # not a wait of before it stood still
             harness.poll(waits, "a recorded wait for worker-1")
             shown = self.show(self.path("run"))
             self.assertEqual({process["name"] for process in shown["processes"]},
