@@ -65,6 +65,18 @@ TEST_CASE("a pull of another version takes the place of one that waits", "[serve
   CHECK(harness.metrics->waiting_pulls.value() == 0);
 }
 
+TEST_CASE("bounded: a worker that asks for the clocks waits for no weights", "[server][question]") {
+  ShardHarnessOptions options{.slots = 2, .tensors = {4}};
+  options.mode = Mode::kBounded;
+  ShardHarness harness(options);
+  harness.Start().FromWorker(harness.MakePull(1, {0}));
+  CHECK(Ask(&harness, 1, {}).pull_waits);
+  harness.FromWorker(CoverageQuery{harness.generation, Incarnation{7}, SessionId{1}, Step{1}});
+  harness.Forget();  // the clocks: they may give it a slot that is further behind
+  CHECK(!Ask(&harness, 1, {}).pull_waits);
+  CHECK(harness.metrics->waiting_pulls.value() == 0);
+}
+
 TEST_CASE("a worker that goes back to a step waits for no weights", "[server][question]") {
   ShardHarness harness({.slots = 1, .tensors = {4}});
   harness.Start();
