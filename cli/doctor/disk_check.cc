@@ -98,7 +98,8 @@ bool MeasureWrite(int fd, const std::vector<char>& bytes, Clock::time_point dead
 int OpenNameless(const std::string& folder) {
   const int fd = open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
-  std::string path = folder + "/.capstan-doctor-XXXXXX";  // this file system has no files without a name
+  // Not every file system has files without a name (O_TMPFILE). There the name is removed at once.
+  std::string path = folder + "/.capstan-doctor-XXXXXX";
   const int named = mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) unlink(path.c_str());
   return named;

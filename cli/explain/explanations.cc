@@ -28,8 +28,8 @@ constexpr std::array<CodeText, 8> kCodes = {{
      "A full disk, a full queue to a process that is slow, or no memory or thread for the client.",
      "Make room or wait. Servers and the coordinator try again by themselves; a program of your own calls again."},
     {Code::kStale, "The call was for a past state of the job. Nothing is wrong.",
-     "A worker or a server was lost or joined, so slots were given out anew, or the step was completed without this "
-     "worker. A worker that was slow meets it often.",
+     "A worker or a server was lost or joined, so slots were assigned again, or the step was completed without this "
+     "worker. A slow worker gets this code often.",
      "Leave the loop over the round's slots and ask for the next work. In Python, Client.work() does that by itself."},
     {Code::kTimeout, "A deadline has passed.",
      "No coordinator answered within limits.join or --join-seconds; workers are missing (cluster.min_workers); the job "

@@ -16,7 +16,7 @@
 
 namespace capstan::cli {
 
-// What one thread recorded: messages and events, each oldest first.
+// The messages and events that one thread recorded, each oldest first.
 struct FlightTrack {
   std::string name;
   std::vector<FlightEvent> events;  // messages without a text among them

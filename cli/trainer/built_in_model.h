@@ -16,7 +16,7 @@
 
 namespace capstan::cli {
 
-// What the processes that `capstan launch` starts for a job need on this machine.
+// The memory and disk space that the processes of a launched job need on this machine.
 struct JobNeeds {
   std::uint64_t bytes = 0;           // of memory, all processes together
   std::uint64_t snapshot_bytes = 0;  // of one snapshot on disk

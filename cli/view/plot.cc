@@ -30,7 +30,7 @@ using nlohmann::json;
 
 constexpr int kRowsMost = 30;
 
-// What a run has at a key, and which keys it has.
+// The curve of one key of a run, and the names of all its keys.
 struct RunCurve {
   NamedCurve curve;
   std::set<std::string> keys;

@@ -7,7 +7,8 @@
 
 namespace capstan {
 
-// What carries a job's messages, and who may take part. docs/explanation/design/transports.md explains each word.
+// The transport of a job's messages, which decides who may take part. docs/explanation/design/transports.md explains
+// each word.
 enum class TransportWord : std::uint8_t {
   kAuto,  // kLocal, unless [cluster] has an address for TCP; then kCurve if the coordinator's has a key, else kPlaintext
   kLocal,      // Unix sockets in a private folder: processes of one user on one machine

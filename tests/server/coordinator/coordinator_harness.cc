@@ -49,6 +49,14 @@ Heartbeat CoordinatorHarness::MakeHeartbeat(const Join& join) {
   return beat;
 }
 
+Heartbeat CoordinatorHarness::MakeHeartbeat(const Join& join, std::uint64_t step, bool computing) {
+  Heartbeat beat = MakeHeartbeat(join);
+  beat.generation = Generation{1};
+  beat.step = Step{step};
+  beat.computing = computing;
+  return beat;
+}
+
 Leave CoordinatorHarness::MakeLeave(const Join& join) {
   ViewOf(join);
   return {sessions_[PeerOf(join)], join.nonce, "test"};

@@ -115,6 +115,8 @@ class CoordinatorHarness {
   // Returns the newest View sent to a worker since the last call; a default View if there is none.
   View ViewOf(const Join& join);
   Heartbeat MakeHeartbeat(const Join& join);
+  // Returns the Heartbeat of a worker that is in this step of generation 1.
+  Heartbeat MakeHeartbeat(const Join& join, std::uint64_t step, bool computing);
   Leave MakeLeave(const Join& join);
 
   // ---- shards

@@ -12,18 +12,6 @@ using namespace capstan;
 using namespace capstan::server;
 using monitoring::Member;
 
-namespace {
-
-Heartbeat BeatInStep(CoordinatorHarness& harness, const Join& join, std::uint64_t step, bool computing) {
-  Heartbeat beat = harness.MakeHeartbeat(join);
-  beat.generation = Generation{1};
-  beat.step = Step{step};
-  beat.computing = computing;
-  return beat;
-}
-
-}  // namespace
-
 TEST_CASE("a process that comes in place of another counts as a restart, one that comes back does not",
           "[server][coordinator]") {
   CoordinatorHarness harness(2, 2);
@@ -54,8 +42,8 @@ TEST_CASE("the straggler's ratio is its time in the present step over the mean o
   }
   const auto pass = [&](int seconds) {
     for (int i = 0; i < seconds; ++i) {
-      harness.Send(CoordinatorHarness::PeerOf(fast), BeatInStep(harness, fast, 3, false));
-      harness.Send(CoordinatorHarness::PeerOf(slow), BeatInStep(harness, slow, 3, true));
+      harness.Send(CoordinatorHarness::PeerOf(fast), harness.MakeHeartbeat(fast, 3, false));
+      harness.Send(CoordinatorHarness::PeerOf(slow), harness.MakeHeartbeat(slow, 3, true));
       harness.Tick(std::chrono::seconds(1));
     }
   };
@@ -65,7 +53,7 @@ TEST_CASE("the straggler's ratio is its time in the present step over the mean o
   pass(19);
   CHECK(harness.metrics->straggler_ratio.value() == Approx(10));
   harness.DoStep(3);
-  harness.Send(CoordinatorHarness::PeerOf(slow), BeatInStep(harness, slow, 4, false));
+  harness.Send(CoordinatorHarness::PeerOf(slow), harness.MakeHeartbeat(slow, 4, false));
   harness.Tick();
   CHECK(harness.metrics->straggler_ratio.value() == 0);
 }

@@ -6,18 +6,6 @@
 using namespace capstan;
 using namespace capstan::server;
 
-namespace {
-
-Heartbeat BeatAt(CoordinatorHarness& harness, const Join& join, std::uint64_t step, bool computing) {
-  Heartbeat beat = harness.MakeHeartbeat(join);
-  beat.generation = Generation{1};
-  beat.step = Step{step};
-  beat.computing = computing;
-  return beat;
-}
-
-}  // namespace
-
 TEST_CASE("a slow worker's slots are given to one that waits as well, for that step", "[server][coordinator]") {
   CoordinatorHarness harness(1, 2);
   harness.Run();
@@ -25,8 +13,8 @@ TEST_CASE("a slow worker's slots are given to one that waits as well, for that s
   const std::size_t all = harness.config.slots();
   const auto pass = [&](std::uint64_t step, int seconds) {
     for (int i = 0; i < seconds; ++i) {
-      harness.Send(CoordinatorHarness::PeerOf(fast), BeatAt(harness, fast, step + 1, false));
-      harness.Send(CoordinatorHarness::PeerOf(slow), BeatAt(harness, slow, step, true));
+      harness.Send(CoordinatorHarness::PeerOf(fast), harness.MakeHeartbeat(fast, step + 1, false));
+      harness.Send(CoordinatorHarness::PeerOf(slow), harness.MakeHeartbeat(slow, step, true));
       harness.Tick(std::chrono::seconds(1));
     }
   };
@@ -49,9 +37,9 @@ TEST_CASE("one that has no slots is the first to compute a slow worker's as well
   const SlotIndex of_slow = harness.ViewOf(slow).slots.at(0);
   harness.DoStep(0);
   for (int i = 0; i < 35; ++i) {
-    harness.Send(CoordinatorHarness::PeerOf(spare), BeatAt(harness, spare, 0, false));
-    harness.Send(CoordinatorHarness::PeerOf(fast), BeatAt(harness, fast, 2, false));
-    harness.Send(CoordinatorHarness::PeerOf(slow), BeatAt(harness, slow, 1, true));
+    harness.Send(CoordinatorHarness::PeerOf(spare), harness.MakeHeartbeat(spare, 0, false));
+    harness.Send(CoordinatorHarness::PeerOf(fast), harness.MakeHeartbeat(fast, 2, false));
+    harness.Send(CoordinatorHarness::PeerOf(slow), harness.MakeHeartbeat(slow, 1, true));
     harness.Tick(std::chrono::seconds(1));
   }
   CHECK(harness.ViewOf(spare).slots == std::vector<SlotIndex>{of_slow});
