@@ -134,8 +134,10 @@ TEST_CASE("a worker's lag is how far it was behind the job when it reported", "[
   Heartbeat strange = harness.MakeHeartbeat(harness.workers[1]);
   strange.generation = harness.coordinator->generation();
   strange.step = Step{UINT64_MAX};
+  strange.computing = true;
   strange.spent = {1, UINT64_MAX, UINT64_MAX, UINT64_MAX};
   harness.Send(CoordinatorHarness::PeerOf(harness.workers[1]), strange);
+  CHECK(harness.Status()["workers"][0]["lag"] == 0);
   CHECK(harness.Status()["workers"][1]["lag"] == 0);
 }
 

@@ -176,6 +176,7 @@ TEST_CASE("the roster has every member with its addresses, and what is no addres
     join.metrics = none;
     harness.Send(CoordinatorHarness::PeerOf(join), join);
     CHECK(harness.coordinator->roster().shards.at(0) == Roster::Shard{0, "shard-0", ""});
+    CHECK_THAT(harness.coordinator->StatusJson(harness.now), !Contains("10.0.0.6") && !Contains("x\\"));
     CHECK(harness.coordinator->roster().workers.at(1) == Roster::Worker{"w1", ""});
   }
   harness.Send(CoordinatorHarness::PeerOf(join), harness.MakeLeave(join));
