@@ -106,11 +106,14 @@ void FlightRecording::Serve() const {
     if (poll(fds.data(), fds.size(), -1) < 0) continue;  // interrupted
     if (fds[1].revents != 0) return;
     signalfd_siginfo info{};
-    while (read(signal_fd_, &info, sizeof info) == sizeof info) recorder_->Write(FlightReason::kRequest);
+    while (read(signal_fd_, &info, sizeof info) == sizeof info) {
+      if (!ends_ && crash_writer.load() == 0) recorder_->Write(FlightReason::kRequest);
+    }
   }
 }
 
 void FlightRecording::WriteFailure(const Status& status) {
+  ends_ = true;
   if (recorder_ && !WaitUntil([&] { return recorder_->Write(FlightReason::kFailure, status.message()); })) {
     Print(Severity::kWarning, "the flight recording of this failure could not be written");
   }

@@ -11,6 +11,7 @@
 
 #include <signal.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -43,6 +44,7 @@ class FlightRecording {
 
   std::unique_ptr<FlightRecorder> recorder_;  // null: nothing is recorded
   int signal_fd_ = -1, stop_fd_ = -1;
+  std::atomic<bool> ends_{false};  // a failure is written; requests, which would keep the file busy, no longer are
   std::thread thread_;
 };
 
