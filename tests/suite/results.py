@@ -42,6 +42,16 @@ def listing(preset, *selection):
     return json.loads(done.stdout)["tests"]
 
 
+def costs(preset):
+    """The seconds that each test took on average, by name. A test that has not passed yet is missing."""
+    try:
+        with open(os.path.join(build_folder(preset), "Testing", "Temporary", "CTestCostData.txt"), encoding="utf-8") as file:
+            rows = [line.split() for line in file.read().split("---")[0].splitlines()]
+    except FileNotFoundError:
+        return {}
+    return {name: float(seconds) for name, _, seconds in rows}
+
+
 def property_of(test, name, otherwise):
     return next((entry["value"] for entry in test.get("properties", []) if entry["name"] == name), otherwise)
 

@@ -12,13 +12,23 @@ import time
 import traceback
 
 from machine import CORES, ROOT, build_folder, measure_patience, seed_of_commit
-from results import Results, labels_of, listing, only
+from results import TESTS_AT_ONCE, Results, costs, labels_of, listing, only
 from stages import BackgroundBuild, Interrupted, Stages, obey_signals
 from stamps import Stamps
 
 # The number of rounds (CAPSTAN_CHAOS_RUNS) of repeated parts of recovery tests with --all; otherwise there is one.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
+QUICK_SECONDS = 40  # about the longest time that the tests of --quick take
+
+
+def within_budget(due, seconds_of, budget):
+    """Splits the due tests: those that take `budget` seconds in all, the shortest first, and the rest."""
+    chosen, left = [], []
+    for name in sorted(due, key=lambda name: seconds_of.get(name, 0)):
+        budget -= seconds_of.get(name, 0)
+        (chosen if budget >= 0 else left).append(name)
+    return chosen, left
 
 
 class Suite:
@@ -90,7 +100,10 @@ class Suite:
             return
         began = time.time()
         stamps = Stamps("dev")
-        due = stamps.due(listing("dev", *self.ctest_arguments, "-L", "^(quick|unit|tidy)$", "-LE", "^(bench|long)$"))
+        tests = listing("dev", *self.ctest_arguments, "-L", "^(quick|unit|tidy)$", "-LE", "^(bench|long)$")
+        due, left = within_budget(stamps.due(tests), costs("dev"), QUICK_SECONDS * int(TESTS_AT_ONCE))
+        if left:
+            print(f"\nleft to scripts/test, because they take long: {', '.join(left)}", flush=True)
         if not due:
             print("\nno test is chosen, or none is due", flush=True)
             return

@@ -252,6 +252,15 @@ class SuiteTest(unittest.TestCase):
         self.assertEqual(self.run_suite("--quick", runs=[[["tidy", "run", ""]]])[0], 0)
         self.assertEqual([words[-1] for words in self.ctest_runs()], ["^(core_test|tidy)$", "^(tidy)$"])
 
+    def test_quick_leaves_the_longest_tests_to_the_default_tier(self):
+        self.list_tests(storm_test=["unit"], core_test=["unit"], wire_test=["unit"])
+        self.write("build/dev/Testing/Temporary/CTestCostData.txt", "storm_test 3 99999\ncore_test 2 0.5\n---\nwire_test\n")
+        code, said = self.run_suite("--quick", runs=[[["core_test", "run", ""], ["wire_test", "run", ""]]])
+        self.assertEqual(code, 0)
+        self.assertIn("left to scripts/test, because they take long: storm_test", said)
+        self.assertEqual(self.ctest_runs()[0][-1], "^(wire_test|core_test)$")
+        self.assertEqual(self.run_suite("--quick", runs=[])[0], 0)
+
     def test_quick_runs_again_what_failed(self):
         self.list_tests(core_test=["unit"], wire_test=["unit"])
         runs = [["core_test", "fail", ""], ["wire_test", "run", ""]], [["core_test", "fail", ""]], [["core_test", "run", ""]]
