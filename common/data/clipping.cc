@@ -8,7 +8,7 @@ namespace capstan {
 
 namespace {
 
-std::string TextOf(double limit) {
+std::string NumberText(double limit) {
   char text[32];
   std::snprintf(text, sizeof text, "%.17g", limit);
   return text;
@@ -19,7 +19,7 @@ Status CheckLimit(const char* name, double limit) {
   if (limit == 0 || (std::isfinite(limit) && limit >= static_cast<double>(std::numeric_limits<float>::min()))) {
     return {};
   }
-  return Invalid(std::string(name) + " to clip to is " + TextOf(limit) +
+  return Invalid(std::string(name) + " to clip to is " + NumberText(limit) +
                  "; it must be a finite number above 1.2e-38, or 0 for none");
 }
 
@@ -27,8 +27,8 @@ Status CheckLimit(const char* name, double limit) {
 
 std::string TextOf(const Clipping& clipping) {
   if (clipping == Clipping()) return "none";
-  const std::string norm = clipping.norm != 0 ? "norm " + TextOf(clipping.norm) : "";
-  const std::string value = clipping.value != 0 ? "value " + TextOf(clipping.value) : "";
+  const std::string norm = clipping.norm != 0 ? "norm " + NumberText(clipping.norm) : "";
+  const std::string value = clipping.value != 0 ? "value " + NumberText(clipping.value) : "";
   return norm + (norm.empty() || value.empty() ? "" : " and ") + value;
 }
 
