@@ -67,6 +67,7 @@ struct StepParameters {
   programState @6 :Data;
   uploadNext @7 :Bool;
   notOnShards @8 :Bool;
+  gradientNorm @9 :Float64;
 }
 
 struct SnapshotId {
@@ -111,6 +112,13 @@ struct HyperParameters {
   eps @4 :Float64;
   weightDecay @5 :Float64;
   nesterov @6 :Bool;
+  dampening @7 :Float64;
+  alpha @8 :Float64;
+  lrDecay @9 :Float64;
+  initialAccumulatorValue @10 :Float64;
+  momentumDecay @11 :Float64;
+  maximize @12 :Bool;
+  decoupledWeightDecay @13 :Bool;
 }
 
 struct Metric {
@@ -130,6 +138,8 @@ struct SlotReport {
   metrics @7 :List(Metric);
   gradientSquares @8 :Float64;
   replicaHash @9 :UInt64;
+  clipNorm @10 :Float64;
+  clipValue @11 :Float64;
 }
 
 struct PrepareReport {
@@ -205,6 +215,7 @@ struct Redo {
   attempt @3 :UInt32;
   clip @4 :Float32;
   trustRatios @5 :List(Float32);
+  clipValue @6 :Float32;
 }
 
 struct ClockUpdate {
@@ -519,6 +530,7 @@ struct Published {
   uploadNext @10 :Bool;
   notOnShards @11 :Bool;
   madeIn @12 :UInt64;
+  gradientNorm @13 :Float64;
 }
 
 struct Weights {
@@ -536,6 +548,7 @@ struct Weights {
   encoding @11 :Encoding;
   updates @12 :UInt64;
   programState @13 :Data;
+  gradientNorm @14 :Float64;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "common/base/status.h"
 #include "common/data/encoding.h"
@@ -15,10 +16,11 @@ namespace capstan {
 
 namespace {
 
-using formulas::StatisticUpdate;
+using formulas::Clamped;
 using formulas::TakesRatio;
 using formulas::V8;
 using formulas::WithOptimizer;
+using formulas::WithStatistic;
 using D4 = double __attribute__((vector_size(32)));
 
 constexpr std::size_t kLanes = 16;           // lanes of a sum of squares
@@ -118,7 +120,7 @@ struct SegmentSquares {
 // ---- The pass.
 
 struct GradientFactors {
-  float mean_scale, clip;  // applied one after the other, each product rounded
+  float mean_scale, limit, clip;  // applied one after the other, each product rounded; clip < 0: the group maximizes
 };
 
 // A block's arrays, starting at one of its elements.
@@ -150,9 +152,8 @@ struct Arrays {
 
   // Whether to stream the results: only aligned arrays, and not in place, where the lines are in the cache already.
   bool CanStream() const {
-    const auto any_bit = reinterpret_cast<std::uintptr_t>(weights_out) | reinterpret_cast<std::uintptr_t>(sum_out) |
-                         reinterpret_cast<std::uintptr_t>(state_out[0]) |
-                         reinterpret_cast<std::uintptr_t>(state_out[1]);
+    auto any_bit = reinterpret_cast<std::uintptr_t>(weights_out) | reinterpret_cast<std::uintptr_t>(sum_out);
+    for (const float* state : state_out) any_bit |= reinterpret_cast<std::uintptr_t>(state);
     return path == WritePath::kStreaming && weights_out != weights_in && any_bit % kernels::kStreamLineBytes == 0;
   }
 };
@@ -177,11 +178,12 @@ template <class V, class Source, class Update>
   u.mean = u.sum * factors.mean_scale;
   u.weights = Load<V>(at.weights_in, i);
   for (int s = 0; s < Update::kStates; ++s) u.state[s] = Load<V>(at.state_in[s], i);
+  const V gradient = Clamped(u.mean, factors.limit) * factors.clip;
   if constexpr (TakesRatio<Update>) {
     u.weights_before = u.weights;
-    u.direction = update(u.mean * factors.clip, u.weights, u.state);
+    u.direction = update(gradient, u.weights, u.state);
   } else {
-    update(u.mean * factors.clip, u.weights, u.state);
+    update(gradient, u.weights, u.state);
   }
   return u;
 }
@@ -242,17 +244,16 @@ void UpdateRange(std::size_t count, const Source& source, const Update& update, 
 // Calls use(update, factors) with the update and the factors of a segment's elements.
 template <class Use>
 void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
+  constexpr float kNoLimit = std::numeric_limits<float>::infinity();
   if (segment.kind == TensorKind::kParameter) {
-    const GradientFactors factors{scalars.mean_scale, scalars.clip < 1.0F ? scalars.clip : 1.0F};
+    const float clip = scalars.clip < 1.0F ? scalars.clip : 1.0F;
+    const GradientFactors factors{scalars.mean_scale, scalars.clip_value > 0 ? scalars.clip_value : kNoLimit,
+                                  group.rule.maximize ? -clip : clip};
     WithOptimizer(group, scalars, segment, [&](const auto& update) { use(update, factors); });
     return;
   }
-  const GradientFactors factors{scalars.statistic_scale, 1.0F};
-  switch (StateCount(group.rule.kind)) {
-    case 0: return use(StatisticUpdate<0>{}, factors);
-    case 1: return use(StatisticUpdate<1>{}, factors);
-    default: return use(StatisticUpdate<2>{}, factors);
-  }
+  const GradientFactors factors{scalars.statistic_scale, kNoLimit, 1.0F};
+  WithStatistic(StateCount(group.rule), [&](const auto& update) { use(update, factors); });
 }
 
 // The sum of squares that is reported for a segment. A segment of statistics reports 0, because statistics do not count

@@ -2,7 +2,8 @@
 //
 // Shapes: every array has the block's elements; segments are ranges of the block and cover it.
 // Types:  fp32; a leaf's values may be 16-bit numbers; sums of squares in double. Payloads need no alignment.
-// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, * clip, L2 decay, optimizer. Statistics:
+// Parity: per element, each operation rounded to fp32: tree sum, * mean_scale, limit, * clip, L2 decay, optimizer. A
+//         group that maximizes negates the clipped gradient. Statistics:
 //         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. A job may have the slots' median
 //         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
 //         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
@@ -23,7 +24,7 @@
 
 namespace capstan {
 
-inline constexpr int kStatesMax = 2;
+inline constexpr int kStatesMax = 3;
 
 // The factors of one update; they change with every update.
 struct UpdateScalars {
@@ -31,6 +32,7 @@ struct UpdateScalars {
   float mean_scale = 1.0F;                   // float(1 / (samples * loss scale)), computed once in double; see IsMean
   float statistic_scale = 1.0F;              // float(1 / samples)
   float clip = 1.0F;                         // factor of clipping by global norm; 1 or more: no clipping
+  float clip_value = 0.0F;                   // limit of each element's magnitude; 0: no limit
   std::span<const float> trust_ratios = {};  // lars, lamb: one per tensor of the catalog; empty: all are 1
 };
 
@@ -54,7 +56,7 @@ struct SegmentRange {
   std::uint32_t tensor = 0;  // the segment's tensor in the catalog, whose trust ratio applies
 };
 
-// The arrays that an update reads. Only the first StateCount(kind) elements of `state` are used.
+// The arrays that an update reads. Only the first StateCount(rule) elements of `state` are used.
 struct BlockIn {
   const float* weights = nullptr;
   const float* state[kStatesMax] = {};

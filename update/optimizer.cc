@@ -4,14 +4,20 @@
 
 namespace capstan {
 
-int StateCount(OptimizerKind kind) {
-  switch (kind) {
+int StateCount(const OptimizerRule& rule) {
+  switch (rule.kind) {
     case OptimizerKind::kSgd: return 0;
-    case OptimizerKind::kMomentum: return 1;
-    case OptimizerKind::kAdagrad: return 1;
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kLion:
     case OptimizerKind::kLars: return 1;
-    case OptimizerKind::kAdam: return 2;
-    case OptimizerKind::kAdamW: return 2;
+    case OptimizerKind::kRmsprop: return 1 + (rule.keeps_momentum ? 1 : 0) + (rule.centered ? 1 : 0);
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW: return rule.amsgrad ? 3 : 2;
+    case OptimizerKind::kAdadelta:
+    case OptimizerKind::kAdamax:
+    case OptimizerKind::kNadam:
+    case OptimizerKind::kRadam:
     case OptimizerKind::kLamb: return 2;
   }
   return 0;
@@ -24,7 +30,17 @@ OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
           .beta1 = section.beta1,
           .beta2 = section.beta2,
           .eps = section.eps,
-          .weight_decay = section.weight_decay};
+          .weight_decay = section.weight_decay,
+          .dampening = section.dampening,
+          .alpha = section.alpha,
+          .lr_decay = section.lr_decay,
+          .initial_accumulator_value = section.initial_accumulator_value,
+          .momentum_decay = section.momentum_decay,
+          .maximize = section.maximize,
+          .decoupled_weight_decay = section.decoupled_weight_decay,
+          .amsgrad = section.amsgrad,
+          .centered = section.centered,
+          .keeps_momentum = KeepsMomentum(section)};
 }
 
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
@@ -39,7 +55,17 @@ std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_r
                       .beta1 = group.beta1,
                       .beta2 = group.beta2,
                       .eps = group.eps,
-                      .weight_decay = group.weight_decay},
+                      .weight_decay = group.weight_decay,
+                      .dampening = group.dampening,
+                      .alpha = group.alpha,
+                      .lr_decay = group.lr_decay,
+                      .initial_accumulator_value = group.initial_accumulator_value,
+                      .momentum_decay = group.momentum_decay,
+                      .maximize = group.maximize,
+                      .decoupled_weight_decay = group.decoupled_weight_decay,
+                      .amsgrad = job.amsgrad,
+                      .centered = job.centered,
+                      .keeps_momentum = job.keeps_momentum},
                      group.learning_rate});
   }
   return rules;

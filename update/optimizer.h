@@ -18,16 +18,28 @@ using capstan::OptimizerKind;
 
 struct OptimizerRule {
   OptimizerKind kind = OptimizerKind::kSgd;
-  double momentum = 0.0;  // kMomentum, kLars
+  double momentum = 0.0;  // kMomentum, kRmsprop, kLars
   bool nesterov = false;  // kMomentum
-  double beta1 = 0.9;     // kAdam, kAdamW, kLamb
+  double beta1 = 0.9;     // kAdam, kAdamW, kAdamax, kNadam, kRadam, kLion, kLamb
   double beta2 = 0.999;
-  double eps = 1e-8;          // kAdam, kAdamW, kAdagrad, kLamb
-  double weight_decay = 0.0;  // kAdamW, kLamb: decoupled from the gradient; the others: L2, added to it
+  double eps = 1e-8;          // all but kSgd, kMomentum, kLion, kLars
+  double weight_decay = 0.0;  // kAdamW, kLion, kLamb: decoupled from the gradient; the others: L2, added to it
+  double dampening = 0.0;     // kMomentum
+  double alpha = 0.99;        // kRmsprop; kAdadelta: its rho
+  double lr_decay = 0.0;      // kAdagrad
+  double initial_accumulator_value = 0.0;  // kAdagrad
+  double momentum_decay = 4e-3;            // kNadam
+  bool maximize = false;                   // updates go up the gradient
+  bool decoupled_weight_decay = false;     // kNadam, kRadam
+  // These are the job's and the same for all groups, because the number of states follows from them.
+  bool amsgrad = false;         // kAdam, kAdamW
+  bool centered = false;        // kRmsprop
+  bool keeps_momentum = false;  // kRmsprop
 };
 
-// Returns the number of fp32 state arrays of an optimizer: 0, 1 or 2. They start as zeros.
-int StateCount(OptimizerKind kind);
+// Returns the number of fp32 state arrays of an optimizer, at most kStatesMax. They start as zeros. StateNames() of its
+// section has their names.
+int StateCount(const OptimizerRule& rule);
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section);
 
@@ -37,7 +49,8 @@ struct GroupRule {
   double learning_rate = 0.0;
 };
 
-// Returns one rule for each entry of `hyper` (the values that the training program set), all of `job`'s kind. If
+// Returns one rule for each entry of `hyper` (the values that the training program set), all of `job`'s kind and with
+// its states. If
 // `hyper` is empty, returns one rule: `job` with `learning_rate`.
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);

@@ -1,124 +1,20 @@
-// The formulas of the optimizers, for one element or for eight.
+// WithOptimizer: chooses the formula of a group's optimizer and computes the factors that it takes.
 //
-// Kind:   internal to block_update.cc: templates over float and V8.
-// Types:  fp32; factors are computed once per update, in double where PyTorch does so.
-// Parity: torch.optim, which has no LARS and no LAMB.
+// Kind:   internal to block_update.cc. momentum_formulas.h, adaptive_formulas.h and adam_formulas.h have the formulas.
+// Why:    a formula is a template over float and V8, so that one expression updates one element or eight.
+//
+// An update is called as update(gradient, weight, states). A segment without weight decay has weight_decay 0. An
+// optimizer with a trust ratio returns its direction, because the ratio needs the direction's norm. All updates of a
+// job have the same number of states, because a version of a block has all its arrays.
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "common/base/status.h"
+#include "update/adam_formulas.h"
+#include "update/adaptive_formulas.h"
 #include "update/block_update.h"
+#include "update/momentum_formulas.h"
 
 namespace capstan::formulas {
-
-// The compiler's vector types do not depend on the instruction set. The same expressions run on V8 and on float.
-using V8 = float __attribute__((vector_size(32)));
-
-inline float Sqrt(float x) { return std::sqrt(x); }
-inline V8 Sqrt(V8 x) {
-  V8 root;
-  for (int lane = 0; lane < 8; ++lane) root[lane] = std::sqrt(x[lane]);
-  return root;
-}
-
-// Returns base^exponent by squaring, in double. libm's pow is not used, because its last bit differs between versions.
-inline double IntegerPower(double base, std::uint64_t exponent) {
-  double power = 1.0;
-  for (; exponent > 0; exponent >>= 1) {
-    if ((exponent & 1) != 0) power *= base;
-    base *= base;
-  }
-  return power;
-}
-
-// A segment without weight decay has weight_decay 0. An optimizer with a trust ratio returns its direction, because the
-// ratio needs the direction's norm.
-
-struct SgdUpdate {
-  static constexpr int kStates = 0;
-  float lr, decay;
-  template <class V>
-  void operator()(V g, V& w, V*) const {
-    w = w - (g + w * decay) * lr;
-  }
-};
-
-template <bool kNesterov>
-struct MomentumUpdate {
-  static constexpr int kStates = 1;
-  float lr, decay, momentum;
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    const V d = g + w * decay;
-    state[0] = state[0] * momentum + d;
-    if constexpr (kNesterov) {
-      w = w - (d + state[0] * momentum) * lr;
-    } else {
-      w = w - state[0] * lr;
-    }
-  }
-};
-
-// Running means of gradients and of their squares, with their bias corrections.
-struct Moments {
-  float beta1, one_minus_beta1, beta2, one_minus_beta2, eps, root_scale;
-  double correction1;
-
-  Moments(const OptimizerRule& rule, std::uint64_t step)
-      : beta1(static_cast<float>(rule.beta1)),
-        one_minus_beta1(static_cast<float>(1.0 - rule.beta1)),
-        beta2(static_cast<float>(rule.beta2)),
-        one_minus_beta2(static_cast<float>(1.0 - rule.beta2)),
-        eps(static_cast<float>(rule.eps)),
-        root_scale(static_cast<float>(1.0 / std::sqrt(1.0 - IntegerPower(rule.beta2, step)))),
-        correction1(1.0 - IntegerPower(rule.beta1, step)) {}
-
-  // Updates the means m and v; returns m * scale / (sqrt(v) * root_scale + eps).
-  template <class V>
-  V Add(V g, V* state, float scale) const {
-    state[0] = state[0] * beta1 + g * one_minus_beta1;
-    state[1] = state[1] * beta2 + g * one_minus_beta2 * g;
-    return state[0] * scale / (Sqrt(state[1]) * root_scale + eps);
-  }
-};
-
-// Adam: Kingma and Ba, 2015. AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019.
-template <bool kDecoupled>
-struct AdamUpdate {
-  static constexpr int kStates = 2;
-  float decay;  // weight_decay; decoupled: the factor 1 - lr * weight_decay
-  Moments moments;
-  float step_size;
-
-  AdamUpdate(const GroupRule& group, const UpdateScalars& scalars, double weight_decay)
-      : decay(static_cast<float>(kDecoupled ? 1.0 - group.learning_rate * weight_decay : weight_decay)),
-        moments(group.rule, scalars.step),
-        step_size(static_cast<float>(group.learning_rate / moments.correction1)) {}
-
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    if constexpr (kDecoupled) {
-      w = w * decay;
-    } else {
-      g = g + w * decay;
-    }
-    w = w - moments.Add(g, state, step_size);
-  }
-};
-
-// Adagrad: Duchi, Hazan, Singer, "Adaptive subgradient methods", 2011.
-struct AdagradUpdate {
-  static constexpr int kStates = 1;
-  float lr, decay, eps;
-  template <class V>
-  void operator()(V g, V& w, V* state) const {
-    const V d = g + w * decay;
-    state[0] = state[0] + d * d;
-    w = w - d * lr / (Sqrt(state[0]) + eps);
-  }
-};
 
 // Statistics have no optimizer: the kept value moves towards the step's observed value. The block's states, if any, do
 // not change.
@@ -131,44 +27,22 @@ struct StatisticUpdate {
   }
 };
 
-// LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks", 2017. The momentum sums directions,
-// each multiplied by the learning rate and the trust ratio of its own step.
-struct LarsUpdate {
-  static constexpr int kStates = 1;
-  static constexpr bool kTakesRatio = true;
-  float rate, decay, momentum;  // rate: lr * ratio
-  template <class V>
-  V operator()(V g, V& w, V* state) const {
-    const V direction = g + w * decay;
-    state[0] = state[0] * momentum + direction * rate;
-    w = w - state[0];
-    return direction;
-  }
-};
-
-// LAMB: You et al., "Large batch optimization for deep learning: training BERT in 76 minutes", 2020, with phi(x) = x.
-struct LambUpdate {
-  static constexpr int kStates = 2;
-  static constexpr bool kTakesRatio = true;
-  float rate, decay;  // rate: lr * ratio
-  Moments moments;
-  float first_scale;
-
-  LambUpdate(float a_rate, float a_decay, const Moments& a_moments)
-      : rate(a_rate), decay(a_decay), moments(a_moments), first_scale(static_cast<float>(1.0 / moments.correction1)) {}
-
-  template <class V>
-  V operator()(V g, V& w, V* state) const {
-    const V direction = moments.Add(g, state, first_scale) + w * decay;
-    w = w - direction * rate;
-    return direction;
-  }
-};
-
 template <class Update>
 concept TakesRatio = requires {
   Update::kTakesRatio;
 };
+
+// Calls use(update) for one element of a statistic in a block with `states` optimizer states.
+template <class Use>
+void WithStatistic(int states, const Use& use) {
+  static_assert(kStatesMax == 3);
+  switch (states) {
+    case 0: return use(StatisticUpdate<0>{});
+    case 1: return use(StatisticUpdate<1>{});
+    case 2: return use(StatisticUpdate<2>{});
+    default: return use(StatisticUpdate<3>{});
+  }
+}
 
 // The numbers of an update that differ between segments.
 struct SegmentFactors {
@@ -183,6 +57,74 @@ struct SegmentFactors {
   }
 };
 
+// ---- One function per family that chooses among its variants. Each calls use(update).
+
+template <class Use>
+void WithMomentum(const GroupRule& group, const UpdateScalars& scalars, double decay, const Use& use) {
+  const OptimizerRule& rule = group.rule;
+  const auto lr = static_cast<float>(group.learning_rate), momentum = static_cast<float>(rule.momentum);
+  const bool damps = scalars.step > 1 && rule.momentum != 0.0;
+  const auto undamped = static_cast<float>(damps ? 1.0 - rule.dampening : 1.0);
+  const auto own_decay = static_cast<float>(decay);
+  if (rule.nesterov) return use(MomentumUpdate<true>{lr, own_decay, momentum, undamped});
+  return use(MomentumUpdate<false>{lr, own_decay, momentum, undamped});
+}
+
+template <class Use>
+void WithLion(const GroupRule& group, double decay, const Use& use) {
+  const OptimizerRule& rule = group.rule;
+  return use(LionUpdate{static_cast<float>(group.learning_rate), static_cast<float>(1.0 - group.learning_rate * decay),
+                        static_cast<float>(rule.beta1), static_cast<float>(1.0 - rule.beta1),
+                        static_cast<float>(rule.beta2), static_cast<float>(1.0 - rule.beta2)});
+}
+
+template <class Use>
+void WithAdagrad(const GroupRule& group, const UpdateScalars& scalars, double decay, const Use& use) {
+  const OptimizerRule& rule = group.rule;
+  const double lr = group.learning_rate / (1.0 + static_cast<double>(scalars.step - 1) * rule.lr_decay);
+  const double initial = scalars.step == 1 ? rule.initial_accumulator_value : 0.0;
+  return use(AdagradUpdate{static_cast<float>(lr), static_cast<float>(decay), static_cast<float>(rule.eps),
+                           static_cast<float>(initial)});
+}
+
+template <bool kCentered, bool kMomentum>
+RmspropUpdate<kCentered, kMomentum> MakeRmsprop(const GroupRule& group, double decay) {
+  const OptimizerRule& rule = group.rule;
+  return {static_cast<float>(group.learning_rate), static_cast<float>(decay),    static_cast<float>(rule.alpha),
+          static_cast<float>(1.0 - rule.alpha),    static_cast<float>(rule.eps), static_cast<float>(rule.momentum)};
+}
+
+template <class Use>
+void WithRmsprop(const GroupRule& group, double decay, const Use& use) {
+  if (group.rule.centered) {
+    return group.rule.keeps_momentum ? use(MakeRmsprop<true, true>(group, decay))
+                                     : use(MakeRmsprop<true, false>(group, decay));
+  }
+  return group.rule.keeps_momentum ? use(MakeRmsprop<false, true>(group, decay))
+                                   : use(MakeRmsprop<false, false>(group, decay));
+}
+
+template <class Use>
+void WithAdadelta(const GroupRule& group, double decay, const Use& use) {
+  const OptimizerRule& rule = group.rule;
+  return use(AdadeltaUpdate{static_cast<float>(group.learning_rate), static_cast<float>(decay),
+                            static_cast<float>(rule.alpha), static_cast<float>(1.0 - rule.alpha),
+                            static_cast<float>(rule.eps)});
+}
+
+template <bool kDecoupled, class Use>
+void WithAdam(const GroupRule& group, const UpdateScalars& scalars, double decay, const Use& use) {
+  if (group.rule.amsgrad) return use(AdamUpdate<kDecoupled, true>(group, scalars, decay));
+  return use(AdamUpdate<kDecoupled, false>(group, scalars, decay));
+}
+
+template <class Use>
+void WithRadam(const GroupRule& group, const UpdateScalars& scalars, double decay, const Use& use) {
+  const RadamFactors factors(group.rule.beta2, scalars.step);
+  if (factors.rectified) return use(RadamUpdate<true>(group, scalars, decay, factors));
+  return use(RadamUpdate<false>(group, scalars, decay, factors));
+}
+
 // Calls use(update) with the optimizer of `group` and its factors for this segment.
 template <class Use>
 void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const SegmentRange& segment, const Use& use) {
@@ -190,17 +132,20 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
   const SegmentFactors own(group, scalars, segment);
   const auto lr = static_cast<float>(group.learning_rate);
   const auto rate = static_cast<float>(group.learning_rate * static_cast<double>(own.trust_ratio));
-  const float decay = static_cast<float>(own.decay);
-  const float momentum = static_cast<float>(rule.momentum);
+  const auto decay = static_cast<float>(own.decay);
   switch (rule.kind) {
     case OptimizerKind::kSgd: return use(SgdUpdate{lr, decay});
-    case OptimizerKind::kMomentum:
-      return rule.nesterov ? use(MomentumUpdate<true>{lr, decay, momentum})
-                           : use(MomentumUpdate<false>{lr, decay, momentum});
-    case OptimizerKind::kAdam: return use(AdamUpdate<false>(group, scalars, own.decay));
-    case OptimizerKind::kAdamW: return use(AdamUpdate<true>(group, scalars, own.decay));
-    case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
-    case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, momentum});
+    case OptimizerKind::kMomentum: return WithMomentum(group, scalars, own.decay, use);
+    case OptimizerKind::kAdam: return WithAdam<false>(group, scalars, own.decay, use);
+    case OptimizerKind::kAdamW: return WithAdam<true>(group, scalars, own.decay, use);
+    case OptimizerKind::kAdagrad: return WithAdagrad(group, scalars, own.decay, use);
+    case OptimizerKind::kRmsprop: return WithRmsprop(group, own.decay, use);
+    case OptimizerKind::kAdadelta: return WithAdadelta(group, own.decay, use);
+    case OptimizerKind::kAdamax: return use(AdamaxUpdate(group, scalars, own.decay));
+    case OptimizerKind::kNadam: return use(NadamUpdate(group, scalars, own.decay));
+    case OptimizerKind::kRadam: return WithRadam(group, scalars, own.decay, use);
+    case OptimizerKind::kLion: return WithLion(group, own.decay, use);
+    case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, static_cast<float>(rule.momentum)});
     case OptimizerKind::kLamb: return use(LambUpdate(rate, decay, Moments(rule, scalars.step)));
   }
 }

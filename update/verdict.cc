@@ -182,6 +182,24 @@ std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
+// Describes a difference between the limits that slots brought for clipping; empty if there is none.
+std::string TwoClippings(const std::vector<SlotReport>& reports) {
+  for (const SlotReport& report : reports) {
+    const SlotReport& first = reports.front();
+    if (report.clipping == first.clipping) continue;
+    return "slots " + std::to_string(first.slot) + " and " + std::to_string(report.slot) +
+           " ended with different limits for clipping (" + TextOf(first.clipping) + ", and " + TextOf(report.clipping) +
+           "); every worker is to set those of a step from its number alone";
+  }
+  return "";
+}
+
+// What limits the step's gradient. Without a limit of the program, the job file's applies.
+Clipping ClippingOf(const JobConfig& config, const std::vector<SlotReport>& reports) {
+  const Clipping given = reports.empty() ? Clipping() : reports.front().clipping;
+  return given == Clipping() ? Clipping{.norm = config.optimizer.clip_norm} : given;
+}
+
 // Returns the program's state after the step: the one that a slot brought, else that of `parameters`.
 const std::string& ProgramStateOf(const std::vector<const Prepared*>& prepared, const StepParameters& parameters) {
   for (const Prepared* one : prepared) {
@@ -213,6 +231,8 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   const bool replicas = WorkersUpdate(config.job.mode);
   const std::string differing = replicas ? TwoReplicas(reports) : "";
   const GradientNorm of_replicas = NormOfReplicas(reports);
+  const std::string differing_clips = TwoClippings(reports);
+  const Clipping clipping = ClippingOf(config, reports);
   AddSlotReports(std::move(reports), &record);
   for (const Prepared* one : prepared) {
     for (std::uint64_t samples : one->report.block_samples) {
@@ -224,7 +244,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
       return verdict;
     }
   }
-  for (const std::string& difference : {TwoSets(prepared), TwoStates(prepared), differing}) {
+  for (const std::string& difference : {TwoSets(prepared), TwoStates(prepared), differing, differing_clips}) {
     if (difference.empty()) continue;
     verdict.kind = Verdict::Kind::kStop;
     verdict.reason = "step " + std::to_string(first.step.value) + ": " + difference;
@@ -252,6 +272,7 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
   verdict.action = record.action = apply ? StepAction::kApply : StepAction::kSkip;
   verdict.next = ParametersOf(config, first.step.Next(), parameters.updates + (apply ? 1 : 0));
   verdict.next.program_state = ProgramStateOf(prepared, parameters);
+  verdict.next.gradient_norm = finite ? gradient.norm : std::numeric_limits<double>::infinity();
   if (scaled) {
     LossScale scale{parameters.loss_scale, parameters.good_steps};
     scale.Count(finite);
@@ -259,13 +280,14 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     verdict.next.good_steps = scale.good_steps;
   }
   if (!apply || replicas) return verdict;  // the workers have decided about clipping and ratios already
-  const double clip_norm = config.optimizer.clip_norm;
-  const auto clip = clip_norm > 0 ? static_cast<float>(clip_norm / (gradient.norm + 1e-6)) : 1.0F;
-  const std::uint32_t clipped_at = clip < 1.0F ? 1 : 0;  // the first attempt with the final clip factor
+  const auto clip = clipping.norm > 0 ? static_cast<float>(clipping.norm / (gradient.norm + 1e-6)) : 1.0F;
+  const bool clips = clip < 1.0F || clipping.value > 0;
+  const std::uint32_t clipped_at = clips ? 1 : 0;  // the first attempt with the final clip factor and limit
   const std::uint32_t final_attempt = clipped_at + (TakesTrustRatio(config.optimizer.kind) ? 1 : 0);
   if (attempt >= final_attempt) return verdict;
   verdict.kind = Verdict::Kind::kRedo;
   verdict.clip = clip < 1.0F ? clip : 1.0F;
+  verdict.clip_value = static_cast<float>(clipping.value);
   if (attempt >= clipped_at) verdict.trust_ratios = TrustRatios(config.optimizer, catalog, order, prepared);
   return verdict;
 }

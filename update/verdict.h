@@ -44,6 +44,7 @@ struct Verdict {
   enum class Kind { kCommit, kRedo, kStop } kind = Kind::kCommit;
   StepAction action = StepAction::kApply;
   float clip = 1.0F;                // kRedo
+  float clip_value = 0.0F;          // kRedo: limit of each element's magnitude; 0: no limit
   std::vector<float> trust_ratios;  // kRedo: one per tensor; empty: all are 1
   StepParameters next;              // kCommit
   StepRecord record;                // kCommit
@@ -76,7 +77,8 @@ class SegmentOrder {
 StepParameters ParametersOf(const JobConfig& config, Step step, std::uint64_t updates);
 
 // Reaches the verdict on `attempt`. A step's attempts are decided in turn: attempt 0; if the norm is above the limit,
-// one with the clip factor; if the optimizer uses trust ratios, one with these.
+// one with the clip factor, or if elements are clipped, one with their limit; if the optimizer uses trust ratios, one
+// with these. The slots' reports have the limit that the training program gives; without one, the job file's applies.
 //
 // `prepared`: one report per shard, all of `attempt` or later. Reports of later attempts differ only in the squares of
 // the direction. Those change only with the clip factor, and are read only once the factor is final. So a coordinator

@@ -1,7 +1,6 @@
 #include "cli/snapshot/export_snapshot.h"
 
 #include <set>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,32 +17,6 @@ namespace {
 
 using server::ManifestRecord;
 using server::SnapshotHeader;
-
-std::vector<std::string> StateNames(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return {};
-    case OptimizerKind::kMomentum: return {"momentum_buffer"};
-    case OptimizerKind::kAdagrad: return {"sum"};
-    case OptimizerKind::kAdam: return {"exp_avg", "exp_avg_sq"};
-    case OptimizerKind::kAdamW: return {"exp_avg", "exp_avg_sq"};
-    case OptimizerKind::kLars: return {"momentum_buffer"};
-    case OptimizerKind::kLamb: return {"exp_avg", "exp_avg_sq"};
-  }
-  return {};
-}
-
-std::string_view NameOf(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return "sgd";
-    case OptimizerKind::kMomentum: return "momentum";
-    case OptimizerKind::kAdagrad: return "adagrad";
-    case OptimizerKind::kAdam: return "adam";
-    case OptimizerKind::kAdamW: return "adamw";
-    case OptimizerKind::kLars: return "lars";
-    case OptimizerKind::kLamb: return "lamb";
-  }
-  return "";
-}
 
 Result<std::vector<TensorSpec>> TensorsOf(const Catalog& catalog, const std::vector<std::string>& states) {
   std::vector<TensorSpec> tensors = catalog.tensors();
@@ -64,7 +37,7 @@ SafetensorsMetadata MetadataOf(const RunSnapshots& run, const ManifestRecord& ma
   return {{"step", std::to_string(manifest.id.version.value)},
           {"generation", std::to_string(manifest.id.generation.value)},
           {"updates", std::to_string(manifest.parameters.updates)},
-          {"optimizer", std::string(NameOf(run.config.optimizer.kind))},
+          {"optimizer", std::string(WordOf(run.config.optimizer.kind))},
           {"job", run.config.name()}};
 }
 
@@ -121,8 +94,7 @@ class PartWriter {
 Result<Exported> ExportSnapshot(const RunSnapshots& run, const ManifestRecord& manifest, const std::string& path,
                                 ExportContents contents) {
   const bool with_state = contents == ExportContents::kWeightsAndState;
-  const std::vector<std::string> states =
-      with_state ? StateNames(run.config.optimizer.kind) : std::vector<std::string>();
+  const std::vector<std::string> states = with_state ? StateNames(run.config.optimizer) : std::vector<std::string>();
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, CatalogOf(run, manifest));
   CAPSTAN_ASSIGN_OR_RETURN(const std::vector<TensorSpec> tensors, TensorsOf(catalog, states));
   CAPSTAN_ASSIGN_OR_RETURN(

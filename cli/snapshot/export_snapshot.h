@@ -8,8 +8,8 @@
 //         last step has the same bytes as its final.safetensors.
 //
 // With the optimizer's state, one tensor "<tensor>/<state>" for each state follows the weights, in the same order. The
-// states have PyTorch's names: momentum_buffer (momentum, lars), sum (adagrad), exp_avg and exp_avg_sq (adam, adamw,
-// lamb). The file's __metadata__ then has step, generation, updates (the optimizer's step count), optimizer and job.
+// states have PyTorch's names, which StateNames() in common/config/job/optimizer_section.h lists. The file's
+// __metadata__ then has step, generation, updates (the optimizer's step count), optimizer and job.
 #pragma once
 
 #include <cstdint>

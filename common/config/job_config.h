@@ -20,6 +20,7 @@
 #include "common/base/types.h"
 #include "common/config/job/forward.h"
 #include "common/config/job/mode.h"
+#include "common/config/job/optimizer_kind.h"
 
 namespace capstan {
 
@@ -113,6 +114,9 @@ Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::
 
 // Lists every key that a job file can have, as "section.key".
 std::vector<std::string> JobFileKeys();
+
+// Returns the job file's word for a kind of optimizer, such as "adamw".
+std::string_view WordOf(OptimizerKind kind);
 
 // Prints the effective values as canonical TOML. ParseJobConfig of that text gives the same JobConfig.
 std::string PrintJobConfig(const JobConfig& config);

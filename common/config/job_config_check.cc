@@ -202,8 +202,8 @@ std::optional<Problem> FindStepProblem(const JobConfig& c) {
             "\" takes one ratio for each tensor from the verdict on a whole step, and only modes \"sync\" and "
             "\"allreduce\" have whole steps; set [job] mode = \"sync\", or take kind \"momentum\" or \"adamw\""};
   }
-  if (c.optimizer.nesterov && c.optimizer.momentum == 0) {
-    return Problem{"optimizer", "nesterov", "nesterov needs a momentum above 0"};
+  if (c.optimizer.nesterov && (c.optimizer.momentum == 0 || c.optimizer.dampening != 0)) {
+    return Problem{"optimizer", "nesterov", "nesterov needs a momentum above 0 and dampening = 0"};
   }
   return std::nullopt;
 }

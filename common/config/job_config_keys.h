@@ -84,8 +84,12 @@ inline constexpr Word<DataKind> kData[] = {{"text", DataKind::kText},       {"to
 inline constexpr std::string_view kDataLater[] = {"criteo"};
 inline constexpr Word<TokenType> kTokenTypes[] = {{"uint16", TokenType::kUint16}, {"uint32", TokenType::kUint32}};
 inline constexpr Word<OptimizerKind> kOptimizers[] = {
-    {"sgd", OptimizerKind::kSgd},     {"momentum", OptimizerKind::kMomentum}, {"adam", OptimizerKind::kAdam},
-    {"adamw", OptimizerKind::kAdamW}, {"adagrad", OptimizerKind::kAdagrad},   {"lars", OptimizerKind::kLars},
+    {"sgd", OptimizerKind::kSgd},           {"momentum", OptimizerKind::kMomentum},
+    {"adam", OptimizerKind::kAdam},         {"adamw", OptimizerKind::kAdamW},
+    {"adagrad", OptimizerKind::kAdagrad},   {"rmsprop", OptimizerKind::kRmsprop},
+    {"adadelta", OptimizerKind::kAdadelta}, {"adamax", OptimizerKind::kAdamax},
+    {"nadam", OptimizerKind::kNadam},       {"radam", OptimizerKind::kRadam},
+    {"lion", OptimizerKind::kLion},         {"lars", OptimizerKind::kLars},
     {"lamb", OptimizerKind::kLamb}};
 inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
@@ -127,6 +131,30 @@ constexpr GptSizes SizesOf(ModelPreset preset) {
     case ModelPreset::kGpt2Large: return {36, 20, 1280, 1024, 50257};
     case ModelPreset::kGpt2Xl: return {48, 25, 1600, 1024, 50257};
     case ModelPreset::kNone: break;
+  }
+  return {};
+}
+
+// The defaults that depend on the kind.
+struct OptimizerDefaults {
+  double lr = 1e-3, beta2 = 0.999, eps = 1e-8, momentum = 0.9, alpha = 0.99, weight_decay = 0.0;
+};
+
+constexpr OptimizerDefaults DefaultsOf(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::kAdagrad: return {.lr = 1e-2, .eps = 1e-10};
+    case OptimizerKind::kRmsprop: return {.lr = 1e-2, .momentum = 0.0};
+    case OptimizerKind::kAdadelta: return {.lr = 1.0, .eps = 1e-6, .alpha = 0.9};
+    case OptimizerKind::kAdamax:
+    case OptimizerKind::kNadam: return {.lr = 2e-3};
+    case OptimizerKind::kLion: return {.lr = 1e-4, .beta2 = 0.99};
+    case OptimizerKind::kAdamW: return {.weight_decay = 1e-2};
+    case OptimizerKind::kLars: return {.lr = 0.1};
+    case OptimizerKind::kLamb: return {.eps = 1e-6, .weight_decay = 1e-2};
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kMomentum:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kRadam: break;
   }
   return {};
 }
@@ -218,23 +246,41 @@ template <class Visitor>
 void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   v.Begin("optimizer");
   v.Choice({"kind"}, s.kind, {kOptimizers, {}});
-  const bool is_adagrad = s.kind == OptimizerKind::kAdagrad;
-  const bool is_lars = s.kind == OptimizerKind::kLars, is_lamb = s.kind == OptimizerKind::kLamb;
-  const bool is_adamw = s.kind == OptimizerKind::kAdamW, is_momentum = s.kind == OptimizerKind::kMomentum;
-  const bool has_moments = s.kind == OptimizerKind::kAdam || is_adamw || is_lamb;
-  const When moments{has_moments, "kind = \"adam\", \"adamw\" or \"lamb\""};
-  const When adaptive{has_moments || is_adagrad, "kind = \"adam\", \"adamw\", \"adagrad\" or \"lamb\""};
-  const When momentum{is_momentum || is_lars, "kind = \"momentum\" or \"lars\""};
-  v.Default(s.lr, is_adagrad ? 1e-2 : is_lars ? 0.1 : 1e-3);
-  v.Default(s.eps, is_adagrad ? 1e-10 : is_lamb ? 1e-6 : 1e-8);
-  v.Default(s.weight_decay, is_adamw || is_lamb ? 1e-2 : 0.0);
+  const auto is = [&](auto... kinds) { return ((s.kind == kinds) || ...); };
+  using enum OptimizerKind;
+  const bool has_betas = is(kAdam, kAdamW, kAdamax, kNadam, kRadam, kLion, kLamb);
+  const When betas{has_betas, "kind = \"adam\", \"adamw\", \"adamax\", \"nadam\", \"radam\", \"lion\" or \"lamb\""};
+  const When divides{!is(kSgd, kMomentum, kLion, kLars),
+                     "a kind other than \"sgd\", \"momentum\", \"lion\" and \"lars\""};
+  const When has_momentum{is(kMomentum, kRmsprop, kLars), "kind = \"momentum\", \"rmsprop\" or \"lars\""};
+  const When momentum{is(kMomentum), "kind = \"momentum\""};
+  const When rmsprop{is(kRmsprop), "kind = \"rmsprop\""};
+  const When adagrad{is(kAdagrad), "kind = \"adagrad\""};
+  const When either_decay{is(kNadam, kRadam), "kind = \"nadam\" or \"radam\""};
+  const OptimizerDefaults defaults = DefaultsOf(s.kind);
+  v.Default(s.lr, defaults.lr);
+  v.Default(s.beta2, defaults.beta2);
+  v.Default(s.eps, defaults.eps);
+  v.Default(s.momentum, defaults.momentum);
+  v.Default(s.alpha, defaults.alpha);
+  v.Default(s.weight_decay, defaults.weight_decay);
   v.Number({"lr"}, s.lr, {0, 1e6});
-  v.Pair({"betas", moments}, s.beta1, s.beta2, kBeta);
-  v.Number({"eps", adaptive}, s.eps, {0, 1});
-  v.Number({"momentum", momentum}, s.momentum, kBeta);
-  v.Flag({"nesterov", {is_momentum, "kind = \"momentum\""}}, s.nesterov);
+  v.Pair({"betas", betas}, s.beta1, s.beta2, kBeta);
+  v.Number({"eps", divides}, s.eps, {0, 1});
+  v.Number({"momentum", has_momentum}, s.momentum, kBeta);
+  v.Flag({"nesterov", momentum}, s.nesterov);
+  v.Number({"dampening", momentum}, s.dampening, {0, 1});
+  v.Number({"alpha", rmsprop}, s.alpha, kBeta);
+  v.Flag({"centered", rmsprop}, s.centered);
+  v.Number({"rho", {is(kAdadelta), "kind = \"adadelta\""}}, s.alpha, kBeta);
+  v.Flag({"amsgrad", {is(kAdam, kAdamW), "kind = \"adam\" or \"adamw\""}}, s.amsgrad);
+  v.Number({"lr_decay", adagrad}, s.lr_decay, {0, 1e6});
+  v.Number({"initial_accumulator_value", adagrad}, s.initial_accumulator_value, {0, 1e6});
+  v.Number({"momentum_decay", {is(kNadam), "kind = \"nadam\""}}, s.momentum_decay, {0, 1e6});
   v.Number({"weight_decay"}, s.weight_decay, {0, 1e6});
-  v.Number({"trust_coefficient", {is_lars, "kind = \"lars\""}}, s.trust_coefficient, {0, 1e6, Bound::kExcluded});
+  v.Flag({"decoupled_weight_decay", either_decay}, s.decoupled_weight_decay);
+  v.Flag({"maximize"}, s.maximize);
+  v.Number({"trust_coefficient", {is(kLars), "kind = \"lars\""}}, s.trust_coefficient, {0, 1e6, Bound::kExcluded});
   v.Texts({"no_decay"}, s.no_decay);
   v.Number({"clip_norm"}, s.clip_norm, {0, 1e30});
   v.End();

@@ -109,6 +109,13 @@ class Printer {
 
 }  // namespace
 
+std::string_view WordOf(OptimizerKind kind) {
+  for (const auto& word : job_config::kOptimizers) {
+    if (word.value == kind) return word.text;
+  }
+  return "";
+}
+
 std::string PrintJobConfig(const JobConfig& config) {
   Printer printer;
   EditableJobConfig copy = config;  // visitors take fields by reference

@@ -24,7 +24,24 @@ constexpr Field kFields[] = {
     {"beta2", &HyperParameters::beta2, 1.0},
     {"eps", &HyperParameters::eps, kNoLimit},
     {"weight_decay", &HyperParameters::weight_decay, kNoLimit},
+    {"dampening", &HyperParameters::dampening, kNoLimit},
+    {"alpha", &HyperParameters::alpha, 1.0},
+    {"lr_decay", &HyperParameters::lr_decay, kNoLimit},
+    {"initial_accumulator_value", &HyperParameters::initial_accumulator_value, kNoLimit},
+    {"momentum_decay", &HyperParameters::momentum_decay, kNoLimit},
 };
+
+struct Flag {
+  const char* name;
+  bool HyperParameters::*value;
+};
+constexpr Flag kFlags[] = {
+    {"nesterov", &HyperParameters::nesterov},
+    {"maximize", &HyperParameters::maximize},
+    {"decoupled_weight_decay", &HyperParameters::decoupled_weight_decay},
+};
+
+const char* TextOf(bool value) { return value ? "true" : "false"; }
 
 // Writes a value with 17 significant digits, so that different values have different texts.
 std::string TextOf(double value) {
@@ -58,6 +75,16 @@ Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uin
   return {};
 }
 
+Status CheckNoMomentum(const std::vector<HyperParameters>& groups) {
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].momentum == 0.0) continue;
+    return Invalid("hyper-parameters of group " + std::to_string(i + 1) + ": momentum is " +
+                   TextOf(groups[i].momentum) + ", and the servers keep no momentum in this job; set " +
+                   "optimizer.momentum = " + TextOf(groups[i].momentum) + " in the job file");
+  }
+  return {};
+}
+
 HyperDifference FindDifference(const std::vector<HyperParameters>& known, const std::vector<HyperParameters>& other) {
   for (std::size_t i = 0; i < known.size() && i < other.size(); ++i) {
     const auto group = static_cast<std::uint32_t>(i + 1);
@@ -65,8 +92,9 @@ HyperDifference FindDifference(const std::vector<HyperParameters>& known, const 
       const double a = known[i].*field.value, b = other[i].*field.value;
       if (a != b) return {group, field.name, TextOf(a), TextOf(b)};
     }
-    if (known[i].nesterov != other[i].nesterov) {
-      return {group, "nesterov", known[i].nesterov ? "true" : "false", other[i].nesterov ? "true" : "false"};
+    for (const Flag& flag : kFlags) {
+      const bool a = known[i].*flag.value, b = other[i].*flag.value;
+      if (a != b) return {group, flag.name, TextOf(a), TextOf(b)};
     }
   }
   return {};
@@ -76,7 +104,7 @@ std::uint64_t HashOf(const std::vector<HyperParameters>& groups) {
   Hasher hasher;
   for (const HyperParameters& group : groups) {
     for (const Field& field : kFields) hasher.Add(std::bit_cast<std::uint64_t>(group.*field.value));
-    hasher.Add(group.nesterov ? 1 : 0);
+    for (const Flag& flag : kFlags) hasher.Add(group.*flag.value ? 1 : 0);
   }
   return hasher.Digest();
 }

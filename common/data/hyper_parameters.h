@@ -1,4 +1,5 @@
-// CheckHyperParameters, FindDifference: check and compare sets of hyper-parameters, one for each group of tensors.
+// CheckHyperParameters, CheckNoMomentum, FindDifference: check and compare sets of hyper-parameters, one for each group
+// of tensors.
 //
 // Kind:   pure functions.
 // Fails:  kInvalid, naming the group, the field and its value.
@@ -18,6 +19,9 @@ namespace capstan {
 // Checks the sets of hyper-parameters in a push. `group_count`: that of the catalog; 0: the job file sets the
 // hyper-parameters, and `groups` must be empty.
 Status CheckHyperParameters(const std::vector<HyperParameters>& groups, std::uint32_t group_count);
+
+// Checks the sets of a job of kind rmsprop whose job file has no momentum: no group may have one.
+Status CheckNoMomentum(const std::vector<HyperParameters>& groups);
 
 // The first field that differs between two lists of equal length; `group` is 0 if none does.
 struct HyperDifference {

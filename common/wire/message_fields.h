@@ -113,6 +113,7 @@ void Fields(Visitor& v, M& m) {
   v(m.attempt, CAPSTAN_FIELD(Attempt));
   v(m.clip, CAPSTAN_FIELD(Clip));
   v(m.trust_ratios, CAPSTAN_FIELD(TrustRatios), form::OptionalList{});
+  v(m.clip_value, CAPSTAN_FIELD(ClipValue));
 }
 
 template <class Visitor, MaybeConst<ClockUpdate> M>
@@ -398,6 +399,7 @@ void Fields(Visitor& v, M& m) {
   v(m.encoding, CAPSTAN_FIELD(Encoding));
   v(m.updates, CAPSTAN_FIELD(Updates));
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
+  v(m.gradient_norm, CAPSTAN_FIELD(GradientNorm));
 }
 
 template <class Visitor, MaybeConst<UploadBlock> M>
@@ -435,6 +437,7 @@ void Fields(Visitor& v, M& m) {
   v(m.upload_next, CAPSTAN_FIELD(UploadNext));
   v(m.on_shards, CAPSTAN_FIELD(NotOnShards), form::Negated{});
   v(m.made_in, CAPSTAN_FIELD(MadeIn));
+  v(m.gradient_norm, CAPSTAN_FIELD(GradientNorm));
 }
 
 // ---- shard <-> shard -----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "common/base/types.h"
 #include "common/data/catalog.h"
+#include "common/data/clipping.h"
 #include "common/data/reduction_tree.h"
 #include "common/wire/field.h"
 #include "common/wire/messages/limits.h"
@@ -67,6 +68,13 @@ void Fields(Visitor& v, M& m) {
   v(m.eps, CAPSTAN_FIELD(Eps));
   v(m.weight_decay, CAPSTAN_FIELD(WeightDecay));
   v(m.nesterov, CAPSTAN_FIELD(Nesterov));
+  v(m.dampening, CAPSTAN_FIELD(Dampening));
+  v(m.alpha, CAPSTAN_FIELD(Alpha));
+  v(m.lr_decay, CAPSTAN_FIELD(LrDecay));
+  v(m.initial_accumulator_value, CAPSTAN_FIELD(InitialAccumulatorValue));
+  v(m.momentum_decay, CAPSTAN_FIELD(MomentumDecay));
+  v(m.maximize, CAPSTAN_FIELD(Maximize));
+  v(m.decoupled_weight_decay, CAPSTAN_FIELD(DecoupledWeightDecay));
 }
 
 template <class Visitor, MaybeConst<Metric> M>
@@ -74,6 +82,12 @@ void Fields(Visitor& v, M& m) {
   v(m.name, CAPSTAN_FIELD(Name));
   v(m.sum, CAPSTAN_FIELD(Sum));
   v(m.weight, CAPSTAN_FIELD(Weight));
+}
+
+template <class Visitor, MaybeConst<Clipping> M>
+void Fields(Visitor& v, M& m) {
+  v(m.norm, CAPSTAN_FIELD(ClipNorm));
+  v(m.value, CAPSTAN_FIELD(ClipValue));
 }
 
 template <class Visitor, MaybeConst<SlotReport> M>
@@ -88,6 +102,7 @@ void Fields(Visitor& v, M& m) {
   v(m.metrics, CAPSTAN_FIELD(Metrics), form::OptionalList{});
   v(m.gradient_squares, CAPSTAN_FIELD(GradientSquares));
   v(m.replica_hash, CAPSTAN_FIELD(ReplicaHash));
+  v(m.clipping);
 }
 
 template <class Visitor, MaybeConst<StepReport> M>
@@ -107,6 +122,7 @@ void Fields(Visitor& v, M& m) {
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
   v(m.upload_next, CAPSTAN_FIELD(UploadNext));
   v(m.on_shards, CAPSTAN_FIELD(NotOnShards), form::Negated{});
+  v(m.gradient_norm, CAPSTAN_FIELD(GradientNorm));
 }
 
 template <class Visitor, MaybeConst<SnapshotId> M>

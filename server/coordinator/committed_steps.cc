@@ -136,8 +136,8 @@ Steps::Decision CommittedSteps::Decide(const Snapshots& snapshots, bool stopping
     if (verdict.kind != Verdict::Kind::kRedo) break;
     ++attempt_;
     facts_.metrics.steps_redone.Add(1);
-    pending_ = Redo{facts_.journal.term(), facts_.journal.generation(),    step_, attempt_,
-                    verdict.clip,          std::move(verdict.trust_ratios)};
+    pending_ = Redo{facts_.journal.term(),           facts_.journal.generation(), step_, attempt_, verdict.clip,
+                    std::move(verdict.trust_ratios), verdict.clip_value};
     Announce(now, out);
   }
   if (verdict.kind == Verdict::Kind::kStop) {

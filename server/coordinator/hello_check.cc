@@ -54,6 +54,10 @@ std::string NewestCommon(const Hello& hello, const Journal& journal) {
 bool Fits(const PrepareReport& report, ShardIndex shard, const JobFacts& facts) {
   const std::size_t segments = facts.journal.segment_order()->segment_count(shard);
   const std::size_t trusted = TakesTrustRatio(facts.options.config.optimizer.kind) ? segments : 0;
+  const bool is_sync = facts.options.config.mode() == Mode::kSync;
+  for (const SlotReport& slot : report.slots) {
+    if (!CheckClipping(slot.clipping).ok() || !(is_sync || slot.clipping == Clipping())) return false;
+  }
   return report.segment_squares.size() == segments && report.weight_squares.size() == trusted &&
          report.direction_squares.size() == trusted;
 }

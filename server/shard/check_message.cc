@@ -28,6 +28,10 @@ Status CheckPush(const ShardContext& shard, const Push& push, const Slice& paylo
                    (AddsGradients(tree.aggregation()) ? "" : " or is a sum, and here each slot is pushed by itself"));
   }
   CAPSTAN_RETURN_IF_ERROR(CheckHyperParameters(push.hyper, shard.catalog->group_count()));
+  const OptimizerRule& rule = shard.options.job.optimizer;
+  if (rule.kind == OptimizerKind::kRmsprop && !rule.keeps_momentum) {
+    CAPSTAN_RETURN_IF_ERROR(CheckNoMomentum(push.hyper));
+  }
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {
     return Invalid("a push of " + std::to_string(push.samples) + " samples is above the limit");
   }

@@ -233,6 +233,7 @@ void PullQueue::SendPublished(PeerId peer, Outbox* out) const {
   published.stop = served.parameters.stop;
   published.loss_scale = served.parameters.loss_scale;
   published.updates = served.parameters.updates;
+  published.gradient_norm = served.parameters.gradient_norm;
   if (shard_.index_of.contains(0)) published.program_state = served.parameters.program_state;
   published.learning_rate = served.parameters.learning_rate;
   published.upload_next = served.parameters.upload_next;
@@ -256,6 +257,7 @@ void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbo
   weights.loss_scale = served.parameters.loss_scale;
   weights.array = pull.array;
   weights.updates = has.updates;
+  weights.gradient_norm = served.parameters.gradient_norm;
   if (block == 0 && pull.array == 0) weights.program_state = served.parameters.program_state;
   BlockStore::Sendable sendable;
   if (pull.array == 0) {

@@ -23,6 +23,7 @@
 #include "server/shard/check_numbers.h"
 #include "server/shard/check_sender.h"
 #include "server/shard/reset_plan.h"
+#include "server/shard/step_clipping.h"
 
 namespace capstan::server {
 
@@ -215,6 +216,9 @@ void Shard::On(PeerId from, const EndSlot& end, const Slice&, Instant now, Outbo
   }
   if (const Status status = CheckMetrics(end.report.metrics); !status.ok()) {
     return context_.Refuse(from, Code::kInvalid, name + ": " + status.message(), out);
+  }
+  if (const Status status = StepClipping::Check(end, context_.options.job.mode); !status.ok()) {
+    return context_.Refuse(from, Code::kInvalid, status.message(), out);
   }
   engine_->Handle(from, end, now, out);
 }

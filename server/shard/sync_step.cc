@@ -157,9 +157,11 @@ void SyncStep::Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out)
     const bool is_first = !reports.slots.contains(end.report.slot);
     const Node leaf{end.report.slot, end.report.slot + 1};
     if (MayPush(*shard_.sessions.Find(end.session), leaf)) {
-      const Status same = reports.program_state.Compare(end);
-      if (!same.ok()) Disagree(reports.program_state.session(), end.session, end.step, same.message(), out);
-      if (is_first && !TakeReport(from, end, same, &reports, out)) return;
+      const Status same_state = reports.program_state.Compare(end), same_clipping = reports.clipping.Compare(end);
+      if (!same_state.ok()) Disagree(reports.program_state.session(), end.session, end.step, same_state.message(), out);
+      if (!same_clipping.ok())
+        Disagree(reports.clipping.session(), end.session, end.step, same_clipping.message(), out);
+      if (is_first && !TakeReport(from, end, same_state.ok() ? same_clipping : same_state, &reports, out)) return;
     } else if (is_first) {
       return shard_.Refuse(from, Code::kBusy, NotIts(leaf), out);
     }
@@ -179,6 +181,7 @@ bool SyncStep::TakeReport(PeerId from, const EndSlot& end, const Status& same, R
   if (!same.ok()) return refuse(Code::kBusy, same.message());
   reports->slots.emplace(end.report.slot, end.report);
   reports->program_state.Take(end);
+  reports->clipping.Take(end);
   return true;
 }
 
@@ -254,6 +257,7 @@ UpdateScalars SyncStep::Scalars(std::uint64_t samples) const {
   UpdateScalars scalars = MakeUpdateScalars(shard_.tree().aggregation(), served_->parameters.updates, samples,
                                             served_->parameters.loss_scale);
   scalars.clip = attempt_.clip;
+  scalars.clip_value = attempt_.clip_value;
   scalars.trust_ratios = attempt_.trust_ratios;
   return scalars;
 }
@@ -353,7 +357,7 @@ StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* 
   }
   const bool is_new = redo.attempt > attempt_.number;
   if (is_new) {
-    attempt_ = {redo.attempt, redo.clip, redo.trust_ratios};
+    attempt_ = {redo.attempt, redo.clip, redo.trust_ratios, redo.clip_value};
     shard_.metrics->steps_redone.Add(1);
     const std::vector<GroupRule> rules = Rules();
     for (std::size_t index = 0; index < blocks_.size(); ++index) {

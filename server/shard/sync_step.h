@@ -21,6 +21,7 @@
 #include "common/wire/messages/slot_report.h"
 #include "server/shard/segment_squares.h"
 #include "server/shard/staged_block.h"
+#include "server/shard/step_clipping.h"
 #include "server/shard/step_engine.h"
 #include "server/shard/step_hyper_parameters.h"
 #include "server/shard/step_program_state.h"
@@ -84,10 +85,12 @@ class SyncStep : public StepEngine {
     std::uint32_t number = 0;
     float clip = 1.0F;
     std::vector<float> trust_ratios;  // by tensor; empty: all 1
+    float clip_value = 0.0F;          // 0: no limit
   };
   struct Reports {  // reports of the slots that have ended
     std::map<SlotIndex, SlotReport> slots;
     StepProgramState program_state;
+    StepClipping clipping;
   };
 
   bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out);

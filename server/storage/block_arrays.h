@@ -5,6 +5,6 @@
 
 namespace capstan::server {
 
-inline constexpr std::size_t kBlockArraysMax = 3;  // weights and two optimizer states
+inline constexpr std::size_t kBlockArraysMax = 4;  // weights and three optimizer states
 
 }  // namespace capstan::server

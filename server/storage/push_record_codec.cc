@@ -18,6 +18,9 @@ using server::ToJson;
 
 constexpr std::uint64_t kPushFormat = 1;
 
+// A group has 7 values; those that were added later follow.
+constexpr std::size_t kFirstValues = 7, kValues = 14;
+
 Json ToJson(const HyperParameters& group) {
   return JsonList()
       .Number(DoubleBits(group.learning_rate))
@@ -27,14 +30,31 @@ Json ToJson(const HyperParameters& group) {
       .Number(DoubleBits(group.eps))
       .Number(DoubleBits(group.weight_decay))
       .Flag(group.nesterov)
+      .Number(DoubleBits(group.dampening))
+      .Number(DoubleBits(group.alpha))
+      .Number(DoubleBits(group.lr_decay))
+      .Number(DoubleBits(group.initial_accumulator_value))
+      .Number(DoubleBits(group.momentum_decay))
+      .Flag(group.maximize)
+      .Flag(group.decoupled_weight_decay)
       .Take();
 }
 
+bool ReadLaterValues(const Json& json, HyperParameters* group) {
+  return ReadDouble(Element(json, 7), &group->dampening) && ReadDouble(Element(json, 8), &group->alpha) &&
+         ReadDouble(Element(json, 9), &group->lr_decay) &&
+         ReadDouble(Element(json, 10), &group->initial_accumulator_value) &&
+         ReadDouble(Element(json, 11), &group->momentum_decay) && ReadBool(Element(json, 12), &group->maximize) &&
+         ReadBool(Element(json, 13), &group->decoupled_weight_decay);
+}
+
 bool ReadGroup(const Json* json, HyperParameters* group) {
-  return ElementCount(*json) == 7 && ReadDouble(Element(*json, 0), &group->learning_rate) &&
-         ReadDouble(Element(*json, 1), &group->momentum) && ReadDouble(Element(*json, 2), &group->beta1) &&
-         ReadDouble(Element(*json, 3), &group->beta2) && ReadDouble(Element(*json, 4), &group->eps) &&
-         ReadDouble(Element(*json, 5), &group->weight_decay) && ReadBool(Element(*json, 6), &group->nesterov);
+  const std::size_t values = ElementCount(*json);
+  if (values != kFirstValues && !(values == kValues && ReadLaterValues(*json, group))) return false;
+  return ReadDouble(Element(*json, 0), &group->learning_rate) && ReadDouble(Element(*json, 1), &group->momentum) &&
+         ReadDouble(Element(*json, 2), &group->beta1) && ReadDouble(Element(*json, 3), &group->beta2) &&
+         ReadDouble(Element(*json, 4), &group->eps) && ReadDouble(Element(*json, 5), &group->weight_decay) &&
+         ReadBool(Element(*json, 6), &group->nesterov);
 }
 
 // Writes a push's fields. The hyper-parameters come last, and are left out if there are none.

@@ -55,6 +55,7 @@ std::uint64_t SnapshotHeader::Digest() const {
     hasher.Add(std::uint64_t{parameters.program_state.size()});
     hasher.Add(parameters.program_state);
   }
+  if (parameters.gradient_norm != 0) hasher.Add(Bits(parameters.gradient_norm));  // older formats have none
   hasher.Add(std::uint64_t{blocks.size()});
   for (const BlockEntry& block : blocks) {
     hasher.Add(std::uint64_t{block.block});

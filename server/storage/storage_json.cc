@@ -93,6 +93,7 @@ Json ToJson(const StepParameters& p) {
   if (!p.program_state.empty()) json.Text("program_state", HexOf(p.program_state));
   if (p.upload_next) json.Flag("keep", true);
   if (!p.on_shards) json.Flag("held", false);
+  if (p.gradient_norm != 0) json.Number("gradient_norm_bits", DoubleBits(p.gradient_norm));
   return json.Take();
 }
 
@@ -194,6 +195,9 @@ bool ReadParameters(const Json* json, StepParameters* p) {
     return false;
   if (const Json* on_shards = json != nullptr ? Member(*json, "held") : nullptr;
       on_shards != nullptr && !ReadBool(on_shards, &p->on_shards))
+    return false;
+  if (const Json* norm = json != nullptr ? Member(*json, "gradient_norm_bits") : nullptr;
+      norm != nullptr && !ReadDouble(norm, &p->gradient_norm))
     return false;
   return json != nullptr && ReadNumber(Member(*json, "updates"), &p->updates, kCountMax) &&
          ReadFloat(Member(*json, "learning_rate_bits"), &p->learning_rate) &&

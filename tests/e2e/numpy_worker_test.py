@@ -55,6 +55,10 @@ WRONG_USES = {
     "a beta of one": (["client.declare([capstan.Tensor('w', (2,), group=1)])",
                        "client.set_hyper_parameters([capstan.HyperParameters(0.1, betas=(0.9, 1.0))])"],
                       "^Invalid: .*group 1: beta2 is 1;"),
+    "a norm below zero": (["client.declare(TENSORS, numeric_class=CLASS)", "client.set_clip_norm(-1)"],
+                          "^Invalid: .*SetClipNorm: the norm to clip to is -1"),
+    "both limits": (["client.declare(TENSORS, numeric_class=CLASS)", "client.set_clip_norm(1)",
+                     "client.set_clip_value(1)"], "^Invalid: .*set one of them to 0"),
     "groups with a gap": (["client.declare([capstan.Tensor('w', (2,), group=1), capstan.Tensor('b', (2,))])"],
                           '^Invalid: .*"b" is of optimizer group 0'),
     "a zero byte in a name": (["client.declare([capstan.Tensor('a\\0b', (1,))])"], "^Invalid: .*zero byte"),
@@ -102,6 +106,30 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
 
         self.assertEqual(self.digest_of_two(start("float(np.float32(0.05))")), self.undisturbed())
         self.assertNotEqual(self.digest_of_one(start("0.04 / (1 + work.step)"), run="another"), self.undisturbed())
+
+    def test_a_norm_that_the_program_gives_has_the_bits_of_the_job_file_s_and_comes_back(self):
+        with open(self.PROGRAM, encoding="utf-8") as file:
+            plain = file.read()
+        loop = "        for work in client.work():\n"
+        text = plain.replace(loop, "        client.set_clip_norm(0.05)\n" + loop +
+                             "            print(f'norm {work.step} {work.grad_norm!r}', flush=True)\n")
+        script = self.write("clipped.py", text)
+
+        def start(coordinator, name):
+            return self.python(script, coordinator, name)
+
+        with self.job("of-job", 1, "optimizer.clip_norm=0.05") as launch, \
+                self.worker(self.address(launch), "a") as worker:
+            wanted = self.digest_at_end(launch, "of-job", [worker])
+        self.assertNotEqual(wanted, self.undisturbed())
+        with self.job("one", 1) as launch, start(self.address(launch), "a") as worker:
+            self.assertEqual(self.digest_at_end(launch, "one", [worker]), wanted)
+        printed = {int(step): float(norm) for step, norm in re.findall(r"^norm (\d+) (\S+)$", worker.output, re.M)}
+        norms = {record["step"] + 1: record["grad_norm"] for record in self.metrics("one")}
+        self.assertEqual(printed.pop(0), 0.0)
+        self.assertEqual(printed, {step: norm for step, norm in norms.items() if step < self.STEPS})
+        self.assertEqual(self.digest_with_a_killed_worker(start), wanted)
+        self.assertEqual(self.digest_with_a_killed_server(start), wanted)
 
     def test_a_process_that_is_killed_changes_no_bit(self):
         self.assertEqual(self.digest_with_a_killed_worker(self.worker), self.undisturbed())

@@ -22,7 +22,6 @@
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
 #include "tests/patience.h"
-#include "update/optimizer.h"
 #include "worker/client/reader_core.h"
 
 namespace capstan {
@@ -354,13 +353,6 @@ TEST_CASE("in a child of fork() a reader answers nothing and ends without a word
   progress.size = sizeof progress;
   CHECK(capstan_reader_progress(reader, kPatience, &progress) == CAPSTAN_OK);
   capstan_reader_free(reader);
-}
-
-TEST_CASE("a reader knows as many states of every optimizer as a shard keeps", "[reader]") {
-  for (const OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam,
-                                   OptimizerKind::kAdamW, OptimizerKind::kAdagrad}) {
-    CHECK(client::StateNames(kind).size() == static_cast<std::size_t>(StateCount(kind)));
-  }
 }
 
 }  // namespace capstan

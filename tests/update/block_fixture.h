@@ -3,7 +3,9 @@
 // Kind:   values. Arrays start at a multiple of 64 bytes; payloads start at an odd address, as received ones may.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <vector>
@@ -91,14 +93,14 @@ struct BlockArrays {
   std::vector<double> squares;
 
   BlockArrays(std::size_t count, std::size_t segments)
-      : weights(count), state{Floats(count), Floats(count)}, sum(count), squares(segments) {}
+      : weights(count), state{Floats(count), Floats(count), Floats(count)}, sum(count), squares(segments) {}
 
-  BlockIn in() const { return {weights.data(), {state[0].data(), state[1].data()}}; }
+  BlockIn in() const { return {weights.data(), {state[0].data(), state[1].data(), state[2].data()}}; }
   BlockOut out(WritePath path = WritePath::kCached) const {
-    return {weights.data(), {state[0].data(), state[1].data()}, sum.data(), path};
+    return {weights.data(), {state[0].data(), state[1].data(), state[2].data()}, sum.data(), path};
   }
   bool SameVersion(const BlockArrays& other) const {
-    return weights == other.weights && state[0] == other.state[0] && state[1] == other.state[1];
+    return weights == other.weights && std::equal(std::begin(state), std::end(state), std::begin(other.state));
   }
 };
 
@@ -110,6 +112,7 @@ inline BlockArrays RandomBlock(RandomStream* random, std::size_t count, std::siz
   for (std::size_t i = 0; i < count; ++i) {
     block.state[0][i] *= block.state[0][i];
     block.state[1][i] = 0.01F * static_cast<float>(random->Unit());
+    block.state[2][i] = 0.01F * static_cast<float>(random->Unit());
   }
   return block;
 }
@@ -135,6 +138,36 @@ inline const std::vector<OptimizerRule>& AllRules() {
       {.kind = OptimizerKind::kAdagrad, .eps = 1e-10, .weight_decay = 0.01},
       {.kind = OptimizerKind::kLars, .momentum = 0.9, .weight_decay = 0.01},
       {.kind = OptimizerKind::kLamb, .eps = 1e-6, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kSgd, .weight_decay = 0.1, .maximize = true},
+      {.kind = OptimizerKind::kMomentum, .momentum = 0.9, .weight_decay = 0.1, .dampening = 0.3},
+      {.kind = OptimizerKind::kAdam, .weight_decay = 0.1, .maximize = true, .amsgrad = true},
+      {.kind = OptimizerKind::kAdamW, .beta2 = 0.9, .weight_decay = 0.1, .amsgrad = true},
+      {.kind = OptimizerKind::kAdagrad,
+       .eps = 1e-10,
+       .weight_decay = 0.01,
+       .lr_decay = 0.1,
+       .initial_accumulator_value = 0.5},
+      {.kind = OptimizerKind::kRmsprop, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kRmsprop, .momentum = 0.9, .alpha = 0.9, .keeps_momentum = true},
+      {.kind = OptimizerKind::kRmsprop, .eps = 1e-3, .alpha = 0.9, .centered = true},
+      {.kind = OptimizerKind::kRmsprop,
+       .momentum = 0.8,
+       .eps = 1e-3,
+       .weight_decay = 0.1,
+       .alpha = 0.9,
+       .centered = true,
+       .keeps_momentum = true},
+      {.kind = OptimizerKind::kAdadelta, .eps = 1e-6, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kAdamax, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kNadam, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kNadam,
+       .beta1 = 0.95,
+       .weight_decay = 0.1,
+       .momentum_decay = 0.0,
+       .decoupled_weight_decay = true},
+      {.kind = OptimizerKind::kRadam, .weight_decay = 0.1},
+      {.kind = OptimizerKind::kRadam, .beta2 = 0.95, .weight_decay = 0.1, .decoupled_weight_decay = true},
+      {.kind = OptimizerKind::kLion, .beta2 = 0.99, .weight_decay = 0.1},
   };
   return rules;
 }

@@ -186,20 +186,19 @@ TEST_CASE("an update from the kept sum has the bits of one that was clipped at o
 // One update of segments of two groups is compared with two updates, each of the segments of one group.
 TEST_CASE("segments of two groups have the bits of two updates, each with its own hyper-parameters",
           "[server][update]") {
-  const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false};
-  const HyperParameters second{0.3, 0.5, 0.8, 0.95, 1e-6, 0.02, true};
-  for (OptimizerKind kind : {OptimizerKind::kSgd, OptimizerKind::kMomentum, OptimizerKind::kAdam, OptimizerKind::kAdamW,
-                             OptimizerKind::kAdagrad, OptimizerKind::kLars, OptimizerKind::kLamb}) {
+  const HyperParameters first{0.01, 0.9, 0.9, 0.999, 1e-8, 0.1, false, 0.1, 0.9, 0.1, 0.5, 4e-3, true, false};
+  const HyperParameters second{0.3, 0.5, 0.8, 0.95, 1e-6, 0.02, true, 0.0, 0.5, 0.0, 0.0, 1e-2, false, true};
+  for (const OptimizerRule& rule : AllRules()) {
     for (SlotIndex slots : {1U, 2U, 5U}) {
-      Case c(slots, {.kind = kind}, slots, 3001);
+      Case c(slots, rule, slots, 3001);
       c.scalars.clip = 0.5F;
       c.segments = {{0, 1000, true, 1}, {1000, 1001, false, 0}, {2001, 1000, true, 0}};
       c.before = RandomBlock(&c.random, c.count, c.segments.size());
       const auto updated = [&](const std::vector<HyperParameters>& hyper, std::vector<SegmentRange> segments) {
         BlockArrays after = c.before;
         after.squares.resize(segments.size());
-        ReduceAndUpdate(MakeGroupRules({.kind = kind}, 7.0F, hyper), c.scalars, Inputs(c.leaves), ReductionTree(slots),
-                        segments, c.before.in(), after.out(), after.squares);
+        ReduceAndUpdate(MakeGroupRules(rule, 7.0F, hyper), c.scalars, Inputs(c.leaves), ReductionTree(slots), segments,
+                        c.before.in(), after.out(), after.squares);
         return after;
       };
       const BlockArrays both = updated({first, second}, c.segments);
@@ -210,14 +209,14 @@ TEST_CASE("segments of two groups have the bits of two updates, each with its ow
       };
       take(apart.weights, rest.weights);
       for (int s = 0; s < kStatesMax; ++s) take(apart.state[s], rest.state[s]);
-      CAPTURE(static_cast<int>(kind), slots);
+      CAPTURE(static_cast<int>(rule.kind), slots);
       REQUIRE(both.SameVersion(apart));
       REQUIRE_FALSE(both.SameVersion(updated({second, first}, c.segments)));
       REQUIRE(both.squares == std::vector<double>{apart.squares[0], rest.squares[0], rest.squares[1]});
 
       BlockArrays again = both;
-      UpdateFromSum(MakeGroupRules({.kind = kind}, 7.0F, {first, second}), c.scalars, both.sum.data(), c.segments,
-                    c.before.in(), again.out());
+      UpdateFromSum(MakeGroupRules(rule, 7.0F, {first, second}), c.scalars, both.sum.data(), c.segments, c.before.in(),
+                    again.out());
       REQUIRE(again.SameVersion(both));
     }
   }
@@ -229,6 +228,31 @@ TEST_CASE("a clip factor of one or more changes nothing", "[server][update]") {
   for (float clip : {1.0F, 1.5F, std::numeric_limits<float>::infinity()}) {
     c.scalars.clip = clip;
     REQUIRE(c.Updated(c.leaves).SameVersion(plain));
+  }
+}
+
+TEST_CASE("a limit of each element's magnitude has the bits of an update with clamped gradients", "[server][update]") {
+  for (const OptimizerRule& rule : AllRules()) {
+    Case c(4, rule, 1, 1003);
+    c.scalars.clip_value = 0.25F;
+    const Contribution& leaf = c.leaves.front();
+    Floats clamped(c.count);
+    std::size_t limited = 0;
+    for (std::size_t i = 0; i < c.count; ++i) {
+      const float sum = leaf.value(i) * static_cast<float>(leaf.samples());
+      const float mean = sum * c.scalars.mean_scale;
+      clamped[i] = std::clamp(mean, -0.25F, 0.25F);
+      limited += clamped[i] != mean ? 1 : 0;
+    }
+    REQUIRE(limited > 100);
+    REQUIRE(limited < 1003);
+    const BlockArrays limited_by_update = c.Updated(c.leaves);
+    c.scalars.clip_value = 0.0F;
+    c.scalars.mean_scale = 1.0F;
+    const BlockArrays expected = c.Updated({Contribution({0, 1}, 1, clamped)});
+    CAPTURE(static_cast<int>(rule.kind));
+    CHECK(limited_by_update.SameVersion(expected));
+    CHECK(limited_by_update.squares != expected.squares);  // the norm is that of the unclipped gradient
   }
 }
 
@@ -379,7 +403,7 @@ TEST_CASE("a statistic moves a tenth of the way to what was observed, and nothin
         const double before = static_cast<double>(c.before.weights[i]);
         REQUIRE(static_cast<double>(after.weights[i]) == Approx(before + 0.1 * (observed - before)).margin(1e-6));
       }
-      for (int s = 0; s < StateCount(rule.kind); ++s) REQUIRE(after.state[s] == c.before.state[s]);
+      for (int s = 0; s < StateCount(rule); ++s) REQUIRE(after.state[s] == c.before.state[s]);
       for (const double squares : after.squares) REQUIRE(squares == 0.0);
       BlockArrays again = c.before;
       UpdateFromSum({&c.group, 1}, c.scalars, after.sum.data(), c.segments, c.before.in(), again.out());

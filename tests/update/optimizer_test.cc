@@ -1,21 +1,27 @@
 #include "update/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/config/job/optimizer_section.h"
+#include "common/config/job_config.h"
 #include "tests/catch.h"
 #include "tests/update/block_fixture.h"
+#include "update/scalar_math.h"
 
 namespace capstan::server {
 namespace {
 
-// Computes torch.optim's single-tensor formulas on one weight, in double. For lars and lamb, which torch.optim lacks,
-// it computes the papers' formulas, with all trust ratios 1.
+// Computes torch.optim's single-tensor formulas on one weight, in double. For lion, lars and lamb, which torch.optim
+// lacks, it computes the papers' formulas, with all trust ratios 1.
 struct Reference {
-  double w = 0, first = 0, second = 0;
+  double w = 0, first = 0, second = 0, third = 0, momenta = 1;
 
   void Step(const OptimizerRule& rule, double lr, double decay, double g, int t) {
-    if (rule.kind == OptimizerKind::kAdamW || rule.kind == OptimizerKind::kLamb) {
+    if (rule.maximize) g = -g;
+    const bool decoupled = rule.kind == OptimizerKind::kAdamW || rule.kind == OptimizerKind::kLamb ||
+                           rule.kind == OptimizerKind::kLion || rule.decoupled_weight_decay;
+    if (decoupled) {
       w *= 1 - lr * decay;
     } else {
       g += decay * w;
@@ -23,9 +29,15 @@ struct Reference {
     switch (rule.kind) {
       case OptimizerKind::kSgd: w -= lr * g; return;
       case OptimizerKind::kMomentum:
-        first = t == 1 ? g : rule.momentum * first + g;
+        first = t == 1 ? g : rule.momentum * first + (1 - rule.dampening) * g;
         w -= lr * (rule.nesterov ? g + rule.momentum * first : first);
         return;
+      case OptimizerKind::kLion: {
+        const double direction = rule.beta1 * first + (1 - rule.beta1) * g;
+        w -= lr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+        first = rule.beta2 * first + (1 - rule.beta2) * g;
+        return;
+      }
       case OptimizerKind::kLars:
         first = rule.momentum * first + lr * g;
         w -= first;
@@ -33,18 +45,68 @@ struct Reference {
       case OptimizerKind::kAdam:
       case OptimizerKind::kLamb:
       case OptimizerKind::kAdamW: {
-        first = rule.beta1 * first + (1 - rule.beta1) * g;
-        second = rule.beta2 * second + (1 - rule.beta2) * g * g;
-        const double first_unbiased = first / (1 - std::pow(rule.beta1, t));
-        const double second_unbiased = second / (1 - std::pow(rule.beta2, t));
-        w -= lr * first_unbiased / (std::sqrt(second_unbiased) + rule.eps);
+        AddMoments(rule, g);
+        third = std::max(third, second);
+        const double v = (rule.amsgrad ? third : second) / (1 - std::pow(rule.beta2, t));
+        w -= lr * first / (1 - std::pow(rule.beta1, t)) / (std::sqrt(v) + rule.eps);
         return;
       }
       case OptimizerKind::kAdagrad:
-        first += g * g;
-        w -= lr * g / (std::sqrt(first) + rule.eps);
+        first = (t == 1 ? rule.initial_accumulator_value : first) + g * g;
+        w -= lr / (1 + (t - 1) * rule.lr_decay) * g / (std::sqrt(first) + rule.eps);
         return;
+      case OptimizerKind::kRmsprop: {
+        first = rule.alpha * first + (1 - rule.alpha) * g * g;
+        third = rule.alpha * third + (1 - rule.alpha) * g;
+        const double deviation = std::sqrt(rule.centered ? first - third * third : first) + rule.eps;
+        second = rule.momentum * second + g / deviation;
+        w -= lr * second;
+        return;
+      }
+      case OptimizerKind::kAdadelta: {
+        first = rule.alpha * first + (1 - rule.alpha) * g * g;
+        const double delta = std::sqrt(second + rule.eps) / std::sqrt(first + rule.eps) * g;
+        second = rule.alpha * second + (1 - rule.alpha) * delta * delta;
+        w -= lr * delta;
+        return;
+      }
+      case OptimizerKind::kAdamax:
+        first = rule.beta1 * first + (1 - rule.beta1) * g;
+        second = std::max(rule.beta2 * second, std::abs(g) + rule.eps);
+        w -= lr / (1 - std::pow(rule.beta1, t)) * first / second;
+        return;
+      case OptimizerKind::kNadam: {
+        AddMoments(rule, g);
+        const double deviation = std::sqrt(second / (1 - std::pow(rule.beta2, t))) + rule.eps;
+        const double now = MomentumAt(rule, t), next = MomentumAt(rule, t + 1);
+        momenta *= now;
+        w -= lr * (1 - now) / (1 - momenta) * g / deviation;
+        w -= lr * next / (1 - momenta * next) * first / deviation;
+        return;
+      }
+      case OptimizerKind::kRadam: {
+        AddMoments(rule, g);
+        const double power = std::pow(rule.beta2, t), limit = 2 / (1 - rule.beta2) - 1;
+        const double length = limit - 2 * t * power / (1 - power);
+        const double step = lr * first / (1 - std::pow(rule.beta1, t));
+        if (length <= 5) {
+          w -= step;
+          return;
+        }
+        const double rectification =
+            std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length));
+        w -= step * rectification * std::sqrt(1 - power) / (std::sqrt(second) + rule.eps);
+        return;
+      }
     }
+  }
+
+  void AddMoments(const OptimizerRule& rule, double g) {
+    first = rule.beta1 * first + (1 - rule.beta1) * g;
+    second = rule.beta2 * second + (1 - rule.beta2) * g * g;
+  }
+  static double MomentumAt(const OptimizerRule& rule, int t) {
+    return rule.beta1 * (1 - 0.5 * std::pow(0.96, t * rule.momentum_decay));
   }
 };
 
@@ -123,13 +185,65 @@ TEST_CASE("an optimizer's rule and number of states follow from the job file", "
   REQUIRE(groups[1].rule.eps == 5.0);
   REQUIRE(groups[1].rule.weight_decay == 6.0);
   REQUIRE_FALSE(groups[1].rule.nesterov);
-  REQUIRE(StateCount(OptimizerKind::kSgd) == 0);
-  REQUIRE(StateCount(OptimizerKind::kMomentum) == 1);
-  REQUIRE(StateCount(OptimizerKind::kAdam) == 2);
-  REQUIRE(StateCount(OptimizerKind::kAdamW) == 2);
-  REQUIRE(StateCount(OptimizerKind::kAdagrad) == 1);
-  REQUIRE(StateCount(OptimizerKind::kLars) == 1);
-  REQUIRE(StateCount(OptimizerKind::kLamb) == 2);
+}
+
+TEST_CASE("every kind has as many states as names of states, with every option", "[server][optimizer]") {
+  std::size_t kinds = 0;
+  for (int kind = 0; !WordOf(static_cast<OptimizerKind>(kind)).empty(); ++kind, ++kinds) {
+    for (const bool option : {false, true}) {
+      for (const double momentum : {0.0, 0.9}) {
+        OptimizerSection section;
+        section.kind = static_cast<OptimizerKind>(kind);
+        section.amsgrad = section.centered = option;
+        section.momentum = momentum;
+        const int states = StateCount(MakeOptimizerRule(section));
+        CAPTURE(WordOf(section.kind), option, momentum);
+        CHECK(StateNames(section).size() == static_cast<std::size_t>(states));
+        CHECK(states <= kStatesMax);
+      }
+    }
+  }
+  CHECK(kinds == 13);
+}
+
+TEST_CASE("a group's rule takes its arrays from the job and its numbers from the program", "[server][optimizer]") {
+  OptimizerSection section;
+  section.kind = OptimizerKind::kRmsprop;
+  section.centered = true;
+  section.momentum = 0.9;
+  HyperParameters group;
+  group.alpha = 0.5;
+  const std::vector<GroupRule> rules = MakeGroupRules(MakeOptimizerRule(section), 1.0F, {group});
+  CHECK(StateCount(rules.front().rule) == 3);
+  CHECK(rules.front().rule.momentum == 0.0);
+  CHECK(rules.front().rule.alpha == 0.5);
+}
+
+TEST_CASE("nadam's product of momenta follows from the update's number", "[server][optimizer]") {
+  for (const double beta1 : {0.0, 0.5, 0.9, 0.999}) {
+    for (const double decay : {0.0, 1e-12, 4e-3, 0.1, 2.0}) {
+      double product = 1.0;
+      for (std::uint64_t t = 1; t <= 2000; ++t) {
+        product *= beta1 * (1 - 0.5 * std::pow(0.96, static_cast<double>(t) * decay));
+        CAPTURE(beta1, decay, t);
+        REQUIRE(formulas::NadamMomentumProduct(beta1, decay, t) == Approx(product).epsilon(1e-11).margin(1e-17));
+      }
+    }
+  }
+  CHECK(formulas::NadamMomentumProduct(0.9, 4e-3, UINT64_MAX) == 0.0);
+}
+
+TEST_CASE("centered rmsprop stays finite where its variance rounds to 0", "[server][optimizer]") {
+  const GroupRule group{{.kind = OptimizerKind::kRmsprop, .alpha = 0.5, .centered = true}, 1e-3};
+  const SegmentRange segment{0, 16, true};
+  BlockArrays block(16, 1);
+  const Contribution gradient({0, 1}, 1, Floats(16, 0.3F));
+  const std::vector<StagedInput> cover{gradient.input()};
+  for (std::uint64_t step = 1; step <= 200; ++step) {
+    ReduceAndUpdate({&group, 1}, {.step = step}, cover, ReductionTree(1), {&segment, 1}, block.in(), block.out(),
+                    block.squares);
+    REQUIRE(std::isfinite(block.weights[3]));
+  }
 }
 
 }  // namespace

@@ -62,6 +62,11 @@ class Step4 {
     return Decide(config, catalog_, order_, all, attempt, parameters);
   }
   std::vector<Prepared>& prepared() { return prepared_; }
+  void SetClipping(const Clipping& clipping) {
+    for (Prepared& one : prepared_) {
+      for (SlotReport& report : one.report.slots) report.clipping = clipping;
+    }
+  }
   static std::vector<TensorSpec> Tensors(std::size_t count) {
     std::vector<TensorSpec> tensors;
     for (std::size_t i = 0; i < count; ++i) tensors.push_back({"t" + std::to_string(i), {4}, {}, true});
@@ -122,6 +127,54 @@ TEST_CASE("clipping goes by the norm over all shards: gradients [3, 4] and [12] 
   CHECK(again.kind == Verdict::Kind::kCommit);
   CHECK(again.action == StepAction::kApply);
   CHECK(again.record.gradient_norm == 13.0);  // displayed as before clipping
+}
+
+TEST_CASE("a limit that all slots bring replaces the job file's norm", "[server][verdict]") {
+  EditableJobConfig config = MakeConfig();
+  config.optimizer.clip_norm = 100.0;
+  Step4 step({25.0, 144.0}, 2);
+  step.SetClipping({.norm = 6.5});
+  const Verdict verdict = step.Judge(config);
+  CHECK(verdict.kind == Verdict::Kind::kRedo);
+  CHECK(verdict.clip == static_cast<float>(6.5 / (13.0 + 1e-6)));
+  CHECK(verdict.clip_value == 0.0F);
+  CHECK(step.Judge(config, 1).kind == Verdict::Kind::kCommit);
+  step.SetClipping({.norm = 14.0});
+  CHECK(step.Judge(config).kind == Verdict::Kind::kCommit);
+}
+
+TEST_CASE("a limit of each element is applied by one more attempt, and the norm stays that before it",
+          "[server][verdict]") {
+  Step4 step({25.0, 144.0}, 2);
+  step.SetClipping({.value = 0.5});
+  const Verdict verdict = step.Judge(MakeConfig());
+  CHECK(verdict.kind == Verdict::Kind::kRedo);
+  CHECK(verdict.clip == 1.0F);
+  CHECK(verdict.clip_value == 0.5F);
+  const Verdict again = step.Judge(MakeConfig(), 1);
+  CHECK(again.kind == Verdict::Kind::kCommit);
+  CHECK(again.record.gradient_norm == 13.0);
+}
+
+TEST_CASE("slots with different limits stop the job, and two of them are named", "[server][verdict]") {
+  Step4 step({25.0, 144.0}, 2);
+  step.SetClipping({.norm = 1.0});
+  step.prepared()[1].report.slots.front().clipping.norm = 2.0;  // slot 1
+  const Verdict verdict = step.Judge(MakeConfig());
+  CHECK(verdict.kind == Verdict::Kind::kStop);
+  CHECK_THAT(verdict.reason, Catch::Contains("step 4: slots 0 and 1 ended with different limits for clipping") &&
+                                 Catch::Contains("(norm 1, and norm 2)"));
+}
+
+TEST_CASE("the next step knows the norm of this one's gradient, infinity for one that is not finite",
+          "[server][verdict]") {
+  EditableJobConfig config = MakeConfig();
+  config.optimizer.clip_norm = 1.0;
+  CHECK(Step4({25.0, 144.0}, 2).Judge(config, 1).next.gradient_norm == 13.0);
+  config.job.on_nonfinite = NonFinitePolicy::kSkip;
+  for (const double bad : {kNotANumber, kInfinity}) {
+    CHECK(Step4({25.0, bad}, 2).Judge(config).next.gradient_norm == kInfinity);
+  }
 }
 
 TEST_CASE("a step whose shards got different hyper-parameters stops the job and names two of them",
@@ -225,6 +278,7 @@ TEST_CASE("a verdict carries all that the next step needs", "[server][verdict]")
   CHECK(!verdict.next.stop);
   StepParameters wanted = ParametersOf(config, Step{5}, 4);
   wanted.program_state = "before";  // no slot of the step gave one
+  wanted.gradient_norm = 1.0;
   CHECK(verdict.next == wanted);
   CHECK(ParametersOf(config, Step{9}, 9).stop == false);
   CHECK(ParametersOf(config, Step{10}, 10).stop);

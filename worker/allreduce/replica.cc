@@ -30,7 +30,7 @@ Replica::Replica(const Catalog& catalog, const JobConfig& config)
       config_(AsSync(config)),
       rule_(MakeOptimizerRule(config.optimizer)),
       order_(catalog, 1),
-      array_count_(1 + static_cast<std::size_t>(StateCount(config.optimizer.kind))),
+      array_count_(1 + static_cast<std::size_t>(StateCount(MakeOptimizerRule(config.optimizer)))),
       encoding_(EncodingOf(config)),
       pool_(catalog.element_count() * sizeof(float)),
       prepared_(std::make_unique<Prepared>()) {

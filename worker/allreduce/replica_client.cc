@@ -60,6 +60,8 @@ class ReplicaClient : public client::ClientBase {
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
   Status SetHyperParameters(const std::vector<HyperParameters>&) override { return NotHere("SetHyperParameters"); }
+  Status SetClipNorm(double) override { return NotHere("SetClipNorm"); }
+  Status SetClipValue(double) override { return NotHere("SetClipValue"); }
   Status SetProgramState(std::string_view) override { return NotHere("SetProgramState"); }
   const std::string& program_state() const override { return no_state_; }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;

@@ -120,7 +120,8 @@ Result<std::vector<capstan::HyperParameters>> ReadHyperParameters(const capstan_
     CAPSTAN_ASSIGN_OR_RETURN(const capstan_hyper_parameters* given, ElementOf(groups, i, "capstan_hyper_parameters"));
     CAPSTAN_ASSIGN_OR_RETURN(const capstan_hyper_parameters group, ReadStruct(given, "capstan_hyper_parameters"));
     out.push_back({group.learning_rate, group.momentum, group.beta1, group.beta2, group.eps, group.weight_decay,
-                   group.nesterov != 0});
+                   group.nesterov != 0, group.dampening, group.alpha, group.lr_decay, group.initial_accumulator_value,
+                   group.momentum_decay, group.maximize != 0, group.decoupled_weight_decay != 0});
   }
   return out;
 }
@@ -149,6 +150,7 @@ capstan_work WorkOf(const capstan::Work& work) {
   out.slot_length = work.slots.size();
   out.slot_count = work.slot_count;
   out.updates = work.updates;
+  out.gradient_norm = work.gradient_norm;
   return out;
 }
 
@@ -248,6 +250,14 @@ capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_
     CAPSTAN_ASSIGN_OR_RETURN(const std::vector<capstan::HyperParameters> read, ReadHyperParameters(groups, count));
     return c.SetHyperParameters(read);
   });
+}
+
+capstan_code capstan_set_clip_norm(capstan_client* client, double max_norm) {
+  return AnswerFor(client, [&](Client& c) { return c.SetClipNorm(max_norm); });
+}
+
+capstan_code capstan_set_clip_value(capstan_client* client, double max_value) {
+  return AnswerFor(client, [&](Client& c) { return c.SetClipValue(max_value); });
 }
 
 capstan_code capstan_set_program_state(capstan_client* client, const void* state, size_t bytes) {

@@ -86,7 +86,8 @@ void ClientBase::On(session::Session::WorkReady& ready) {
   has_work_ = true;
   void_ = false;
   round_ = work.round;
-  work_ = {work.step.value, work.generation.value, work.slots, work.slot_count, ready.loss_scale, work.updates};
+  work_ = {work.step.value,  work.generation.value, work.slots,        work.slot_count,
+           ready.loss_scale, work.updates,          work.gradient_norm};
   BeginRound(ready);
 }
 

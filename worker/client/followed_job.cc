@@ -27,19 +27,6 @@ bool IsOlder(const View& view, const View& known) {
 
 }  // namespace
 
-std::vector<std::string> StateNames(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::kSgd: return {};
-    case OptimizerKind::kMomentum:
-    case OptimizerKind::kLars: return {"momentum_buffer"};
-    case OptimizerKind::kAdagrad: return {"sum"};
-    case OptimizerKind::kAdam:
-    case OptimizerKind::kAdamW:
-    case OptimizerKind::kLamb: return {"exp_avg", "exp_avg_sq"};
-  }
-  return {};
-}
-
 Result<bool> FollowedJob::Take(const View& view, Instant now) {
   if (!ShardsInOrder(view)) return false;
   CAPSTAN_RETURN_IF_ERROR(TakeFacts(view));
@@ -60,7 +47,7 @@ Status FollowedJob::TakeFacts(const View& view) {
     file_ = view.job_file;
     steps_ = config.steps();
     versions_ = ReadableIn(config.mode());
-    state_names_ = StateNames(config.optimizer.kind);
+    state_names_ = StateNames(config.optimizer);
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
     }

@@ -11,15 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "common/config/job/optimizer_kind.h"
 #include "common/data/catalog.h"
 #include "common/wire/messages/view.h"
 #include "worker/client/readable_versions.h"
 
 namespace capstan::client {
-
-// Returns the names of the optimizer's state arrays, as in PyTorch's optimizers of the same arithmetic.
-std::vector<std::string> StateNames(OptimizerKind kind);
 
 class FollowedJob {
  public:

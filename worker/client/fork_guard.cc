@@ -38,6 +38,14 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->SetHyperParameters(groups);
   }
+  Status SetClipNorm(double max_norm) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->SetClipNorm(max_norm);
+  }
+  Status SetClipValue(double max_value) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->SetClipValue(max_value);
+  }
   Status SetProgramState(std::string_view state) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->SetProgramState(state);

@@ -9,8 +9,8 @@
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
+#include "common/data/clipping.h"
 #include "common/data/encoding.h"
-#include "common/data/hyper_parameters.h"
 #include "common/data/metrics_check.h"
 #include "common/wire/messages/limits.h"
 #include "common/wire/messages/slot_report.h"
@@ -20,6 +20,7 @@
 #include "worker/client/gradient_check.h"
 #include "worker/client/slot_sums.h"
 #include "worker/client/slot_verdict.h"
+#include "worker/client/step_settings.h"
 
 namespace capstan {
 
@@ -69,6 +70,12 @@ class ParameterServerClient : public client::ClientBase {
   std::uint64_t element_count() const override { return catalog_ ? catalog_->element_count() : 0; }
   Status WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) override;
   Status SetHyperParameters(const std::vector<HyperParameters>& groups) override;
+  Status SetClipNorm(double max_norm) override {
+    return SetClipping("SetClipNorm", {max_norm, settings_.clipping().value});
+  }
+  Status SetClipValue(double max_value) override {
+    return SetClipping("SetClipValue", {settings_.clipping().norm, max_value});
+  }
   Status SetProgramState(std::string_view state) override;
   const std::string& program_state() const override { return program_state_; }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
@@ -79,7 +86,8 @@ class ParameterServerClient : public client::ClientBase {
  private:
   void GiveUpRound() override {
     if (machine_) machine_->GiveUpRound();
-    slot_open_ = hyper_parameters_settled_ = false;
+    slot_open_ = false;
+    settings_.EndRound();
     sums_.reset();
     state_after_step_.clear();
   }
@@ -88,7 +96,8 @@ class ParameterServerClient : public client::ClientBase {
     arrived_[block.block] = true;
     if (block.block == 0) program_state_ = std::move(block.program_state);
   }
-  Status SettleHyperParameters(const char* call);
+  Status SetClipping(const char* call, const Clipping& clipping);
+  Status Settle(const char* call);
   void FinishBlock(BlockIndex block);
   void PushBlock(BlockIndex block);
   std::span<float> GradientOf(const Block& block) {  // in the current slot's gradient
@@ -117,8 +126,7 @@ class ParameterServerClient : public client::ClientBase {
   std::unique_ptr<client::SlotVerdict> verdict_;  // null: global steps, whose verdicts are the coordinator's
   std::atomic<std::uint64_t> slots_left_out_{0};  // by verdict_; any thread reads it
 
-  bool has_hyper_parameters_ = false;      // SetHyperParameters was called
-  bool hyper_parameters_settled_ = false;  // a gradient of the round is final
+  client::StepSettings settings_;
 
   // The current round.
   std::vector<bool> arrived_;     // this round's weights, by block
@@ -147,6 +155,7 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   pool_ = std::move(pool);
   weights_.wide = pool_->Take();
   aggregation_ = AggregationOf(config);
+  settings_.Begin(config.mode(), config.optimizer, catalog_->group_count());
   encoding_ = EncodingOf(config);
   if (encoding_ != Encoding::kFp32) {
     weights_.narrow = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
@@ -194,16 +203,15 @@ Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t las
 
 Status ParameterServerClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
   if (!failure().ok()) return failure();
-  if (!catalog_) return Misuse("SetHyperParameters comes after Declare");
-  if (hyper_parameters_settled_) {
-    return Misuse("SetHyperParameters comes after NextWork and before the round's first gradient is final");
-  }
-  if (Status status = CheckHyperParameters(groups, catalog_->group_count()); !status.ok()) {
-    return Misuse("SetHyperParameters: " + status.message());
-  }
-  has_hyper_parameters_ = true;
+  if (const Status status = settings_.TakeHyperParameters(groups); !status.ok()) return Misuse(status.message());
   loop().Send(session::HyperParametersCommand{groups});
   return {};
+}
+
+Status ParameterServerClient::SetClipping(const char* call, const Clipping& clipping) {
+  if (!failure().ok()) return failure();
+  const Status status = settings_.TakeClipping(call, clipping);
+  return status.ok() ? status : Misuse(status.message());
 }
 
 Status ParameterServerClient::SetProgramState(std::string_view state) {
@@ -223,14 +231,10 @@ Status ParameterServerClient::SetProgramState(std::string_view state) {
   return {};
 }
 
-// Called when gradients of a round are final. From then on the hyper-parameters must not change in this round, because
-// all its pushes carry them.
-Status ParameterServerClient::SettleHyperParameters(const char* call) {
-  if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
-    return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
-  }
-  hyper_parameters_settled_ = true;
-  return {};
+// Called when gradients of a round are final.
+Status ParameterServerClient::Settle(const char* call) {
+  const Status status = settings_.Settle(call);
+  return status.ok() ? status : Misuse(status.message());
 }
 
 Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
@@ -283,7 +287,7 @@ Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t l
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
-  CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("GradientReady"));
+  CAPSTAN_RETURN_IF_ERROR(Settle("GradientReady"));
   const Status taken = finished_.Take(*catalog_, first, last, [this](BlockIndex block) { FinishBlock(block); });
   if (!taken.ok()) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + "): " + taken.message());
@@ -338,7 +342,7 @@ Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& resu
   if (Status status = CheckMetrics(result.metrics); !status.ok()) {
     return Misuse("EndSlot(" + std::to_string(slot) + "): " + status.message());
   }
-  CAPSTAN_RETURN_IF_ERROR(SettleHyperParameters("EndSlot"));
+  CAPSTAN_RETURN_IF_ERROR(Settle("EndSlot"));
   slot_open_ = false;
   finished_.TakeRest([this](BlockIndex block) { FinishBlock(block); });
   if (waits_for_all()) {
@@ -352,6 +356,7 @@ Status ParameterServerClient::EndSlot(std::uint32_t slot, const SlotResult& resu
   if (!failure().ok()) return failure();
   if (left_out()) slots_left_out_.fetch_add(1, std::memory_order_relaxed);
   SlotReport report = client::ReportOf(slot, left_out() ? 0 : slot_samples_, result);
+  report.clipping = settings_.clipping();
   loop().Send(session::EndSlotCommand{round(), std::move(report), state_after_step_});
   if (machine_ && sums_->at_last_slot()) CAPSTAN_RETURN_IF_ERROR(AwaitMachineReduce());
   return round_is_over() ? Status(Code::kStale, "the round is over") : failure();

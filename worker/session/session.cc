@@ -331,8 +331,15 @@ void Session::AnnounceWork() {
   uploads_.EndInitial(&links_);  // a shard sends weights only after version 0 is on disk
   mode_.plan->WorkAnnounced();
   if (plan.weights_complete()) round_.state = RoundState::kComputing;
-  RoundWork work{context_.generation,       step(),         round_.number, round_.slots,
-                 view_.newest().slot_count, plan.updates(), plan.terms(),  mode_.group->members(),
+  RoundWork work{context_.generation,
+                 step(),
+                 round_.number,
+                 round_.slots,
+                 view_.newest().slot_count,
+                 plan.updates(),
+                 plan.gradient_norm(),
+                 plan.terms(),
+                 mode_.group->members(),
                  mode_.group->rank()};
   events_.push_back(WorkReady{std::move(work), plan.loss_scale(), plan.weights_complete()});
 }

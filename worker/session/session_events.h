@@ -23,7 +23,8 @@ struct RoundWork {
   std::uint64_t round = 0;  // rises within this session; names the round in calls
   std::vector<SlotIndex> slots;
   SlotIndex slot_count = 0;
-  std::uint64_t updates = 0;  // sync: how many updates the weights have had; else 0
+  std::uint64_t updates = 0;   // sync: how many updates the weights have had; else 0
+  double gradient_norm = 0.0;  // of the step that made the weights, as StepParameters has it
   // allreduce: what the worker must know of the version, and the generation's group, without addresses. `group` is
   // empty if the group was given up before this worker received it.
   StepTerms terms;

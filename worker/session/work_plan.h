@@ -30,7 +30,9 @@ class WorkPlan {
   Step step() const { return step_; }
   float loss_scale() const { return loss_scale_; }    // loss scale of the step
   std::uint64_t updates() const { return updates_; }  // sync: updates that the step's weights have had; else 0
-  const StepTerms& terms() const { return terms_; }   // allreduce: terms of the step
+  // Norm of the gradient of the step that made the version; 0: there is none.
+  double gradient_norm() const { return gradient_norm_; }
+  const StepTerms& terms() const { return terms_; }  // allreduce: terms of the step
   const Coverage& coverage() const { return coverage_; }
   void BeginCoverage(std::size_t shards) { coverage_.Begin(shards); }
   bool TakeCoverage(ShardIndex shard, const Staged& staged, std::size_t blocks) {
@@ -109,6 +111,7 @@ class WorkPlan {
   Step step_;
   float loss_scale_ = 1.0F;
   std::uint64_t updates_ = 0;
+  double gradient_norm_ = 0.0;
   StepTerms terms_;
   Coverage coverage_;
 };

@@ -41,6 +41,7 @@ struct Redo {  // prepares `step` again, as attempt `attempt`, from the kept sum
   std::uint32_t attempt = 0;
   float clip = 1.0F;
   std::vector<float> trust_ratios;  // one per tensor of the catalog; empty: all are 1
+  float clip_value = 0.0F;          // limit of each element's magnitude; 0: no limit
 };
 
 // Modes without global steps: the clock of the job's slowest slot, and the parameters that follow from it.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/data/clipping.h"
 
 namespace capstan {
 
@@ -26,6 +27,7 @@ struct SlotReport {
   // gradient before clipping, and a hash of that sum and of one block of the new weights.
   double gradient_squares = 0.0;
   std::uint64_t replica_hash = 0;
+  Clipping clipping;  // sync: how the training program has the step's gradient clipped; the same from all slots
   bool operator==(const SlotReport&) const = default;
 };
 

@@ -23,6 +23,9 @@ struct StepParameters {
   bool upload_next = false;
   // Whether the shards have the blocks of the version that this step begins with; false only in allreduce.
   bool on_shards = true;
+  // Norm of the whole averaged gradient of the step that made this version, before clipping and without the loss scale.
+  // Infinity: it was not finite. 0: version 0, or a mode without global steps.
+  double gradient_norm = 0.0;
   bool operator==(const StepParameters&) const = default;
 };
 

@@ -27,6 +27,7 @@ struct Published {
   float learning_rate = 0.0F;
   bool upload_next = false, on_shards = true;
   Generation made_in;  // the generation that committed the previous step; 0: this timeline has no committed step
+  double gradient_norm = 0.0;  // as in Weights
 };
 
 // The payload is one array of the block: its weights or one of the optimizer's states.
@@ -43,8 +44,9 @@ struct Weights {
   std::uint64_t payload_hash = 0;
   std::uint32_t array = 0;
   Encoding encoding = Encoding::kFp32;
-  std::uint64_t updates = 0;  // updates applied to the version (sync) or to this block (async)
-  std::string program_state;  // the version's program state; only with the weights of block 0
+  std::uint64_t updates = 0;   // updates applied to the version (sync) or to this block (async)
+  std::string program_state;   // the version's program state; only with the weights of block 0
+  double gradient_norm = 0.0;  // StepParameters::gradient_norm of the version; speculative weights: 0
 };
 
 }  // namespace capstan

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tests/catch.h"
 
@@ -22,9 +23,18 @@ constexpr Member kMembers[] = {{"learning_rate", &HyperParameters::learning_rate
                                {"beta1", &HyperParameters::beta1},
                                {"beta2", &HyperParameters::beta2},
                                {"eps", &HyperParameters::eps},
-                               {"weight_decay", &HyperParameters::weight_decay}};
+                               {"weight_decay", &HyperParameters::weight_decay},
+                               {"dampening", &HyperParameters::dampening},
+                               {"alpha", &HyperParameters::alpha},
+                               {"lr_decay", &HyperParameters::lr_decay},
+                               {"initial_accumulator_value", &HyperParameters::initial_accumulator_value},
+                               {"momentum_decay", &HyperParameters::momentum_decay}};
+constexpr std::pair<const char*, bool HyperParameters::*> kFlags[] = {
+    {"nesterov", &HyperParameters::nesterov},
+    {"maximize", &HyperParameters::maximize},
+    {"decoupled_weight_decay", &HyperParameters::decoupled_weight_decay}};
 
-const HyperParameters kGood{0.1, 0.9, 0.9, 0.999, 1e-8, 0.01, true};
+const HyperParameters kGood{0.1, 0.9, 0.9, 0.999, 1e-8, 0.01, true, 0.1, 0.99, 0.2, 0.5, 4e-3, true, true};
 
 }  // namespace
 
@@ -46,10 +56,11 @@ TEST_CASE("a hyper-parameter that is negative, not finite or a beta of 1 is name
       CHECK(status.code() == Code::kInvalid);
       CHECK_THAT(status.message(), Contains(std::string("group 2: ") + member.name + " is "));
     }
-    const bool is_beta = member.name[0] == 'b';
+    const std::string name = member.name;
+    const bool is_mean = name == "beta1" || name == "beta2" || name == "alpha";
     std::vector<HyperParameters> one{kGood};
     one[0].*member.value = 1.0;
-    CHECK(CheckHyperParameters(one, 1).ok() == !is_beta);
+    CHECK(CheckHyperParameters(one, 1).ok() == !is_mean);
   }
 }
 
@@ -63,13 +74,26 @@ TEST_CASE("the first field that differs between two sets is found, and every fie
     CHECK(difference.field == member.name);
     CHECK(difference.known != difference.other);
     CHECK(HashOf(known) != HashOf(other));
+    CHECK_FALSE(known[1] == other[1]);
   }
-  std::vector<HyperParameters> other = known;
-  other[0].nesterov = false;
-  CHECK(FindDifference(known, other).field == "nesterov");
-  CHECK(FindDifference(known, other).known == "true");
-  CHECK(HashOf(known) != HashOf(other));
+  for (const auto& [name, flag] : kFlags) {
+    std::vector<HyperParameters> other = known;
+    other[0].*flag = false;
+    CHECK(FindDifference(known, other).field == name);
+    CHECK(FindDifference(known, other).known == "true");
+    CHECK(HashOf(known) != HashOf(other));
+    CHECK_FALSE(known == other);
+  }
   CHECK(HashOf(known) == HashOf({kGood, kGood}));
+}
+
+TEST_CASE("a momentum that the servers do not keep is refused with the line to write", "[common][hyper]") {
+  HyperParameters plain = kGood;
+  plain.momentum = 0.0;
+  CHECK(CheckNoMomentum({}).ok());
+  CHECK(CheckNoMomentum({plain, plain}).ok());
+  CHECK_THAT(CheckNoMomentum({plain, kGood}).message(),
+             Contains("group 2: momentum is 0.9") && Contains("set optimizer.momentum = 0.9"));
 }
 
 }  // namespace capstan

@@ -13,9 +13,9 @@ namespace capstan::testing {
 
 inline std::vector<Header> GoldenMessages() {
   const std::string state("\0\xFF{", 3);
-  const StepParameters parameters{1001, 0.25F, 1024.0F, 1002, true, false, state, true, false};
-  const SlotReport report{2001, 2002, 2.5, 2003, 3.5, 2004, 2005, {{"accuracy", 0.5, 8.0}, {"f1", 0.75, 4.0}},
-                          4.5,  2006};
+  const StepParameters parameters{1001, 0.25F, 1024.0F, 1002, true, false, state, true, false, 1.5};
+  const SlotReport report{2001, 2002, 2.5,       2003, 3.5, 2004, 2005, {{"accuracy", 0.5, 8.0}, {"f1", 0.75, 4.0}},
+                          4.5,  2006, {5.5, 6.5}};
   const std::vector<TensorSpec> catalog = {
       {"h.0.w", {768, -2304}, {InitKind::kUniform, 0.02F}, true, 3001, TensorKind::kParameter},
       {"bn.mean", {64}, {InitKind::kOnes, 0.5F}, false, 3002, TensorKind::kStatistic}};
@@ -27,7 +27,7 @@ inline std::vector<Header> GoldenMessages() {
       Ping{{1}, {2}},
       Reset{{1}, {2}, {3}, {4, 5}, {{6}, {7}}, parameters, 8, catalog, {{9, "tcp://a:1"}, {10, "tcp://b:2"}}, {11}, 12},
       commit,
-      Redo{{1}, {2}, {3}, 4, 0.5F, {1.5F, 2.5F, 3.5F}},
+      Redo{{1}, {2}, {3}, 4, 0.5F, {1.5F, 2.5F, 3.5F}, 4.5F},
       ClockUpdate{{1}, {2}, {3}, parameters},
       Pin{{1}, {2}, {3}},
       RetainedSnapshots{{1}, {2}, {{{3}, {4}}, {{5}, {6}}}, {{7}, {8}}},
@@ -86,16 +86,17 @@ inline std::vector<Header> GoldenMessages() {
            8,
            9,
            Encoding::kBf16,
-           {{0.5, 1.5, 2.5, 3.5, 4.5, 5.5, true}, {6.5, 7.5, 8.5, 9.5, 10.5, 11.5, false}},
+           {{0.5, 1.5, 2.5, 3.5, 4.5, 5.5, true, 6.5, 7.5, 8.5, 9.5, 10.5, false, true},
+            {6.5, 7.5, 8.5, 9.5, 10.5, 11.5, false, 12.5, 13.5, 14.5, 15.5, 16.5, true, false}},
            0.25F},
       EndSlot{{1}, {2}, {3}, {4}, report, state},
       CoverageQuery{{1}, {2}, {3}, {4}, 5, nodes},
       Staged{{1}, {2}, 3, {4}, nodes, {5, 6}, {{7}, {8}, {9}}, true, false, 10, {11}, 12, {{13, {14, 15}}}, true},
       Pull{{1}, {2}, {3}, {4}, {5, 6}, 7, Encoding::kFp16, {8, 9, 10}, true},
-      Weights{{1}, {2}, {3}, {4}, 5, true, 6, false, 0.5F, 7, 8, Encoding::kBf16, 9, state},
+      Weights{{1}, {2}, {3}, {4}, 5, true, 6, false, 0.5F, 7, 8, Encoding::kBf16, 9, state, 10.5},
       UploadBlock{{1}, {2}, {3}, 4, 5, {6}, 7},
       UploadAck{{1}, {2}, 3, {4, 5}, {6}},
-      Published{{1}, {2}, {3}, 4, StepAction::kSkip, true, 0.5F, 5, state, 0.25F, true, false, {6}},
+      Published{{1}, {2}, {3}, 4, StepAction::kSkip, true, 0.5F, 5, state, 0.25F, true, false, {6}, 7.5},
       Fetch{{{1}, {2}}, 3, 4, 5},
       Fetched{{{1}, {2}}, 3, 4, 5, 6, {{7}, {8}}, 9, "a failure", 10},
       Error{Code::kCorrupt, {1}, {2}, {3}, {4}, 5, "a message"},

@@ -239,6 +239,7 @@ inline server::SnapshotHeader RandomSnapshotHeader(RandomStream& random) {
     entry.report.slot %= header.slot_count;
     entry.report.gradient_squares = 0.0;  // modes with stored reports have none
     entry.report.replica_hash = 0;
+    entry.report.clipping = {};
   }
   BlockIndex next = 0;
   for (server::SnapshotHeader::BlockEntry& block : header.blocks) {

@@ -9,7 +9,7 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 NAME = "libcapstan_client.so.0"
-VERSION = 2  # CAPSTAN_ABI_VERSION of the structs and functions below
+VERSION = 3  # CAPSTAN_ABI_VERSION of the structs and functions below
 OK = 0
 
 Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
@@ -36,7 +36,10 @@ class Tensor(Sized):
 
 class HyperParameters(Sized):
     _fields_ = [("size", c_size_t), ("learning_rate", c_double), ("momentum", c_double), ("beta1", c_double),
-                ("beta2", c_double), ("eps", c_double), ("weight_decay", c_double), ("nesterov", c_int32)]
+                ("beta2", c_double), ("eps", c_double), ("weight_decay", c_double), ("nesterov", c_int32),
+                ("dampening", c_double), ("alpha", c_double), ("lr_decay", c_double),
+                ("initial_accumulator_value", c_double), ("momentum_decay", c_double), ("maximize", c_int32),
+                ("decoupled_weight_decay", c_int32)]
 
 
 class Description(Sized):
@@ -48,7 +51,7 @@ class Description(Sized):
 class Work(Sized):
     _fields_ = [("size", c_size_t), ("done", c_int32), ("loss_scale", c_float), ("step", c_uint64),
                 ("generation", c_uint64), ("slots", POINTER(c_uint32)), ("slot_length", c_size_t),
-                ("slot_count", c_uint32), ("updates", c_uint64)]
+                ("slot_count", c_uint32), ("updates", c_uint64), ("gradient_norm", c_double)]
 
 
 class Metric(Sized):
@@ -108,6 +111,8 @@ _ARGUMENTS: dict[str, list[object]] = {
     "next_work": [c_void_p, c_double, POINTER(Work)],
     "weights": [c_void_p, POINTER(c_void_p)],
     "wait_weights": [c_void_p, c_uint32, c_uint32, c_double],
+    "set_clip_norm": [c_void_p, c_double],
+    "set_clip_value": [c_void_p, c_double],
     "set_hyper_parameters": [c_void_p, POINTER(HyperParameters), c_size_t],
     "set_program_state": [c_void_p, c_char_p, c_size_t],
     "program_state": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],

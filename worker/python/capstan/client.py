@@ -33,7 +33,11 @@ def _row(tensor: Tensor) -> abi.Tensor:
 def _group_row(group: HyperParameters) -> abi.HyperParameters:
     beta1, beta2 = group.betas
     return abi.HyperParameters(learning_rate=group.learning_rate, momentum=group.momentum, beta1=beta1, beta2=beta2,
-                               eps=group.eps, weight_decay=group.weight_decay, nesterov=group.nesterov)
+                               eps=group.eps, weight_decay=group.weight_decay, nesterov=group.nesterov,
+                               dampening=group.dampening, alpha=group.alpha, lr_decay=group.lr_decay,
+                               initial_accumulator_value=group.initial_accumulator_value,
+                               momentum_decay=group.momentum_decay, maximize=group.maximize,
+                               decoupled_weight_decay=group.decoupled_weight_decay)
 
 
 def _metric_row(name: str, total: float, weight: float) -> abi.Metric:
@@ -116,6 +120,9 @@ class Work:
         self.loss_scale: float = work.loss_scale  # compute the gradient of loss_scale * loss
         self.weights = weights  # the step's weights, valid until the next round
         self.updates: int = work.updates  # mode sync: updates of the weights, without skipped steps; else 0
+        # Norm of the whole averaged gradient of the step that made these weights, before clipping and without the loss
+        # scale. inf: it was not finite; 0.0: version 0, or mode async or bounded.
+        self.grad_norm: float = work.gradient_norm
         self.program_state = program_state  # the program's state of this version; b"": none was given yet
         self._slots = [work.slots[i] for i in range(work.slot_length)]
         self._over = False
@@ -203,6 +210,23 @@ class Client:
         """
         rows = (abi.HyperParameters * len(groups))(*map(_group_row, groups))
         self._handle.call("set_hyper_parameters", rows, len(rows))
+
+    def set_clip_norm(self, max_norm: float | None) -> None:
+        """Sets the largest norm of a step's whole averaged gradient, as clip_grad_norm_ of PyTorch does. The servers know
+        the exact norm over all processes, and redo the step's update if it is larger. 0 or None: the job file's
+        optimizer.clip_norm.
+
+        The limit goes with each slot that ends after the call, also in later rounds, so it may be set after the
+        backward pass. All slots of a step must bring the same one; otherwise the job stops and names two that differ.
+        Mode sync only.
+        """
+        self._handle.call("set_clip_norm", float(max_norm or 0.0))
+
+    def set_clip_value(self, max_value: float | None) -> None:
+        """Sets the largest magnitude of each element of a step's averaged gradient, as clip_grad_value_ of PyTorch does.
+        0 or None: no limit. Rules are as for set_clip_norm(). A step is clipped by norm or by value, and not by both.
+        """
+        self._handle.call("set_clip_value", float(max_value or 0.0))
 
     def set_program_state(self, state: bytes) -> None:
         """Gives the program's state after this round's step, at most 64 KiB. The job stores it with the next version of

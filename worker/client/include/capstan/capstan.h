@@ -41,7 +41,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Rises when functions or fields are added. capstan_abi_version() returns the library's number. */
-#define CAPSTAN_ABI_VERSION 2
+#define CAPSTAN_ABI_VERSION 3
 
 typedef enum capstan_code {
   CAPSTAN_OK = 0,
@@ -104,15 +104,24 @@ typedef struct capstan_tensor {
   uint64_t statistic;
 } capstan_tensor;
 
-/* How the tensors of one group are updated. All values are finite and not negative; beta1 and beta2 are below 1. */
+/* How the tensors of one group are updated. All values are finite and not negative; beta1, beta2 and alpha are below 1. */
 typedef struct capstan_hyper_parameters {
   size_t size;
   double learning_rate;
-  double momentum;     /* momentum, lars */
-  double beta1, beta2; /* adam, adamw, lamb */
-  double eps;          /* adam, adamw, adagrad, lamb */
+  double momentum;     /* momentum, lars; rmsprop, if the job file gives it a momentum */
+  double beta1, beta2; /* adam, adamw, adamax, nadam, radam, lion, lamb */
+  double eps;          /* all but sgd, momentum, lion and lars */
   double weight_decay; /* not applied to tensors with no_weight_decay */
   int32_t nesterov;    /* momentum; 1: yes */
+  /* Since version 3. The field has 8 bytes so that it begins after the trailing padding of an older program's struct. */
+  double dampening;                 /* momentum */
+  double alpha;                     /* rmsprop; adadelta: its rho */
+  double lr_decay;                  /* adagrad */
+  double initial_accumulator_value; /* adagrad: what the first update finds in the sum of squares */
+  /* nadam: the bits of an update follow from its number, so beta1 and this value must stay the same in all steps. */
+  double momentum_decay;
+  int32_t maximize;               /* 1: updates go up the gradient */
+  int32_t decoupled_weight_decay; /* nadam, radam; 1: yes */
 } capstan_hyper_parameters;
 
 typedef struct capstan_description {
@@ -141,6 +150,9 @@ typedef struct capstan_work {
   /* sync: how many updates the weights have had: the steps before this one, less the skipped ones; else 0. The field
    * has 8 bytes so that it begins after the trailing padding of an older program's struct. */
   uint64_t updates;
+  /* Since version 3. Norm of the whole averaged gradient of the step that made these weights, before clipping and without
+   * the loss scale. Infinity: the gradient was not finite. 0: version 0, or mode async or bounded. */
+  double gradient_norm;
 } capstan_work;
 
 /* A slot's part of a weighted average over all slots. The job records sum / weight for each step. */
@@ -202,6 +214,16 @@ capstan_code capstan_wait_weights(capstan_client* client, uint32_t first, uint32
  * step must give the same values, so compute them from the step only. Call it before a gradient of the round is final;
  * later rounds keep the values. If tensors have groups, this call must come before the first gradient. */
 capstan_code capstan_set_hyper_parameters(capstan_client* client, const capstan_hyper_parameters* groups, size_t count);
+
+/* Since version 3. Set how the gradient of a step is clipped: by the norm of the whole averaged gradient, as torch's
+ * clip_grad_norm_ does, or each element of it by its magnitude, as clip_grad_value_ does. The gradient's scale is that
+ * of the loss, without the loss scale. capstan_set_clip_norm(client, 0) is the job file's optimizer.clip_norm,
+ * capstan_set_clip_value(client, 0) no limit. A limit goes with each slot that ends after the call, also in later rounds.
+ * All slots of a step must bring the same one, or the job stops and names two that differ. Only one of the two can be
+ * set, and the value only in a job without optimizer.clip_norm. The servers redo a step whose gradient they clip. Mode
+ * sync; not negative and finite. */
+capstan_code capstan_set_clip_norm(capstan_client* client, double max_norm);
+capstan_code capstan_set_clip_value(capstan_client* client, double max_value);
 
 /* Gives the program's state after the round's step, such as a schedule's. The job stores it with each version of the
  * weights and in snapshots, and returns it to every worker with the weights, also after the job went back or was

@@ -99,6 +99,9 @@ struct Work {
   float loss_scale = 1.0F;           // compute the gradient of loss_scale * loss
   // sync: how many updates the weights have had: the steps before this one, less the skipped ones. Else 0.
   std::uint64_t updates = 0;
+  // Norm of the whole averaged gradient of the step that made these weights, before clipping and without the loss
+  // scale. Infinity: the gradient was not finite. 0: version 0, or mode async or bounded.
+  double gradient_norm = 0.0;
 };
 
 struct SlotResult {
@@ -145,6 +148,15 @@ class [[gnu::visibility("default")]] Client {
   // round is final. Later rounds keep the values until the next call. If tensors have groups, this call must come
   // before the first gradient.
   virtual Status SetHyperParameters(const std::vector<HyperParameters>& groups) = 0;
+
+  // Set how the gradient of a step is clipped: by the norm of the whole averaged gradient, as torch's clip_grad_norm_
+  // does, or each element of it by its magnitude, as clip_grad_value_ does. The gradient's scale is that of the loss,
+  // without the loss scale. SetClipNorm(0) is the job file's optimizer.clip_norm, SetClipValue(0) no limit. A limit
+  // goes with each slot that ends after the call, also in later rounds. All slots of a step must bring the same one, or
+  // the job stops and names two that differ. Only one of the two can be set, and SetClipValue only in a job without
+  // optimizer.clip_norm. The servers redo a step whose gradient they clip. Mode sync; not negative and finite.
+  virtual Status SetClipNorm(double max_norm) = 0;
+  virtual Status SetClipValue(double max_value) = 0;
 
   // Gives the program's state after the round's step, such as a schedule's. The job stores it with each version of the
   // weights and in snapshots, and returns it to every worker with the weights, also after the job went back or was
