@@ -342,6 +342,14 @@ class ModelTest(IdiomsTest):
         loop = [line.replace("model(x)", "(model(x) if epoch == 0 else model[4](model[:2](x)))") for line in PLAIN_LOOP]
         lines = [*LOADER, "optimizer = torch.optim.SGD(model.parameters(), lr=0.05)", "PREPARE", *loop]
         self.same("unused", lines, PREPARE.replace("loader)", "loader, unused='zero')"), optimizer="sgd")
+        pieces = ["for epoch in range(2):", "    for index, (x, y) in enumerate(loader):", "        optimizer.zero_grad()",
+                  "        loss = criterion(model(x) if index % 2 == 0 else model[4](model[:2](x)), y)", "        loss.backward()", "        optimizer.step()"]
+        whole = [line.replace("criterion(model(x) if index % 2 == 0 else model[4](model[:2](x)), y)",
+                              "(criterion(model(x[:32]), y[:32]) + criterion(model[4](model[:2](x[32:])), y[32:])) / 2") for line in pieces]
+        wanted = self.alone([*lines[:len(LOADER) + 1], *whole])
+        prepare = [PREPARE.replace("loader)", "loader, unused='zero')")]
+        _, got = self.in_a_job("unused-piece", [*[line.replace("64", "32") for line in lines[:len(LOADER) + 1]], *prepare, *pieces], slots=1, steps=10, optimizer="sgd")
+        self.assert_same_numbers(got, wanted)
         self.refused(lines, r"""^Invalid: parameter "2.weight" has no gradient in slot 0 of step 5: .*unused="zero\"""", optimizer="sgd")
 
     def test_batch_norm_learns_the_statistics_of_pytorch(self):
@@ -355,6 +363,23 @@ class ModelTest(IdiomsTest):
         loop = [line.replace("criterion(model(x), y)", "mse(criterion(critic(actor(x))), y)") for line in PLAIN_LOOP]
         prepare = "actor, critic, optimizer, loader, criterion = trainer.prepare(actor, critic, optimizer, loader, criterion)"
         self.same("several", [*begin, "PREPARE", *loop, "print('said', float(criterion.weight))"], prepare)
+
+    GAN = ["torch.manual_seed(3)", "g, d, bce = torch.nn.Linear(4, 12), training.network(5), torch.nn.BCEWithLogitsLoss()",
+           "og, od = (torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in (g, d))", "PREPARE",
+           "x, draws = training.data()[:64][0], torch.Generator().manual_seed(1)", "for step in range(10):",
+           "    made = g(torch.randn(64, 4, generator=draws))", "    od.zero_grad()", "    with BLOCK: bce(d(x), torch.ones(64, 1)).backward()",
+           "    bce(d(made.detach()), torch.zeros(64, 1)).backward()", "    od.step()", "    og.zero_grad()",
+           "    with BLOCK: bce(d(made), torch.ones(64, 1)).backward()", "    og.step()", "model = torch.nn.ModuleList([g, d])"]
+
+    def test_two_models_that_take_turns_are_two_jobs(self):
+        wanted = self.alone([line.replace("BLOCK", "contextlib.nullcontext()") for line in self.GAN if line != "PREPARE"])
+        with self.training_job("d", "momentum", slots=1, steps=10) as first, self.training_job("g", "momentum", slots=1, steps=10) as second:
+            prepare = ["d, od = trainer.prepare(d, od)", f"other = capstan.torch.connect({self.address(second)!r}, 'g')", "g, og = other.prepare(g, og)"]
+            lines = [new for line in self.GAN for new in (prepare if line == "PREPARE" else [line.replace("BLOCK", "trainer.no_sync()")])]
+            with self.worker(self.address(first), [*lines, *END]) as process:
+                self.digest_at_end(first, "d", [process])
+                self.assertEqual(second.wait(), 0, second.output)
+        self.assert_same_numbers(process.output.splitlines(), wanted)
 
     def test_a_step_with_a_closure(self):
         loop = [*PLAIN_LOOP[:2], "        def closure():", "            optimizer.zero_grad()", "            loss = criterion(model(x), y)",

@@ -147,7 +147,7 @@ def by_capstan(setup):
         for x, y in loader:
             loss = mse_loss(model(x), y)
             (model if setup.get("zero") == "model" else optimizer).zero_grad()
-            trainer.backward(loss)
+            loss.backward()
             optimizer.step()
             scheduler.step()
     if "save" in setup:

@@ -69,7 +69,8 @@ class Arguments:
         elif name == "optimizer":
             raise Invalid("prepare() was given two optimizers, and a job has one: where they step together, make them one, "
                           "with a group for each; where they take turns, as in a GAN, train each model in a job and a trainer "
-                          "of its own")
+                          "of its own, and write `with trainer.no_sync():` around a backward() whose gradients in the other "
+                          "trainer's model are to be discarded")
         elif name != "loader":
             raise Invalid(f"prepare() was given two {name}s: a job has one")
 

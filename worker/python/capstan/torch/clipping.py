@@ -22,8 +22,8 @@ _OTHER_NORM = ("clip_grad_norm_() with norm_type={kind}: servers clip by the nor
 _NOT_A_LIMIT = "{call}(): a limit of {limit} makes no gradient; write a number above 0"
 _JOB_S_OWN = ("clip_grad_norm_() is called with max_norm={limit}, and the job file has optimizer.clip_norm = {own}: leave one of "
               "them out")
-_DIFFERS = ("this step's gradients have left with {told}, as of the step before, and now there is {now}: clip each step alike, or "
-            "write prepare(..., overlap=False), with which gradients leave at optimizer.step()")
+_DIFFERS = ("slot {slot} of step {step} has {now}, and a slot before it {told}: a process may compute several slots of one step; "
+            "let the limit follow from trainer.global_step")
 
 
 @dataclass(frozen=True)
@@ -39,44 +39,36 @@ class Limits:
 
 
 class Clipping:
-    """Gradients leave before a script calls clip_grad_norm_(), with the limits of its step before. In the first slot of a
-    process they wait for optimizer.step(), because no limits are known yet; without `overlap` they always do.
+    """The limits of a step travel with the ends of its slots, so they may be given when the gradients have left already.
 
     `end_slot` ends the slot if it is its round's last, waits for the step's commit, and returns the norm of the gradient
     that made the newest version, as the job's metrics have it.
     """
 
-    def __init__(self, client: Client, parameters: list[Parameter], end_slot: Callable[[], float], *, overlap: bool) -> None:
-        self._client, self._parameters, self._end_slot, self._overlap = client, parameters, end_slot, overlap
-        self._known: Limits | None = None  # of the newest slot that has ended
+    def __init__(self, client: Client, parameters: list[Parameter], end_slot: Callable[[], float]) -> None:
+        self._client, self._parameters, self._end_slot = client, parameters, end_slot
         self._told = Limits()  # what the client has
-        self._streams = False  # the slot's gradients leave with the limits that the client has
-        self._now = Limits()  # of the slot, as far as its functions were called
+        self._step = -1  # of the newest slot
+        self._now = Limits()  # of the current slot, as far as its functions were called
         self._call: FrameType | None = None  # the present call of one of them
         self._values: set[int] = set()  # gradients that clip_grad_value_() has seen
         self._norm = 0.0  # still to be taken by torch's code
         for entry in parameters:
             entry.placeholder.clipping = self
 
-    def slot_begins(self) -> bool:
-        """Returns whether the slot's gradients may leave before optimizer.step()."""
-        self._now, self._values = Limits(), set()
-        self._streams = self._overlap and self._known is not None
-        if self._streams:
-            assert self._known is not None
-            self._tell(self._known)
-        return self._streams
-
-    def slot_ends(self) -> None:
-        """The slot's limits are known, and no gradient has left without them."""
-        self._call = None
+    def slot_ends(self, step: int, slot: int) -> None:
+        """Called before the slot's end is sent."""
         if self._now.value is not None and len(self._values) < len(self._parameters):
             raise Unsupported(_SUBSET.format(call="clip_grad_value_", count=len(self._values), all=len(self._parameters),
                                              limit=self._now.value))
-        if self._streams and self._now != self._told:
-            raise Invalid(_DIFFERS.format(told=self._told, now=self._now))
-        self._tell(self._now)
-        self._known = self._now
+        if step == self._step and self._now != self._told:
+            raise Invalid(_DIFFERS.format(slot=slot, step=step, now=self._now, told=self._told))
+        if self._now.norm != self._told.norm:
+            self._client.set_clip_norm(_finite(self._now.norm))
+        if self._now.value != self._told.value:
+            self._client.set_clip_value(_finite(self._now.value))
+        self._told, self._step = self._now, step
+        self._now, self._values, self._call = Limits(), set(), None
 
     def is_called(self, name: str, call: FrameType) -> None:
         """`name` is one of torch's functions, and `call` the running call, in which a gradient is used."""
@@ -121,9 +113,7 @@ class Clipping:
             raise Unsupported(_SUBSET.format(call="clip_grad_norm_", count=len(gradients & wanted), all=len(wanted),
                                              limit=limit))
 
-    def _tell(self, limits: Limits) -> None:
-        if limits.norm != self._told.norm:
-            self._client.set_clip_norm(limits.norm if limits.norm is not None and math.isfinite(limits.norm) else None)
-        if limits.value != self._told.value:
-            self._client.set_clip_value(limits.value if limits.value is not None and math.isfinite(limits.value) else None)
-        self._told = limits
+
+def _finite(limit: float | None) -> float | None:
+    """What the servers are told: an infinite limit is none."""
+    return limit if limit is not None and math.isfinite(limit) else None

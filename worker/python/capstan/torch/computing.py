@@ -43,9 +43,9 @@ class _Pass:
 class Computing:
     """The computation of the current slot, from its first backward pass to its end."""
 
-    def __init__(self, rounds: Rounds, needs_slot: Callable[[], None], begins: Callable[[Slot], bool]) -> None:
-        """`needs_slot` makes sure that there is a slot, or raises. `begins` is called before anything of a slot is sent,
-        and returns whether its gradients may leave during the backward pass."""
+    def __init__(self, rounds: Rounds, needs_slot: Callable[[], None], begins: Callable[[Slot], None]) -> None:
+        """`needs_slot` makes sure that there is a slot, or raises. `begins` is called before anything of a slot is
+        sent."""
         self._rounds, self._needs_slot, self._begins = rounds, needs_slot, begins
         self.tally = Tally()
         self.weighing: Weighing
@@ -237,9 +237,9 @@ class Computing:
         slot = self._rounds.slot
         assert slot is not None
         self.weighing.look_at_slot(slot, samples)
-        streams = self._begins(slot)
+        self._begins(slot)
         self.tally.samples = samples
-        self.gradients.begin(slot, samples, streams=streams)
+        self.gradients.begin(slot, samples)
 
     def _batch_is_computed(self) -> None:
         assert self._pass is not None

@@ -30,7 +30,6 @@ class Gradients:
         self._taking = threading.Lock()  # backward() uses a thread per device
         self._slot: Slot | None = None
         self._memory: Tensors | None = None  # the slot's gradients; None: no slot has begun
-        self._streams = True  # gradients are sent as they become final, and not when the slot ends
         self._in_backward = False  # trainer.backward() runs: gradients that arrive now belong to the slot
         self._last = False  # this is the slot's last backward(): gradients are final
         self._factor = 1.0  # for gradients that arrive
@@ -53,10 +52,10 @@ class Gradients:
         assert self._memory is not None
         return self._memory
 
-    def begin(self, slot: Slot, samples: int, *, streams: bool = True) -> None:
+    def begin(self, slot: Slot, samples: int) -> None:
         for entry in self._parameters:
             entry.has_gradient = entry.final = entry.adds_to_old = False
-        self._slot, self._memory, self._streams = slot, slot.begin(samples), streams
+        self._slot, self._memory = slot, slot.begin(samples)
 
     def compute(self, loss: torch.Tensor, *, last: bool) -> None:
         """Runs backward() for a part of the slot; after the last part all gradients are sent."""
@@ -89,11 +88,13 @@ class Gradients:
         stepped, self._stepped = self._stepped, False
         with self.all_or_nothing():
             self._put_arrived(wait=True)
-            self._plain.ends(loss)
-            if not stepped:
-                for entry in self._parameters:
-                    if not entry.is_hidden:
+            for entry in self._parameters:  # those that the pass had no gradient for
+                if entry.has_gradient and not entry.is_hidden:
+                    if stepped:
+                        entry.hide_gradient()
+                    else:
                         self._discard(entry)
+            self._plain.ends(loss)
             if self._last:
                 self.send_the_rest()
 
@@ -161,6 +162,8 @@ class Gradients:
             try:
                 is_new = self._plain.notice(self._pass_ends, self.settle)
                 if is_new is None:
+                    if entry.is_hidden and not self._plain.takes_part:
+                        entry.clear_gradient()  # the gradient that comes is the script's
                     return
                 if is_new:
                     self.must_be_whole()
@@ -254,8 +257,7 @@ class Gradients:
         if not entry.has_gradient:
             self._fill(entry, self._slot)
         entry.final = True
-        if self._streams:
-            self._slot.ready(entry.name)
+        self._slot.ready(entry.name)
 
     def _fill(self, entry: Parameter, slot: Slot) -> None:
         """Fills in a zero gradient for a parameter that the loss does not depend on, or raises."""

@@ -65,7 +65,7 @@ class PlainPasses:
                 settle()
             except Exception as error:  # leaves the new pass
                 refusal = error
-        if not self._owner.takes_part():
+        if not self.takes_part:
             return None
         self.is_open, self._call, self._loss = True, call, roots.loss_of(call)
         self._is_over = self._inner_ended = False
@@ -73,6 +73,11 @@ class PlainPasses:
         if refusal is not None:
             raise refusal
         return True
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether gradients are the job's now."""
+        return self._owner.takes_part()
 
     def begins(self) -> Kind:
         return self._owner.pass_begins(self._loss)

@@ -73,7 +73,7 @@ class Trainer:
         self._address, self._identity, self._key_file = address, identity, key_file
         self._job = client.job
         self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
-        self._computing = Computing(self._rounds, self._must_have_a_slot, self._slot_begins)
+        self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
         self._computing.weighing = Weighing(self._job["job"], None)
         self._clipping: Clipping | None = None
         self._values: Values | None = None
@@ -90,8 +90,7 @@ class Trainer:
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
-                unused: str | None = None, buffers: Mapping[str, str] | None = None, overlap: bool = True,
-                **named: Any) -> Any:
+                unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
         """prepare(model, optimizer[, loader][, scheduler][, scaler]), in any order: connects them to the job and returns
         them in the same order. Several models are trained as one. The first loader is replaced by one with the job's
         batches, in its sampler's order; further loaders stay as they are. A GradScaler is replaced by one with the job's
@@ -109,8 +108,10 @@ class Trainer:
         "local", every process has its own value. With unused="zero" a parameter has gradient 0 in slots whose loss does
         not depend on it.
 
-        Gradients leave while backward() computes, clipped as in the step before. With overlap=False they leave at
-        optimizer.step(), so that the limits of clip_grad_norm_() and clip_grad_value_() may differ from step to step.
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) ends the step, waits for it, and returns the norm of
+        the gradient over all processes. Where another slot of the step follows in this process, where nothing shows yet
+        when the scheduler acts, and in the job's last step, it returns the norm of the step before, or 0.
+        clip_grad_value_() clips the mean gradient. Both need mode sync.
         """
         if self._rates is not None:
             raise Invalid("prepare() comes once: give it all loaders and models at once, or train the second model in a job "
@@ -135,7 +136,7 @@ class Trainer:
         for part in things.models:
             no_sync.give(part, self.no_sync)
         self._computing.prepare(things.models, self._values.parameters, unused)
-        self._clipping = Clipping(self.client, self._values.parameters, self._norm_of_step, overlap=overlap)
+        self._clipping = Clipping(self.client, self._values.parameters, self._norm_of_step)
         self._rates = Rates(self.client, things.optimizer, rule, self._schedule)
         self._last = LastVersion(functools.partial(Reader, self._address, key_file=self._key_file), self._job, self._values, things.optimizer, rule)
         schedule = self._schedule
@@ -335,19 +336,14 @@ class Trainer:
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
 
-    def _slot_begins(self, slot: Slot) -> bool:
-        """The computation of a slot begins; nothing of it has been sent. Returns whether its gradients may leave during
-        the backward pass."""
-        assert self._clipping is not None
-        self._tell_rates(slot)
-        return self._clipping.slot_begins()
-
     def _end_slot(self) -> None:
         """A slot is computed: passes its gradients to the client, and moves to the next slot or round."""
         self._held_back = False
         assert self._values is not None and self._clipping is not None and self._rates is not None
         self._rates.must_stay(self.global_step)
-        self._clipping.slot_ends()
+        slot = self._rounds.slot
+        assert slot is not None
+        self._clipping.slot_ends(self.global_step, slot.index)
         self._values.slot_ends(self.global_step, self._computing.gradients.memory)
         self._computing.gradients.end()
         slot, tally = self._rounds.take_slot(), self._computing.ends()
