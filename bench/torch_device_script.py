@@ -62,9 +62,10 @@ def as_worker(options):
 def alone(options):
     """Trains with the batches that the job would choose."""
     from capstan.torch.batches import Plan
+    from capstan.torch.orders import shuffled
 
     model, optimizer, data = make(options)
-    plan = Plan(seed=JOB_SEED, samples=SAMPLES, global_batch=options.batch, slots=1, batch=options.batch, shuffle=True,
+    plan = Plan(shuffled(SAMPLES, JOB_SEED), samples=SAMPLES, global_batch=options.batch, slots=1, batch=options.batch,
                 drop_last=False)
     losses = []
     for step in range(options.steps):

@@ -81,14 +81,15 @@ def scheduler_of(optimizer, begin=None):
 def plain(setup, rank=0, ranks=1):
     """Trains by PyTorch alone, with the batches that the job would choose. With several ranks, rank r computes slot r."""
     from capstan.torch.batches import Plan
+    from capstan.torch.orders import shuffled
 
     model = network(setup["seed"])
     optimizer = optimizer_of(setup["optimizer"], model)
     scheduler = scheduler_of(optimizer)
     if ranks > 1:
         model = torch.nn.parallel.DistributedDataParallel(model)
-    plan = Plan(seed=setup["job_seed"], samples=SAMPLES, global_batch=setup["global_batch"], slots=ranks,
-                batch=setup["global_batch"], shuffle=True, drop_last=False)
+    plan = Plan(shuffled(SAMPLES, setup["job_seed"]), samples=SAMPLES, global_batch=setup["global_batch"], slots=ranks,
+                batch=setup["global_batch"], drop_last=False)
     dataset, losses = data(), []
     if "from" in setup:
         saved = torch.load(setup["from"])
@@ -146,7 +147,7 @@ def by_capstan(setup):
         for x, y in loader:
             loss = mse_loss(model(x), y)
             (model if setup.get("zero") == "model" else optimizer).zero_grad()
-            trainer.backward(loss)
+            loss.backward()
             optimizer.step()
             scheduler.step()
     if "save" in setup:

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """The scripts of the documentation: the site's navigation, the pages of the reference, and the recorded demo."""
+import ast
 import collections
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 import unittest
 import xml.dom.minidom
@@ -46,6 +48,50 @@ class NavigationTest(unittest.TestCase):
     def test_runbooks_appear_when_there_are_some(self):
         titles = [list(part)[0] for part in docs.navigation({**self.PAGES, "docs/runbooks/slow.md": "# Slow\n"})]
         self.assertEqual(titles, ["capstan", "How to", "Runbooks", "Explanation", "Source"])
+
+
+class IdiomsTest(unittest.TestCase):
+    """The table of docs/how-to/pytorch-idioms.md."""
+
+    FILE = "torch_idioms_test.py"
+
+    def setUp(self):
+        with open(os.path.join(ROOT, "docs", "how-to", "pytorch-idioms.md"), encoding="utf-8") as file:
+            lines = [line for line in file if line.startswith("| ")]
+        self.rows = [re.split(r" *\| *", line.strip()[1:-1].strip()) for line in lines if not line.startswith("| in the script")]
+
+    def names_in(self, name):
+        """The tests of a file in tests/e2e, as Class.test."""
+        with open(os.path.join(ROOT, "tests", "e2e", name), encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        return {f"{group.name}.{test.name}" for group in tree.body if isinstance(group, ast.ClassDef)
+                for test in group.body if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")}
+
+    def test_each_row_names_its_test_and_each_test_has_a_row(self):
+        self.assertGreater(len(self.rows), 30)
+        named = set()
+        for row in self.rows:
+            self.assertEqual(len(row), 4, row)
+            words = re.findall("`([^`]+)`", row[3])
+            file, test = words if len(words) == 2 else (self.FILE, *words)
+            self.assertIn(test, self.names_in(file), row)
+            named.add((file, test))
+        self.assertEqual({test for file, test in named if file == self.FILE}, self.names_in(self.FILE))
+
+    def test_the_words_of_each_refusal_are_in_a_message(self):
+        folder = os.path.join(ROOT, "worker", "python", "capstan", "torch")
+        sources = []
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    sources.append(re.sub(r"""["']\s*\n\s*f?["']""", "", file.read()))
+        text = "\n".join(sources)
+        for row in self.rows:
+            words = re.match('"([^"]+)"', row[2].strip())
+            if "refused" in row[1]:
+                self.assertIsNotNone(words, row)
+            if words is not None:
+                self.assertIn(words.group(1), text, row)
 
 
 HEADER = """\

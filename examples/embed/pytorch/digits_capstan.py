@@ -26,7 +26,7 @@ for epoch in range(5):
     for x, y in loader:
         loss = cross_entropy(model(x), y)
         optimizer.zero_grad()
-        trainer.backward(loss)
+        loss.backward()
         optimizer.step()
         scheduler.step()
 

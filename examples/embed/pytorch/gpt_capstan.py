@@ -21,7 +21,7 @@ for epoch in range(1):
     for x, y in loader:
         loss = cross_entropy(model(x).flatten(0, 1), y.flatten())
         optimizer.zero_grad()
-        trainer.backward(loss)
+        loss.backward()
         optimizer.step()
         warmup.step()
 

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from capstan.errors import Invalid
 
-_NAMES = ("model", "optimizer", "loader", "scheduler")
+_NAMES = ("model", "optimizer", "loader", "scheduler", "scaler")
 
 
 def _name_of(thing: Any) -> str:
@@ -19,20 +19,24 @@ def _name_of(thing: Any) -> str:
         return "optimizer"
     if isinstance(thing, DataLoader):
         return "loader"
+    if type(thing).__name__ == "GradScaler":
+        return "scaler"
     if hasattr(thing, "step"):
         return "scheduler"
-    raise Invalid(f"prepare() was given something of type {type(thing).__name__}; it takes a model, an optimizer, "
-                  "DataLoaders and a scheduler, in any order")
+    raise Invalid(f"prepare() was given something of type {type(thing).__name__}; it takes models, an optimizer, "
+                  "DataLoaders, a scheduler and a GradScaler, in any order")
 
 
 @dataclass
 class Arguments:
-    """One argument of each kind, and further loaders, which stay as they are."""
+    """One argument of each kind, further models, which are trained together, and further loaders, which stay as they
+    are."""
 
-    model: Any = None
+    models: list[torch.nn.Module] = field(default_factory=list)
     optimizer: Any = None
     loader: Any = None  # the first loader, whose batches the job chooses
     scheduler: Any = None
+    scaler: Any = None
     given: list[Any] = field(default_factory=list)  # all arguments, in the given order
 
     @classmethod
@@ -44,23 +48,34 @@ class Arguments:
         for thing in (*given, *named.values()):
             if thing is not None:
                 found._add(thing, _name_of(thing))
-        if found.model is None or found.optimizer is None:
+        if not found.models or found.optimizer is None:
             raise Invalid("prepare() wants a model and its optimizer; loader and scheduler may come with them")
-        if isinstance(found.model, torch.nn.parallel.DistributedDataParallel):
+        if any(isinstance(model, torch.nn.parallel.DistributedDataParallel) for model in found.models):
             raise Invalid("prepare() was given a DistributedDataParallel, whose processes would average the gradients "
                           "before the job does: give it model.module, and leave init_process_group() out")
         return found
 
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model of the job."""
+        return self.models[0] if len(self.models) == 1 else torch.nn.ModuleList(self.models)
+
     def _add(self, thing: Any, name: str) -> None:
         self.given.append(thing)
-        if getattr(self, name) is None:
+        if name == "model":
+            self.models.append(thing)
+        elif getattr(self, name) is None:
             setattr(self, name, thing)
-        elif name == "model":
-            raise Invalid("prepare() was given two models: make them one, torch.nn.ModuleList([first, second]), with "
-                          "one optimizer over both, or train each in a job and a trainer of its own")
+        elif name == "optimizer":
+            raise Invalid("prepare() was given two optimizers, and a job has one: where they step together, make them one, "
+                          "with a group for each; where they take turns, as in a GAN, train each model in a job and a trainer "
+                          "of its own, and write `with trainer.no_sync():` around a backward() whose gradients in the other "
+                          "trainer's model are to be discarded")
         elif name != "loader":
             raise Invalid(f"prepare() was given two {name}s: a job has one")
 
-    def answer(self, loader: Any) -> Any:
-        """The same objects in the same order, with `loader` in place of the first loader."""
-        return tuple(loader if thing is self.loader else thing for thing in self.given)
+    def answer(self, loader: Any, scaler: Any) -> Any:
+        """The same objects in the same order, with `loader` in place of the first loader, and `scaler` in that of the
+        scaler."""
+        changed = {id(self.loader): loader, id(self.scaler): scaler}
+        return tuple(changed.get(id(thing), thing) for thing in self.given)

@@ -7,37 +7,16 @@ restart.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sampler, SequentialSampler
-from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data import DataLoader, Sampler
 
-from capstan.errors import Invalid, Unsupported
-
-try:
-    import numpy
-except ImportError:  # torch runs without numpy; then nothing draws from numpy's generator
-    numpy = None  # type: ignore[assignment]
-
-
-def key_of(*parts: object) -> int:
-    """A 64-bit hash of all `parts`."""
-    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
-
-
-def seed_generators(key: int) -> None:
-    """Seeds torch's, numpy's and Python's generators with `key`."""
-    torch.manual_seed(key)
-    random.seed(key)
-    if numpy is not None:
-        numpy.random.seed([key & 0xFFFFFFFF, key >> 32])
-
+from capstan.errors import Invalid
+from capstan.torch.orders import batches_of, key_of, order_of, seed_generators
 
 @dataclass(frozen=True)
 class Piece:
@@ -54,20 +33,17 @@ class Piece:
 class Plan:
     """The pieces of (step, slot)."""
 
-    def __init__(self, *, seed: int, samples: int, global_batch: int, slots: int, batch: int, shuffle: bool,
+    def __init__(self, order: Callable[[int], Sequence[int]], *, samples: int, global_batch: int, slots: int, batch: int,
                  drop_last: bool) -> None:
-        self._seed, self._samples, self._global_batch, self._slots = seed, samples, global_batch, slots
+        """`order` gives the numbers of an epoch's samples."""
+        self._samples, self._global_batch, self._slots = samples, global_batch, slots
         self._batch = batch
         self.steps_per_epoch = samples // global_batch if drop_last else -(-samples // global_batch)
         if self.steps_per_epoch == 0:
             raise Invalid(f"the data set has {samples} samples, fewer than job.global_batch = {global_batch}, and the "
                           "loader drops the last batch")
         # Caches only two epochs, because a permutation is as long as the data set.
-        self._order = functools.lru_cache(maxsize=2)(self._permutation if shuffle else lambda _: range(samples))
-
-    def _permutation(self, epoch: int) -> list[int]:
-        generator = torch.Generator().manual_seed(key_of("epoch", self._seed, epoch))
-        return torch.randperm(self._samples, generator=generator).tolist()  # type: ignore[no-any-return]
+        self._order = functools.lru_cache(maxsize=2)(order)
 
     def _share(self, within: int, slot: int) -> tuple[int, int]:
         """The range of the epoch's order that `slot` has in the epoch's step number `within`."""
@@ -125,35 +101,16 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
-def _shuffles(loader: DataLoader[Any]) -> bool:
-    sampler = loader.sampler
-    if isinstance(sampler, DistributedSampler):
-        return bool(sampler.shuffle)
-    samples = len(loader.dataset)  # type: ignore[arg-type]
-    if isinstance(sampler, (RandomSampler, SequentialSampler)) and len(sampler) != samples:
-        raise Unsupported(f"the loader's sampler chooses {len(sampler)} of {samples} samples: give it a data set of "
-                          "those, a torch.utils.data.Subset")
-    if type(sampler) is RandomSampler and not sampler.replacement:
-        return True
-    if type(sampler) is SequentialSampler:
-        return False
-    raise Unsupported(f"the loader's sampler is {type(sampler).__name__}: the job chooses the samples, in the data "
-                      "set's order or shuffled; give it a loader with shuffle=True or False, or ask for work yourself "
-                      "with trainer.slots()")
-
-
 class Fetcher:
     """Returns the batches of pieces, prefetched by the worker processes of the script's loader, if it has any."""
 
     def __init__(self, loader: DataLoader[Any], *, seed: int, steps: int, global_batch: int, slots: int) -> None:
-        if isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
-            raise Unsupported("the loader has no samples by number (an IterableDataset, or batches of its own): ask "
-                              "for work yourself with trainer.slots()")
+        batch, drop_last = batches_of(loader)
+        order = order_of(loader, seed)
         self._loader, self._seed, self._steps = loader, seed, steps
-        self.samples = len(loader.dataset)  # type: ignore[arg-type]
-        self.plan = Plan(seed=seed, samples=self.samples, global_batch=global_batch, slots=slots,
-                         batch=loader.batch_size, shuffle=_shuffles(loader), drop_last=loader.drop_last)
-        self.fingerprint = (self.samples, loader.batch_size, _shuffles(loader), loader.drop_last)
+        self.batch_size, self.samples = batch, order.samples
+        self.plan = Plan(order.of, samples=order.samples, global_batch=global_batch, slots=slots, batch=batch, drop_last=drop_last)
+        self.fingerprint = (order.samples, batch, order.name, drop_last)
         self._ahead: Iterator[tuple[Piece, Any]] = iter(())
 
     def fetch(self, piece: Piece, slots: list[int]) -> Any:

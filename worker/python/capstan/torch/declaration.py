@@ -7,7 +7,8 @@ from capstan.client import Client
 from capstan.errors import Invalid, Unsupported
 from capstan.notices import log
 from capstan.tensors import Tensor
-from capstan.torch.batches import Fetcher, key_of
+from capstan.torch.batches import Fetcher
+from capstan.torch.orders import key_of
 from capstan.torch.parameters import Parameter, buffer_of, is_dense
 from capstan.torch.statistics import Wishes
 from capstan.torch.values import Values
@@ -60,8 +61,8 @@ def _parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> lis
     if groups:
         shapes = ", ".join(str(tuple(parameter.shape)) for _, parameter in list(groups.values())[:4])
         raise Invalid(f"the optimizer has {len(groups)} parameters that are not the model's, of shapes {shapes}: where "
-                      "they are a criterion's or another module's, give prepare() all of them as one model, "
-                      "torch.nn.ModuleList([model, criterion]), and go on calling each by its own name")
+                      "they are a criterion's or another module's, give it to prepare() too: prepare(model, criterion, "
+                      "optimizer)")
     if not found:
         raise Invalid("the model has no parameter to train")
     return found

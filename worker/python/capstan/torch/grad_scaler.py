@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class GradScaler:
-    """In a script: trainer.backward(scaler.scale(loss)), scaler.step(optimizer), scaler.update().
+    """In a script: scaler.scale(loss).backward(), scaler.step(optimizer), scaler.update(), as with PyTorch's. prepare()
+    returns one for a PyTorch scaler that it is given.
 
     The job has worker.precision = "fp16". The scale begins at 65536. If any process has a gradient that is not finite,
     all skip the step and the scale is halved; 2000 good steps double it. Servers unscale the sum in float32. If
@@ -27,17 +28,11 @@ class GradScaler:
         self._trainer = trainer
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """Returns the loss unchanged: Trainer.backward() multiplies it by the round's scale."""
-        return loss
+        """Returns the loss times the round's scale."""
+        return self._trainer._computing.scale(loss) if self._enabled else loss
 
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
-        if not self._enabled:
-            return
-        if self._trainer.client.job["optimizer"].get("clip_norm"):
-            return  # the servers unscale, and clip by the norm of the whole gradient
-        raise Unsupported("unscale_(): gradients have left already when it is called, and the servers unscale them. "
-                          "Where it stands before a clip_grad_norm_(), set optimizer.clip_norm in the job file, and "
-                          "leave out clip_grad_norm_(); else leave it out")
+        """Does nothing: the servers unscale, before they clip by what clip_grad_norm_() is given."""
 
     def step(self, optimizer: torch.optim.Optimizer, *arguments: Any, **options: Any) -> None:
         """Calls optimizer.step(). Whether the step is skipped is decided when the gradients of all processes are

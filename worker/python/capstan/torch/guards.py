@@ -8,7 +8,7 @@ import torch
 from capstan.errors import Invalid, Unsupported
 from capstan.tensors import Tensors
 from capstan.torch import messages
-from capstan.torch.batches import key_of
+from capstan.torch.orders import key_of
 from capstan.torch.parameters import Parameter, digest_of
 from capstan.torch.statistics import Place
 

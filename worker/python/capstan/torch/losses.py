@@ -9,8 +9,8 @@ import torch
 
 from capstan.errors import Invalid
 
-_LOOKS_LIKE_A_SUM = (
-    "the loss is a sum over its samples, by its graph, and backward() takes it for their mean: write "
+LOOKS_LIKE_A_SUM = (
+    "the loss is a sum over its samples, by its graph, and the job takes the mean over its slots: write "
     'trainer.backward(loss, reduction="sum"), which gives the gradient of the sum over the global batch, as PyTorch alone '
     'has it, or reduction="mean" where it is a mean')
 _LOOKS_DIVIDED_PIECES = (
@@ -94,7 +94,7 @@ def weigh(loss: torch.Tensor, samples: Samples, *, reduction: str | None, divide
     if reduction not in (None, "mean", "sum"):
         raise Invalid(f'backward(loss, reduction={reduction!r}): wanted "mean" or "sum"')
     if reduction is None and (pieces or slots > 1) and looks_like_a_sum(loss):
-        raise Invalid(_LOOKS_LIKE_A_SUM)
+        raise Invalid(LOOKS_LIKE_A_SUM)
     if reduction == "sum":
         return Weight(samples.step / samples.slot, 1.0)
     if divided is None and looks_divided(loss):

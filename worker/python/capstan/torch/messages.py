@@ -1,9 +1,31 @@
 """Messages for a script whose loop does something that the job cannot follow. Each gives the line to write instead."""
 from __future__ import annotations
 
-PLAIN_BACKWARD = ("loss.backward() was called, and its gradients are this process's alone: write "
-                  "trainer.backward(loss) in its place, then optimizer.step()")
-NO_BACKWARD = "optimizer.step() comes after trainer.backward(loss), once for each batch"
+DONE = "the job is done: there is nothing more to compute (Trainer.done says so)"
+NO_BACKWARD = ("optimizer.step() comes after loss.backward(), once for each batch, and no parameter of the model has a gradient "
+               "that a backward() of this slot computed")
+NOT_SYNCED = ("optimizer.step() comes after a backward() within no_sync(), or with require_backward_grad_sync = False: leave the "
+              "last backward() before each optimizer.step() outside, as with DDP")
+EXPLICIT_WITHIN_NO_SYNC = ("trainer.backward() within no_sync(): write loss.backward() there, or put the calls of trainer.backward() "
+                           "into `with trainer.accumulate(samples):`")
+ZEROED = ('the gradient of parameter "{name}" was cleared between backward() and optimizer.step(), and it has left: call '
+          "zero_grad() before backward() or after optimizer.step(). Gradients of a backward() that is to be discarded stay here "
+          "within `with trainer.no_sync():`")
+NOT_ZEROED = ('parameter "{name}" still has the gradient of the step before, to which PyTorch would add this one: call '
+              "optimizer.zero_grad() once for each optimizer.step()")
+SECOND_GRADIENT = ('parameter "{name}" has a second gradient before optimizer.step(), and the first has left. Where a batch has '
+                   "several backward(), write `with trainer.no_sync():` around all but the last. Where an earlier one was for "
+                   "something else, take torch.autograd.grad(loss, x) for it. Checkpointed segments that share the parameter "
+                   "want use_reentrant=False")
+GROUPS = ("optimizer.step() does not come with the last batch of a slot: this loop adds up the gradients of several batches by "
+          "itself, so job.global_batch is to be slots times the samples of one optimizer.step() in a process. Set it so, or "
+          "give the loader drop_last=True where the last group is smaller")
+NO_STEP_AFTER_CLIP = ("clip_grad_norm_() returned a finite norm, and optimizer.step() did not follow: the servers have updated the "
+                      "weights when it returns. To pass over a batch, write trainer.skip() before its backward()")
+UNEVEN = ("job.global_batch = {global_batch} in {slots} slots gives them different numbers of samples, and loss.backward() does "
+          "not say which this slot has: set job.global_batch to a multiple of the slots, or write trainer.backward(loss, samples)")
+LATE_RATE = ("the optimizer's numbers changed within step {step}, after backward(): {now}, and the gradients have left with {told}: "
+             "set the learning rate and its like before loss.backward()")
 NOTHING_COMPUTED = ("the loop asks for the next batch, and backward() and step() of the last one are missing. To pass "
                     "over a batch, write trainer.skip() before `continue`; to look at the data without training, "
                     "iterate over a DataLoader that prepare() was not given")
@@ -12,10 +34,11 @@ NO_STEP = ("the loop asks for the next batch, and optimizer.step() of the last o
            "the number of batches, and set job.global_batch to the samples of one update; a loader with a batch_size "
            "below global_batch / slots = {share} cuts a slot into pieces")
 TWO_OF_A_BATCH = ("backward() comes once for each batch of the prepared loader: add the losses of the batch, and call "
-                  "it with their sum")
-TWO_OF_A_SLOT = ("backward() comes once before each step(). Put the calls of one update into `with "
-                 "trainer.accumulate(samples):`, samples being those of all of them; their losses are not to be "
-                 "divided, or say accumulate(samples, divided=True)")
+                  "it with their sum; or write `with trainer.no_sync(): loss.backward()` for all but the last")
+TWO_OF_A_SLOT = ("backward() comes once before each step(). Where an update has several loss.backward(), write `with "
+                 "trainer.no_sync():` around all but the last, or set model.require_backward_grad_sync as with DDP. Or put calls "
+                 "of trainer.backward() into `with trainer.accumulate(samples):`, samples being those of all of them; their "
+                 "losses are not to be divided, or say accumulate(samples, divided=True)")
 NO_SAMPLES = ("backward(loss, samples=...): over how many samples is the loss a mean? A prepared loader knows by itself")
 NO_GRADIENT = ("the loss does not depend on it. Where a branch is not taken in each step, write prepare(..., "
                'unused="zero"): then its gradient is 0 there, and momentum and weight decay go on. Where it is '

@@ -16,11 +16,12 @@ class Step:
     def __init__(self, end_slot: Callable[[], object], is_expected: Callable[[], bool]) -> None:
         self._end_slot, self._is_expected = end_slot, is_expected
 
-    def __call__(self, closure: Any = None) -> None:
-        if closure is not None:
-            raise Unsupported("step(closure): the servers run the optimizer and call nothing back; write "
-                              "trainer.backward(loss), then optimizer.step() without a closure")
+    def __call__(self, closure: Callable[[], Any] | None = None) -> Any:
+        """As in torch's optimizers that call a closure once: it computes the loss and its gradient."""
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
         self._end_slot()
+        return loss
 
     def __deepcopy__(self, _: object) -> Step:
         return self  # belongs to one trainer

@@ -45,7 +45,8 @@ class Parameter:
         self.name, self.parameter, self.index, self.group = name, parameter, index, group
         self.has_gradient = False  # the current slot's gradient is in the client's memory
         self.final = False  # the gradient is complete
-        self._left = torch.zeros((), device=parameter.device).expand(parameter.shape).as_subclass(Sent)
+        self.adds_to_old = False  # zero_grad() has not cleared the step before's, to which PyTorch would add this one
+        self.placeholder = Sent.in_place_of(parameter)
         self._node: Any = None
         self._views: dict[int, torch.Tensor] = {}  # by the address of the client's buffer
 
@@ -57,23 +58,29 @@ class Parameter:
         return self._views[memory.address]
 
     def hide_gradient(self) -> None:
-        self.parameter.grad = self._left
+        self.parameter.grad = self.placeholder
 
     def clear_gradient(self) -> None:
         self.parameter.grad = None
 
-    def has_own_gradient(self) -> bool:
-        """Whether there is a gradient that was not taken over, because the script's own backward() made it."""
-        gradient = self.parameter.grad
-        return gradient is not None and gradient is not self._left
+    @property
+    def is_hidden(self) -> bool:
+        """Whether the placeholder for a gradient that was taken over is in the gradient's place."""
+        return self.parameter.grad is self.placeholder
 
-    def call_when_ready(self, call: Callable[[Parameter], None]) -> None:
+    def has_own_gradient(self) -> bool:
+        """Whether there is a gradient that was not taken over, because it was there before the slot."""
+        return self.parameter.grad is not None and not self.is_hidden
+
+    def call_when_ready(self, before: Callable[[Parameter], None], after: Callable[[Parameter], None]) -> None:
+        """Calls `before` when a pass is about to add a gradient, and `after` when it has."""
+        self.parameter.register_hook(lambda _: before(self))  # type: ignore[no-untyped-call]
         if hasattr(self.parameter, "register_post_accumulate_grad_hook"):
-            self.parameter.register_post_accumulate_grad_hook(lambda _: call(self))
+            self.parameter.register_post_accumulate_grad_hook(lambda _: after(self))
             return
         # Before torch 2.1: hook the autograd node that accumulates the gradient. self._node keeps that node alive.
         self._node = self.parameter.expand_as(self.parameter).grad_fn.next_functions[0][0]
-        self._node.register_hook(lambda *_: call(self))
+        self._node.register_hook(lambda *_: after(self))
 
 
 def is_dense(tensor: torch.Tensor) -> bool:

@@ -77,8 +77,8 @@ class Passes:
 class Handout:
     """Hands out the pieces of the current slot in order. A piece that was not computed is handed out again."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
+    def __init__(self, fetcher: Fetcher, passes: Passes) -> None:
+        self._fetcher, self._passes = fetcher, passes
         self._slot: Slot | None = None
         self._rest: Iterator[Piece] = iter(())  # remaining pieces of the slot
         self._batch: Any = None
@@ -101,9 +101,14 @@ class Handout:
                 self._batch = self._fetcher.fetch(self.piece, work.slot_indices)
         return self.piece, self._batch
 
+    def pass_over(self) -> None:
+        """The piece has no samples."""
+        self.piece = self._batch = None
+
     def let_go(self) -> None:
         """The piece is computed or skipped."""
-        self.piece = self._batch = None
+        self.pass_over()
+        self._passes.has_computed()
 
 
 class _Sampler:

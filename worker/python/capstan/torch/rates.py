@@ -6,6 +6,7 @@ import torch
 from capstan.client import Client, Slot, Work
 from capstan.errors import Invalid
 from capstan.hyper_parameters import HyperParameters
+from capstan.torch import messages
 from capstan.torch.rules import Rule
 from capstan.torch.schedule import Schedule, refuse_unknown
 
@@ -38,6 +39,12 @@ class Rates:
                           f"{slot.index}, and {self._told[0]} for the slots before it. A process may compute several "
                           "slots of one step: set the learning rate, and whatever follows the loop's counter, from "
                           "trainer.global_step")
+
+    def must_stay(self, step: int) -> None:
+        """Called when a slot ends: its gradients have left with the numbers that its first backward() found."""
+        groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
+        if self._told is not None and groups != self._told:
+            raise Invalid(messages.LATE_RATE.format(step=step, now=groups[0], told=self._told[0]))
 
     def _look_for_schedulers(self, groups: list[HyperParameters]) -> None:
         """Searches before the first step and when a number has changed, at most _LOOKS_MAX times."""

@@ -26,6 +26,21 @@ class Rounds:
         self._coming = self._client.work(self._waits)
         self._next_round()
 
+    @property
+    def step(self) -> int:
+        """The current step, which equals the number of committed steps."""
+        return self.work.step if self.work is not None else int(self._client.job["job"]["steps"])
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor for this round's losses; 1 if the job has no loss scale."""
+        return self.work.loss_scale if self.work is not None else 1.0
+
+    @property
+    def grad_norm(self) -> float:
+        """The norm of the gradient that made the newest version that a round began with; 0 if none has made it."""
+        return self.newest.grad_norm if self.newest is not None else 0.0
+
     def next_slot(self) -> None:
         """Moves to the next slot, unless there is a current one or the job is done."""
         while self.slot is None and not self.done:

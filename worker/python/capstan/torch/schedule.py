@@ -17,7 +17,7 @@ from capstan.torch.interval import Interval
 from capstan.torch.kept_state import from_json, is_code, to_json
 
 _MEASURES = ("ReduceLROnPlateau depends on what one process measures, and the job's learning rate would differ from "
-             "process to process: use a scheduler that steps by itself, like StepLR")
+             "process to process: use a scheduler that steps by itself, like StepLR, or LambdaLR with a function of the step")
 _REPLACED = ("step", "state_dict", "load_state_dict")
 
 

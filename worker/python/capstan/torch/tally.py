@@ -13,6 +13,8 @@ class Tally:
     samples: int = 0  # of the slot
     computed: int = 0  # samples whose gradients are computed
     loss_sum: float = 0.0  # sum of the samples' losses
+    newest_loss: float = 0.0  # of the newest loss.backward()
+    is_unseen: bool = False  # a loss was not visible in loss.backward(): the job records none
     more_to_come: bool = False  # further calls of backward() follow for this slot
     divided: bool | None = None  # whether losses are divided by the number of these calls; None: not given
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)

@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import functools
 import logging
+import math
 import os
 import sys
 import weakref
@@ -17,22 +18,24 @@ import capstan.client
 from capstan.client import Client, Slot, Work
 from capstan.errors import Error, Invalid, Rewound
 from capstan.reader import Reader
-from capstan.torch import messages
+from capstan.torch import messages, no_sync
 from capstan.torch.arguments import Arguments
-from capstan.torch.batches import Fetcher, Piece, key_of, seed_generators
+from capstan.torch.batches import Fetcher
 from capstan.torch.declaration import declare
-from capstan.torch.gradients import Gradients
+from capstan.torch.clipping import Clipping
+from capstan.torch.computing import Computing
+from capstan.torch.grad_scaler import GradScaler
 from capstan.torch.identity import Identity
 from capstan.torch.interval import Interval
 from capstan.torch.last_version import LastVersion
 from capstan.torch.optimizer_calls import Step, replace_calls
+from capstan.torch.orders import key_of, seed_generators
 from capstan.torch.passes import Batches, Handout, Passes
 from capstan.torch.rates import Rates
 from capstan.torch.rounds import Rounds
 from capstan.torch.rules import rule_of
 from capstan.torch.schedule import Schedule, refuse_unknown
 from capstan.torch.statistics import Wishes
-from capstan.torch.tally import Tally
 from capstan.torch.values import Values
 from capstan.torch.weighing import Weighing
 
@@ -47,11 +50,16 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
 
     A newer process with this `worker` name, or $CAPSTAN_WORKER, replaces an older one. `rank` counts from 0; `ranks` is
     the job's number of slots. With a rank, only this process computes slot `rank`, and the job waits for it when it is
-    lost. Its name is then "rank-N", so that a process started in its place replaces it. Without a coordinator nothing
-    is trained.
+    lost. Its name is then "rank-N", so that a process started in its place replaces it. Without the argument, the rank
+    is that of torchrun, mpirun or srun, if one of them started the process and more than one; `on_notice` says so. Copies
+    that capstan launch starts have a number, and no slots of their own. Without a coordinator nothing is trained.
     """
     address = capstan.client.coordinator_address(coordinator)
     identity = Identity.given(rank, ranks)
+    if identity.notice:
+        on_notice(identity.notice)
+    if identity.binds:
+        rank, ranks = identity.rank, identity.ranks
     client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
                                     on_notice=on_notice, key_file=key_file)
     return Trainer(client, address, identity, key_file)
@@ -65,26 +73,28 @@ class Trainer:
         self._address, self._identity, self._key_file = address, identity, key_file
         self._job = client.job
         self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
-        self._tally = Tally()  # of the current slot
-        self._weighing = Weighing(self._job["job"], None)  # weights of losses
+        self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
+        self._computing.weighing = Weighing(self._job["job"], None)
+        self._clipping: Clipping | None = None
         self._values: Values | None = None
-        self._gradients = Gradients([])
         self._rates: Rates | None = None  # None: prepare() has not been called
         self._schedule: Schedule | None = None
         self._last: LastVersion | None = None
         self._passes: Passes | None = None  # passes over the prepared loader
-        self._handout: Handout | None = None  # hands out the loader's batches
         self._replays = False  # the loop's samples follow the job when it goes back
         self._follows = False  # the loop begins at the job's current step
         self._held_back = False  # the current slot ends once the script has shown when its scheduler acts
+        self._ended_by_clip = False  # clip_grad_norm_() has ended the slot; optimizer.step() has not come
         self._has_left = False
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
                 unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
-        """prepare(model, optimizer[, loader][, scheduler]), in any order: connects them to the job and returns them in
-        the same order. The first loader is replaced by one with the job's batches; further loaders stay as they are.
+        """prepare(model, optimizer[, loader][, scheduler][, scaler]), in any order: connects them to the job and returns
+        them in the same order. Several models are trained as one. The first loader is replaced by one with the job's
+        batches, in its sampler's order; further loaders stay as they are. A GradScaler is replaced by one with the job's
+        scale.
 
         From now on the job provides the weights. The first weights come from rank 0, or without ranks from the process
         whose name comes first; they are on the servers' disks before the first step. optimizer.step() pushes. The
@@ -97,13 +107,20 @@ class Trainer:
         refused, unless `buffers` has a pattern for its name: "mean", the job stores the mean over a step's slots;
         "local", every process has its own value. With unused="zero" a parameter has gradient 0 in slots whose loss does
         not depend on it.
+
+        torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) ends the step, waits for it, and returns the norm of
+        the gradient over all processes. Where another slot of the step follows in this process, where nothing shows yet
+        when the scheduler acts, and in the job's last step, it returns the norm of the step before, or 0.
+        clip_grad_value_() clips the mean gradient. Both need mode sync.
         """
         if self._rates is not None:
-            raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
-                          "torch.nn.ModuleList([first, second]); or train the second in a job and a trainer of its own")
+            raise Invalid("prepare() comes once: give it all loaders and models at once, or train the second model in a job "
+                          "and a trainer of its own")
         things = Arguments.sort(given, named)
         rule = rule_of(things.optimizer, self._job["optimizer"]["kind"])
+        scaler = None if things.scaler is None else GradScaler(self, things.scaler.is_enabled())
         self._follows = resumes
+        model = things.model
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if things.scheduler is not None:
             interval = Interval(scheduler_interval, self._passes and self._passes.steps_per_epoch,
@@ -115,8 +132,11 @@ class Trainer:
         elif hasattr(things.optimizer.step, "_with_counter") or hasattr(things.optimizer.step, "_wrapped_by_lr_sched"):
             raise Invalid("the optimizer has a scheduler, which would not follow the job's steps: give it to prepare()")
         refuse_unknown(things.optimizer)
-        self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers))
-        self._gradients = Gradients(self._values.parameters, unused)
+        self._values = declare(self.client, model, things.optimizer, fetcher, Wishes(buffers))
+        for part in things.models:
+            no_sync.give(part, self.no_sync)
+        self._computing.prepare(things.models, self._values.parameters, unused)
+        self._clipping = Clipping(self.client, self._values.parameters, self._norm_of_step)
         self._rates = Rates(self.client, things.optimizer, rule, self._schedule)
         self._last = LastVersion(functools.partial(Reader, self._address, key_file=self._key_file), self._job, self._values, things.optimizer, rule)
         schedule = self._schedule
@@ -125,7 +145,7 @@ class Trainer:
         self._say_topology()
         atexit.register(_at_exit, weakref.ref(self), os.getpid())
         self._rounds.open()
-        return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan))
+        return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan), scaler)
 
     def slots(self) -> Iterator[Slot]:
         """Yields the slots to compute until the job is done. For each, choose samples that depend only on slot.key,
@@ -158,61 +178,53 @@ class Trainer:
 
     def backward(self, loss: torch.Tensor, samples: int | None = None, *, reduction: str | None = None,
                  divided: bool | None = None) -> None:
-        """Runs loss.backward() and sends gradients as they become final. `loss` is the mean over `samples` samples; a
+        """Runs loss.backward(), for a loss of which that call cannot say enough. `loss` is the mean over `samples` samples; a
         prepared loader knows their number. With reduction="sum" it is their sum, and the step's gradient is that of the
         sum over the global batch, as in plain PyTorch. With `divided` the losses of a slot's pieces add up to the
         slot's loss."""
+        self._computing.gradients.settle()
         self._must_have_a_slot()
-        counts = self._weighing.samples(self.global_step, self._piece, samples, self._tally)
-        self._gradients.must_be_clear()
-        weight = self._weighing.weight(loss, counts, self._tally, reduction, divided)
-        if not self._gradients.begun:
-            self._begin(counts.slot)
-        if self._handout is not None and self._passes is not None:
-            self._handout.let_go()
-            self._passes.has_computed()
-        scale = self.loss_scale * weight.gradient
-        with self._gradients.all_or_nothing():
-            self._gradients.compute(loss if scale == 1 else torch.mul(loss, scale), last=not self._tally.more_to_come)
-        self._tally.computed += counts.loss
-        self._tally.loss_sum += float(loss.detach()) * weight.loss
+        self._computing.backward(loss, samples, reduction, divided)
+
+    def no_sync(self) -> contextlib.AbstractContextManager[None]:
+        """Within this block the gradients of loss.backward() stay in the process, as in DDP's no_sync(): the next
+        loss.backward() outside adds its own and sends the sum. Losses are scaled by the script."""
+        return self._computing.no_sync()
 
     @contextlib.contextmanager
     def accumulate(self, samples: int, *, divided: bool | None = None) -> Iterator[None]:
         """The calls of backward() inside are for pieces of one slot, which has `samples` samples in all. Each loss is
         the mean over its piece, or with `divided` that mean divided by the number of calls. A prepared loader
         accumulates by itself: it yields a slot in pieces of its batch_size."""
-        if self._handout is not None:
+        if self._passes is not None:
             raise Invalid("a prepared loader accumulates by itself: give it a batch_size below global_batch / slots")
+        self._computing.gradients.settle()
         self._must_have_a_slot()
-        if self._gradients.begun:
-            raise Invalid("accumulate() comes once before each step(), and before backward()")
-        self._begin(samples)
-        with self._gradients.all_or_nothing():
-            self._tally.more_to_come, self._tally.divided = True, divided
+        with self._computing.accumulate(samples, divided):
             yield
-            self._tally.more_to_come = False
-            if self._tally.computed != samples:
-                raise Invalid(f"accumulate({samples}) saw gradients of {self._tally.computed} samples")
-            self._gradients.send_the_rest()
 
     def step(self) -> bool:
         """The prepared optimizer.step(): ends the slot. After the round's last slot it waits for the next round, whose
         weights are in the model on return. (It returns earlier as long as nothing shows when the scheduler acts.)
         False: the job is done."""
         self._must_be_prepared()
-        self._gradients.must_be_whole()
+        if self._ended_by_clip:
+            self._ended_by_clip = False
+            if self._schedule is not None:
+                self._schedule.interval.optimizer_steps()
+            return not self.done
+        self._computing.gradients.must_be_whole()
         self._loop_goes_on()
-        if self._rounds.slot is None or not self._gradients.begun or self._piece is not None:
-            raise Invalid(messages.PLAIN_BACKWARD if self._gradients.of_the_script() else messages.NO_BACKWARD)
+        if self.done:
+            raise Invalid(messages.DONE)
+        self._computing.must_be_computed()
+        self._computing.gradients.step_comes()
         if self._schedule is not None:
             self._schedule.interval.optimizer_steps()
-        if self._tally.more_to_come:
-            if self._handout is not None:
-                self._handout.stepped = True
+        if self._computing.tally.more_to_come:
+            self._computing.batch_is_stepped()
             return True
-        undecided = self._schedule is not None and self._schedule.interval.word is None
-        if undecided and self._rounds.is_last(self._rounds.slot):
+        if self._is_undecided and self._is_last:
             self._held_back = True
             return True
         self._end_slot()
@@ -221,27 +233,28 @@ class Trainer:
     def skip(self) -> None:
         """Skips the loop's current batch: it adds nothing to the step's gradient."""
         self._must_be_prepared()
-        if self._rounds.slot is None or (self._handout is not None and self._piece is None):
+        computing = self._computing
+        if self._rounds.slot is None or (computing.handout is not None and computing.piece is None):
             raise Invalid("skip() passes over the batch that the loop has, before its backward()")
-        if self._handout is not None and self._passes is not None:
-            self._handout.let_go()
-            self._handout.stepped = True
-            self._passes.has_computed()
-        if self._tally.more_to_come:
+        computing.gradients.settle()
+        if computing.handout is not None:
+            computing.handout.let_go()
+            computing.handout.stepped = True
+        if computing.tally.more_to_come:
             return
-        if not self._gradients.begun:
+        if not computing.gradients.begun:
             self._skip_slot()
             return
-        with self._gradients.all_or_nothing():
-            self._gradients.send_the_rest()
+        with computing.gradients.all_or_nothing():
+            computing.gradients.send_the_rest()
         self._end_slot()
 
     def log(self, metrics: Mapping[str, tuple[Any, Any]]) -> None:
         """Logs pairs (sum, weight) by name; call it between backward() and step(). The job records sum / weight over
         all slots of the step. Values of one name from several pieces of a slot are added up."""
-        if self._rounds.slot is None or not self._gradients.begun:
-            raise Invalid("log() comes between backward() and step()")
-        self._tally.log(metrics)
+        if self._rounds.slot is None or not self._computing.gradients.begun:
+            raise Invalid("log() comes between backward() and step(), and before clip_grad_norm_()")
+        self._computing.tally.log(metrics)
 
     def barrier(self, seconds: float | None = None) -> None:
         """Waits until every worker of the job has called it; see Client.barrier."""
@@ -253,6 +266,7 @@ class Trainer:
         if self._has_left:
             return
         self._has_left = True
+        self._computing.close()
         if reason is None and self._rates is not None and not self.done:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
@@ -276,12 +290,12 @@ class Trainer:
     @property
     def global_step(self) -> int:
         """The current step, which equals the number of committed steps."""
-        return self._rounds.work.step if self._rounds.work is not None else self._steps
+        return self._rounds.step
 
     @property
     def loss_scale(self) -> float:
         """The factor for this round's losses; 1 if the job has no loss scale."""
-        return self._rounds.work.loss_scale if self._rounds.work is not None else 1.0
+        return self._rounds.loss_scale
 
     @property
     def rank(self) -> int:
@@ -297,6 +311,12 @@ class Trainer:
     def ranks(self) -> int:
         """The number of processes passed to connect() or given by capstan launch, else the job's number of slots."""
         return self._identity.ranks or int(self._job["job"]["slots"])
+
+    @property
+    def local_rank(self) -> int:
+        """This process's number on its machine, from 0, as its launcher gives it (LOCAL_RANK and its like). Without one it
+        is an error."""
+        return self._identity.place_on_machine()
 
     @property
     def is_main(self) -> bool:
@@ -316,25 +336,29 @@ class Trainer:
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
 
-    def _begin(self, samples: int) -> None:
-        """The computation of a slot begins; nothing of it has been sent."""
-        slot = self._rounds.slot
-        assert slot is not None
-        self._weighing.look_at_slot(slot, samples)
-        self._tell_rates(slot)
-        self._tally.samples = samples
-        self._gradients.begin(slot, samples)
-
     def _end_slot(self) -> None:
         """A slot is computed: passes its gradients to the client, and moves to the next slot or round."""
         self._held_back = False
-        assert self._values is not None
-        self._values.slot_ends(self.global_step, self._gradients.memory)
-        self._gradients.end()
-        slot, tally = self._rounds.take_slot(), self._tally
+        assert self._values is not None and self._clipping is not None and self._rates is not None
+        self._rates.must_stay(self.global_step)
+        slot = self._rounds.slot
+        assert slot is not None
+        self._clipping.slot_ends(self.global_step, slot.index)
+        self._values.slot_ends(self.global_step, self._computing.gradients.memory)
+        self._computing.gradients.end()
+        slot, tally = self._rounds.take_slot(), self._computing.ends()
         self._keep(slot)
         slot.end(tally.loss_sum, predictions=tally.computed, metrics=tally.metrics)
-        self._go_on()
+        self._rounds.next_slot()
+
+    def _norm_of_step(self) -> float:
+        """clip_grad_norm_() is called: see Clipping."""
+        self._computing.gradients.settle()
+        if self._computing.is_complete and not self._is_undecided and self._is_last:
+            self._computing.gradients.step_comes()
+            self._end_slot()
+            self._ended_by_clip = True
+        return self._rounds.grad_norm
 
     def _waits(self) -> None:
         """Called while waiting for a round. A process without slots needs the last weights too, so it must keep
@@ -359,10 +383,11 @@ class Trainer:
         job = self._job["job"]
         fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"],
                           slots=job["slots"])
-        self._passes, self._handout = Passes(fetcher.plan.steps_per_epoch, job["steps"]), Handout(fetcher)
+        self._passes = Passes(fetcher.plan.steps_per_epoch, job["steps"])
         self._replays = self._follows = True
-        self._weighing = Weighing(job, fetcher.plan)
-        self._weighing.look_at_loader(loader.batch_size)
+        self._computing.handout = Handout(fetcher, self._passes)
+        self._computing.weighing = Weighing(job, fetcher.plan)
+        self._computing.weighing.look_at_loader(fetcher.batch_size)
         return fetcher
 
     def _say_topology(self) -> None:
@@ -382,7 +407,7 @@ class Trainer:
 
     def _pass(self) -> Iterator[Any]:
         """One pass over the prepared loader."""
-        passes, handout = self._passes, self._handout
+        passes, handout = self._passes, self._computing.handout
         assert passes is not None and handout is not None
         self._loop_goes_on()
         passes.begin(self.global_step, done=self.done)
@@ -392,14 +417,14 @@ class Trainer:
             assert self._rounds.work is not None
             piece, batch = handout.next(self._rounds.work, slot)
             if not piece.samples:
-                handout.let_go()
+                handout.pass_over()
                 self._skip_slot()
                 continue
-            self._tally.more_to_come = not piece.last
+            self._computing.tally.more_to_come = not piece.last
             seed_generators(key_of("compute", *slot.key, piece.index))
             yield batch
             self._loop_goes_on()
-            self._must_be_computed(slot, piece)
+            self._computing.batch_is_left(piece, slot)
         passes.ends()
         if self._schedule is not None:
             self._schedule.interval.pass_ends()
@@ -410,16 +435,11 @@ class Trainer:
         self._rounds.next_slot()
         return self._rounds.slot if self.global_step < self._passes.end else None
 
-    def _must_be_computed(self, slot: Slot, piece: Piece) -> None:
-        assert self._handout is not None
-        self._gradients.must_be_whole()
-        if self._handout.piece is piece:
-            raise Invalid(messages.PLAIN_BACKWARD if self._gradients.of_the_script() else messages.NOTHING_COMPUTED)
-        if self._rounds.slot is slot and (piece.last or not self._handout.stepped):
-            raise Invalid(messages.NO_STEP.format(share=self._weighing.share))
-
     def _loop_goes_on(self) -> None:
         """The script asks for a batch or computes. If it calls its scheduler after each step, it has done so by now."""
+        if self._ended_by_clip and math.isfinite(self._rounds.grad_norm):
+            raise Invalid(messages.NO_STEP_AFTER_CLIP)
+        self._ended_by_clip = False  # a script that skips steps whose norm is not finite, as the job does
         if self._schedule is not None:
             self._schedule.interval.loop_goes_on()
             if self._held_back:
@@ -440,10 +460,7 @@ class Trainer:
         self._tell_rates(slot)
         self._keep(slot)
         slot.skip()
-        self._go_on()
-
-    def _go_on(self) -> None:
-        self._tally = Tally()
+        self._computing.ends()
         self._rounds.next_slot()
 
     def _keep(self, slot: Slot) -> None:
@@ -476,9 +493,14 @@ class Trainer:
     # ---- what a call needs ------------------------------------------------------------------------------------------
 
     @property
-    def _piece(self) -> Piece | None:
-        """The piece that the prepared loader has handed out, until its backward()."""
-        return self._handout.piece if self._handout is not None else None
+    def _is_last(self) -> bool:
+        """Whether the current slot is its round's last."""
+        return self._rounds.slot is not None and self._rounds.is_last(self._rounds.slot)
+
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether nothing shows yet when the scheduler acts."""
+        return self._schedule is not None and self._schedule.interval.word is None
 
     def _must_be_prepared(self) -> None:
         if self._rates is None:
@@ -486,11 +508,11 @@ class Trainer:
 
     def _must_have_a_slot(self) -> None:
         self._must_be_prepared()
-        self._gradients.must_be_whole()
+        self._computing.gradients.must_be_whole()
         self._loop_goes_on()
         self._rounds.next_slot()
         if self.done:
-            raise Invalid("the job is done: there is nothing more to compute (Trainer.done says so)")
+            raise Invalid(messages.DONE)
         if not self._follows and self.global_step > 0:
             raise Invalid(messages.begins_late(self.global_step))
         self._follows = True

@@ -10,7 +10,7 @@ from capstan.client import Slot
 from capstan.errors import Invalid
 from capstan.torch import messages
 from capstan.torch.batches import Piece, Plan
-from capstan.torch.losses import Samples, Weight, weigh
+from capstan.torch.losses import LOOKS_LIKE_A_SUM, Samples, Weight, looks_like_a_sum, weigh
 from capstan.torch.tally import Tally
 
 _log = logging.getLogger("capstan")
@@ -39,6 +39,17 @@ class Weighing:
         if self._plan is None and samples != end - begin and not self._has_warned:
             self._has_warned = True
             _log.warning("%s", messages.other_samples(slot.index, samples, self._global_batch, self._slots, end - begin))
+
+    def equal_share(self) -> int:
+        """The samples of a slot in a loop that chooses them by itself, and does not give their number."""
+        if self._global_batch % self._slots:
+            raise Invalid(messages.UNEVEN.format(global_batch=self._global_batch, slots=self._slots))
+        return self.share
+
+    def must_be_a_mean(self, loss: torch.Tensor, *, pieces: bool) -> None:
+        """For a loss.backward(), which cannot say that its loss is a sum."""
+        if (pieces or self._slots > 1) and looks_like_a_sum(loss):
+            raise Invalid(LOOKS_LIKE_A_SUM)
 
     def samples(self, step: int, piece: Piece | None, said: int | None, tally: Tally) -> Samples:
         """The numbers of samples for the next backward(). `piece`: the prepared loader's current piece."""
