@@ -383,6 +383,7 @@ struct View {
   notice @18 :Text;
   groupRank @19 :UInt32;
   clockMs @20 :UInt64;
+  keeper @21 :Bool;
 }
 
 struct Heartbeat {
@@ -401,6 +402,8 @@ struct Heartbeat {
   inputUs @12 :UInt64;
   exchangeUs @13 :UInt64;
   commitUs @14 :UInt64;
+  hasVersion @15 :Bool;
+  loads @16 :Bool;
 }
 
 struct Leave {
@@ -440,6 +443,7 @@ struct UploadBlock {
   payloadHash @4 :UInt64;
   step @5 :UInt64;
   array @6 :UInt32;
+  programState @7 :Data;
 }
 
 struct UploadAck {
@@ -536,6 +540,7 @@ struct Weights {
   encoding @11 :Encoding;
   updates @12 :UInt64;
   programState @13 :Data;
+  skipped @14 :Bool;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

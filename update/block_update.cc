@@ -248,6 +248,7 @@ void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const Segm
     return;
   }
   const GradientFactors factors{scalars.statistic_scale, 1.0F};
+  if (group.rule.kind == OptimizerKind::kExternal) return use(formulas::MeanUpdate{}, factors);
   switch (StateCount(group.rule.kind)) {
     case 0: return use(StatisticUpdate<0>{}, factors);
     case 1: return use(StatisticUpdate<1>{}, factors);

@@ -6,7 +6,8 @@ namespace capstan {
 
 int StateCount(OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::kSgd: return 0;
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kExternal: return 0;
     case OptimizerKind::kMomentum: return 1;
     case OptimizerKind::kAdagrad: return 1;
     case OptimizerKind::kLars: return 1;
@@ -17,6 +18,10 @@ int StateCount(OptimizerKind kind) {
   return 0;
 }
 
+int KeptStates(const OptimizerRule& rule) {
+  return rule.kind == OptimizerKind::kExternal ? rule.states : StateCount(rule.kind);
+}
+
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
   return {.kind = section.kind,
           .momentum = section.momentum,
@@ -24,7 +29,8 @@ OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
           .beta1 = section.beta1,
           .beta2 = section.beta2,
           .eps = section.eps,
-          .weight_decay = section.weight_decay};
+          .weight_decay = section.weight_decay,
+          .states = static_cast<int>(section.states)};
 }
 
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,

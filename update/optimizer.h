@@ -24,10 +24,13 @@ struct OptimizerRule {
   double beta2 = 0.999;
   double eps = 1e-8;          // kAdam, kAdamW, kAdagrad, kLamb
   double weight_decay = 0.0;  // kAdamW, kLamb: decoupled from the gradient; the others: L2, added to it
+  int states = 0;             // kExternal: arrays of the program's state that shards keep besides the weights
 };
 
-// Returns the number of fp32 state arrays of an optimizer: 0, 1 or 2. They start as zeros.
+// Returns the number of fp32 state arrays that an optimizer's update reads and writes: 0, 1 or 2. They start as zeros.
 int StateCount(OptimizerKind kind);
+// Returns the number of fp32 state arrays that are kept with the weights.
+int KeptStates(const OptimizerRule& rule);
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section);
 

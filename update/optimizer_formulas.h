@@ -165,6 +165,16 @@ struct LambUpdate {
   }
 };
 
+// External: the version is the mean gradient itself, which the program's own optimizer takes.
+struct MeanUpdate {
+  static constexpr int kStates = 0;
+
+  template <class V>
+  void operator()(V g, V& w, V*) const {
+    w = g;
+  }
+};
+
 template <class Update>
 concept TakesRatio = requires {
   Update::kTakesRatio;
@@ -202,6 +212,7 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
     case OptimizerKind::kAdagrad: return use(AdagradUpdate{lr, decay, static_cast<float>(rule.eps)});
     case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, momentum});
     case OptimizerKind::kLamb: return use(LambUpdate(rate, decay, Moments(rule, scalars.step)));
+    case OptimizerKind::kExternal: return use(MeanUpdate{});
   }
 }
 

@@ -21,7 +21,8 @@ using server::SnapshotHeader;
 
 std::vector<std::string> StateNames(OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::kSgd: return {};
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kExternal: return {};
     case OptimizerKind::kMomentum: return {"momentum_buffer"};
     case OptimizerKind::kAdagrad: return {"sum"};
     case OptimizerKind::kAdam: return {"exp_avg", "exp_avg_sq"};
@@ -41,6 +42,7 @@ std::string_view NameOf(OptimizerKind kind) {
     case OptimizerKind::kAdamW: return "adamw";
     case OptimizerKind::kLars: return "lars";
     case OptimizerKind::kLamb: return "lamb";
+    case OptimizerKind::kExternal: return "external";
   }
   return "";
 }

@@ -89,7 +89,8 @@ Result<MachineAccount> CountMachine(const JobConfig& config) {
   CAPSTAN_ASSIGN_OR_RETURN(const Catalog catalog, Catalog::Create(train::JobTensors(config, model->tensors())));
   MachineAccount account;
   // A snapshot has the weights and the optimizer's states as fp32.
-  account.snapshot_bytes_per_parameter = 4 * (1 + static_cast<std::uint64_t>(StateCount(config.optimizer.kind)));
+  account.snapshot_bytes_per_parameter =
+      4 * (1 + static_cast<std::uint64_t>(KeptStates(MakeOptimizerRule(config.optimizer))));
   CountServers(config, catalog, &account);
   CAPSTAN_RETURN_IF_ERROR(CountWorkers(config, *data, *model, context, &account));
   return account;

@@ -86,7 +86,7 @@ inline constexpr Word<TokenType> kTokenTypes[] = {{"uint16", TokenType::kUint16}
 inline constexpr Word<OptimizerKind> kOptimizers[] = {
     {"sgd", OptimizerKind::kSgd},     {"momentum", OptimizerKind::kMomentum}, {"adam", OptimizerKind::kAdam},
     {"adamw", OptimizerKind::kAdamW}, {"adagrad", OptimizerKind::kAdagrad},   {"lars", OptimizerKind::kLars},
-    {"lamb", OptimizerKind::kLamb}};
+    {"lamb", OptimizerKind::kLamb},   {"external", OptimizerKind::kExternal}};
 inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
 inline constexpr Word<DeviceKind> kDevices[] = {
@@ -222,21 +222,24 @@ void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   const bool is_lars = s.kind == OptimizerKind::kLars, is_lamb = s.kind == OptimizerKind::kLamb;
   const bool is_adamw = s.kind == OptimizerKind::kAdamW, is_momentum = s.kind == OptimizerKind::kMomentum;
   const bool has_moments = s.kind == OptimizerKind::kAdam || is_adamw || is_lamb;
+  const bool is_external = s.kind == OptimizerKind::kExternal;
+  const When rule{!is_external, "a kind that the servers run; with \"external\" it is the program's"};
   const When moments{has_moments, "kind = \"adam\", \"adamw\" or \"lamb\""};
   const When adaptive{has_moments || is_adagrad, "kind = \"adam\", \"adamw\", \"adagrad\" or \"lamb\""};
   const When momentum{is_momentum || is_lars, "kind = \"momentum\" or \"lars\""};
   v.Default(s.lr, is_adagrad ? 1e-2 : is_lars ? 0.1 : 1e-3);
   v.Default(s.eps, is_adagrad ? 1e-10 : is_lamb ? 1e-6 : 1e-8);
   v.Default(s.weight_decay, is_adamw || is_lamb ? 1e-2 : 0.0);
-  v.Number({"lr"}, s.lr, {0, 1e6});
+  v.Number({"lr", rule}, s.lr, {0, 1e6});
   v.Pair({"betas", moments}, s.beta1, s.beta2, kBeta);
   v.Number({"eps", adaptive}, s.eps, {0, 1});
   v.Number({"momentum", momentum}, s.momentum, kBeta);
   v.Flag({"nesterov", {is_momentum, "kind = \"momentum\""}}, s.nesterov);
-  v.Number({"weight_decay"}, s.weight_decay, {0, 1e6});
+  v.Number({"weight_decay", rule}, s.weight_decay, {0, 1e6});
   v.Number({"trust_coefficient", {is_lars, "kind = \"lars\""}}, s.trust_coefficient, {0, 1e6, Bound::kExcluded});
-  v.Texts({"no_decay"}, s.no_decay);
-  v.Number({"clip_norm"}, s.clip_norm, {0, 1e30});
+  v.Texts({"no_decay", rule}, s.no_decay);
+  v.Number({"clip_norm", rule}, s.clip_norm, {0, 1e30});
+  v.Integer({"states", {is_external, "kind = \"external\""}}, s.states, {0, kExternalStatesMax});
   v.End();
 }
 

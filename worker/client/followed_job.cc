@@ -29,7 +29,8 @@ bool IsOlder(const View& view, const View& known) {
 
 std::vector<std::string> StateNames(OptimizerKind kind) {
   switch (kind) {
-    case OptimizerKind::kSgd: return {};
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kExternal: return {};
     case OptimizerKind::kMomentum:
     case OptimizerKind::kLars: return {"momentum_buffer"};
     case OptimizerKind::kAdagrad: return {"sum"};

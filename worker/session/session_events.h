@@ -13,6 +13,7 @@
 #include "common/base/types.h"
 #include "common/wire/messages/group.h"
 #include "worker/session/step_terms.h"
+#include "worker/session/version_source.h"
 
 namespace capstan::session {
 
@@ -29,6 +30,11 @@ struct RoundWork {
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;
+  // Jobs whose optimizer stays in the program: how the program gets the version, and whether it must upload the
+  // version in this round.
+  VersionSource source = VersionSource::kServers;
+  bool keep = false;
+  bool at_end = false;  // the version is the last one
 };
 
 struct JobFile {
@@ -43,6 +49,7 @@ struct WorkReady {
 };
 struct WeightsArrived {
   BlockIndex block = 0;
+  std::uint32_t array = 0;  // as in a Pull
   Version version;
   Slice payload;
   std::string program_state;  // the version's program state; only with block 0

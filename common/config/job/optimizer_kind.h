@@ -7,7 +7,7 @@
 
 namespace capstan {
 
-enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb };
+enum class OptimizerKind : std::uint8_t { kSgd, kMomentum, kAdam, kAdamW, kAdagrad, kLars, kLamb, kExternal };
 
 // Whether an update needs a trust ratio for each tensor: a factor from the norms of the tensor's weights and update.
 inline bool TakesTrustRatio(OptimizerKind kind) { return kind == OptimizerKind::kLars || kind == OptimizerKind::kLamb; }

@@ -29,7 +29,7 @@ struct Published {
   Generation made_in;  // the generation that committed the previous step; 0: this timeline has no committed step
 };
 
-// The payload is one array of the block: its weights or one of the optimizer's states.
+// The payload is one array of the block: its weights, one of the optimizer's states, or its mean gradient.
 struct Weights {
   Generation generation;
   Incarnation incarnation;
@@ -45,6 +45,7 @@ struct Weights {
   Encoding encoding = Encoding::kFp32;
   std::uint64_t updates = 0;  // updates applied to the version (sync) or to this block (async)
   std::string program_state;  // the version's program state; only with the weights of block 0
+  bool skipped = false;       // external: the step that made the version was skipped, so this gradient does not count
 };
 
 }  // namespace capstan

@@ -9,7 +9,7 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 NAME = "libcapstan_client.so.0"
-VERSION = 2  # CAPSTAN_ABI_VERSION of the structs and functions below
+VERSION = 3  # CAPSTAN_ABI_VERSION of the structs and functions below
 OK = 0
 
 Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)
@@ -48,7 +48,8 @@ class Description(Sized):
 class Work(Sized):
     _fields_ = [("size", c_size_t), ("done", c_int32), ("loss_scale", c_float), ("step", c_uint64),
                 ("generation", c_uint64), ("slots", POINTER(c_uint32)), ("slot_length", c_size_t),
-                ("slot_count", c_uint32), ("updates", c_uint64)]
+                ("slot_count", c_uint32), ("updates", c_uint64), ("source", c_uint64), ("keep", c_uint64),
+                ("at_end", c_uint64)]
 
 
 class Metric(Sized):
@@ -111,6 +112,9 @@ _ARGUMENTS: dict[str, list[object]] = {
     "set_hyper_parameters": [c_void_p, POINTER(HyperParameters), c_size_t],
     "set_program_state": [c_void_p, c_char_p, c_size_t],
     "program_state": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "take_version": [c_void_p],
+    "mean_gradient": [c_void_p, POINTER(c_void_p)],
+    "keep_version": [c_void_p, c_void_p, c_char_p, c_size_t],
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],
