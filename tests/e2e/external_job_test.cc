@@ -178,19 +178,6 @@ TEST_CASE("when the only program leaves, the next one begins at the newest snaps
   CHECK(program.steps == kSteps - 1);
 }
 
-TEST_CASE("a shard that is lost takes all back to the newest snapshot", "[e2e][external]") {
-  InProcessJob job(MakeConfig());
-  for (ShardIndex shard : {0U, 1U}) job.StartShard(shard);
-  bool lost = false;
-  Program program = Run(job, "w", [&](std::uint64_t step) {
-    if (step != 13 || std::exchange(lost, true)) return true;
-    job.shards.front().reset();
-    job.StartShard(0);
-    return true;
-  });
-  CHECK(program.weights == Undisturbed());
-}
-
 TEST_CASE("a program that does not take its version, or keeps too much, is told", "[e2e][external]") {
   InProcessJob job(MakeConfig());
   for (ShardIndex shard : {0U, 1U}) job.StartShard(shard);
