@@ -394,6 +394,7 @@ struct View {
   notice @18 :Text;
   groupRank @19 :UInt32;
   clockMs @20 :UInt64;
+  keeper @21 :Bool;
 }
 
 struct Heartbeat {
@@ -412,6 +413,8 @@ struct Heartbeat {
   inputUs @12 :UInt64;
   exchangeUs @13 :UInt64;
   commitUs @14 :UInt64;
+  hasVersion @15 :Bool;
+  loads @16 :Bool;
 }
 
 struct Leave {
@@ -451,6 +454,7 @@ struct UploadBlock {
   payloadHash @4 :UInt64;
   step @5 :UInt64;
   array @6 :UInt32;
+  programState @7 :Data;
 }
 
 struct UploadAck {
@@ -549,6 +553,7 @@ struct Weights {
   updates @12 :UInt64;
   programState @13 :Data;
   gradientNorm @14 :Float64;
+  skipped @15 :Bool;
 }
 
 # ---- shard <-> shard ------------------------------------------------------------------------------------------------

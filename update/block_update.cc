@@ -253,6 +253,7 @@ void WithUpdate(const GroupRule& group, const UpdateScalars& scalars, const Segm
     return;
   }
   const GradientFactors factors{scalars.statistic_scale, kNoLimit, 1.0F};
+  if (group.rule.kind == OptimizerKind::kExternal) return use(formulas::MeanUpdate{}, factors);
   WithStatistic(StateCount(group.rule), [&](const auto& update) { use(update, factors); });
 }
 

@@ -6,7 +6,8 @@ namespace capstan {
 
 int StateCount(const OptimizerRule& rule) {
   switch (rule.kind) {
-    case OptimizerKind::kSgd: return 0;
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kExternal: return 0;
     case OptimizerKind::kMomentum:
     case OptimizerKind::kAdagrad:
     case OptimizerKind::kLion:
@@ -21,6 +22,10 @@ int StateCount(const OptimizerRule& rule) {
     case OptimizerKind::kLamb: return 2;
   }
   return 0;
+}
+
+int KeptStates(const OptimizerRule& rule) {
+  return rule.kind == OptimizerKind::kExternal ? rule.states : StateCount(rule);
 }
 
 OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
@@ -40,7 +45,8 @@ OptimizerRule MakeOptimizerRule(const OptimizerSection& section) {
           .decoupled_weight_decay = section.decoupled_weight_decay,
           .amsgrad = section.amsgrad,
           .centered = section.centered,
-          .keeps_momentum = KeepsMomentum(section)};
+          .keeps_momentum = KeepsMomentum(section),
+          .states = static_cast<int>(section.states)};
 }
 
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,

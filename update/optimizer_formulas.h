@@ -27,6 +27,16 @@ struct StatisticUpdate {
   }
 };
 
+// External: the version is the mean gradient itself, which the program's own optimizer takes.
+struct MeanUpdate {
+  static constexpr int kStates = 0;
+
+  template <class V>
+  void operator()(V g, V& w, V*) const {
+    w = g;
+  }
+};
+
 template <class Update>
 concept TakesRatio = requires {
   Update::kTakesRatio;
@@ -147,6 +157,7 @@ void WithOptimizer(const GroupRule& group, const UpdateScalars& scalars, const S
     case OptimizerKind::kLion: return WithLion(group, own.decay, use);
     case OptimizerKind::kLars: return use(LarsUpdate{rate, decay, static_cast<float>(rule.momentum)});
     case OptimizerKind::kLamb: return use(LambUpdate(rate, decay, Moments(rule, scalars.step)));
+    case OptimizerKind::kExternal: return use(MeanUpdate{});
   }
 }
 

@@ -169,7 +169,7 @@ class FirstSnapshot {
     header.part = shard;
     header.part_count = config_.shard_count();
     header.catalog_hash = catalog_.hash();
-    header.array_count = 1 + static_cast<std::uint32_t>(StateCount(MakeOptimizerRule(config_.optimizer)));
+    header.array_count = 1 + static_cast<std::uint32_t>(KeptStates(MakeOptimizerRule(config_.optimizer)));
     header.parameters = manifest_.parameters;
     header.slot_count = config_.slots();
     const bool by_slot = !HasGlobalSteps(config_.mode());

@@ -90,7 +90,7 @@ Result<MachineAccount> CountMachine(const JobConfig& config) {
   MachineAccount account;
   // A snapshot has the weights and the optimizer's states as fp32.
   account.snapshot_bytes_per_parameter =
-      4 * (1 + static_cast<std::uint64_t>(StateCount(MakeOptimizerRule(config.optimizer))));
+      4 * (1 + static_cast<std::uint64_t>(KeptStates(MakeOptimizerRule(config.optimizer))));
   CountServers(config, catalog, &account);
   CAPSTAN_RETURN_IF_ERROR(CountWorkers(config, *data, *model, context, &account));
   return account;

@@ -144,7 +144,36 @@ std::optional<Problem> FindModelProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+// Returns a problem if the job asks of the servers what the program's own optimizer does, or does with other numbers.
+std::optional<Problem> FindExternalProblem(const JobConfig& c) {
+  if (c.optimizer.kind != OptimizerKind::kExternal) return std::nullopt;
+  const char* const why = "with [optimizer] kind = \"external\" ";
+  if (c.model.built_in()) {
+    return Problem{"optimizer", "kind",
+                   "kind \"external\" leaves the optimizer to a program of yours, and capstan-worker has none; set "
+                   "[model] kind = \"client\", or take \"adamw\" or another kind that the servers run"};
+  }
+  if (c.job.mode != Mode::kSync) {
+    return Problem{"job", "mode",
+                   std::string(why) +
+                       "every process takes the same mean gradient in each step, which only mode "
+                       "\"sync\" has; set mode = \"sync\""};
+  }
+  if (c.worker.precision != Precision::kFp32) {
+    return Problem{"worker", "precision",
+                   std::string(why) +
+                       "gradients travel as fp32, and their loss scale is the program's own; set "
+                       "precision = \"fp32\""};
+  }
+  if (c.schedule.kind != ScheduleKind::kConstant || c.schedule.warmup_steps != 0) {
+    return Problem{"schedule", "kind",
+                   std::string(why) + "the learning rate is the program's own; take the section [schedule] out"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> FindStepProblem(const JobConfig& c) {
+  if (auto problem = FindExternalProblem(c)) return problem;
   if (WorkersUpdate(c.job.mode) && !c.model.built_in()) {
     return Problem{"job", "mode",
                    "mode \"allreduce\" is built for the models of capstan-worker; programs of [model] kind \"client\" "

@@ -90,7 +90,7 @@ inline constexpr Word<OptimizerKind> kOptimizers[] = {
     {"adadelta", OptimizerKind::kAdadelta}, {"adamax", OptimizerKind::kAdamax},
     {"nadam", OptimizerKind::kNadam},       {"radam", OptimizerKind::kRadam},
     {"lion", OptimizerKind::kLion},         {"lars", OptimizerKind::kLars},
-    {"lamb", OptimizerKind::kLamb}};
+    {"lamb", OptimizerKind::kLamb},         {"external", OptimizerKind::kExternal}};
 inline constexpr Word<ScheduleKind> kSchedules[] = {
     {"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}};
 inline constexpr Word<DeviceKind> kDevices[] = {
@@ -250,8 +250,9 @@ void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   using enum OptimizerKind;
   const bool has_betas = is(kAdam, kAdamW, kAdamax, kNadam, kRadam, kLion, kLamb);
   const When betas{has_betas, "kind = \"adam\", \"adamw\", \"adamax\", \"nadam\", \"radam\", \"lion\" or \"lamb\""};
-  const When divides{!is(kSgd, kMomentum, kLion, kLars),
-                     "a kind other than \"sgd\", \"momentum\", \"lion\" and \"lars\""};
+  const When rule{!is(kExternal), "a kind that the servers run; with \"external\" it is the program's"};
+  const When divides{!is(kSgd, kMomentum, kLion, kLars, kExternal),
+                     "a kind other than \"sgd\", \"momentum\", \"lion\", \"lars\" and \"external\""};
   const When has_momentum{is(kMomentum, kRmsprop, kLars), "kind = \"momentum\", \"rmsprop\" or \"lars\""};
   const When momentum{is(kMomentum), "kind = \"momentum\""};
   const When rmsprop{is(kRmsprop), "kind = \"rmsprop\""};
@@ -264,7 +265,7 @@ void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   v.Default(s.momentum, defaults.momentum);
   v.Default(s.alpha, defaults.alpha);
   v.Default(s.weight_decay, defaults.weight_decay);
-  v.Number({"lr"}, s.lr, {0, 1e6});
+  v.Number({"lr", rule}, s.lr, {0, 1e6});
   v.Pair({"betas", betas}, s.beta1, s.beta2, kBeta);
   v.Number({"eps", divides}, s.eps, {0, 1});
   v.Number({"momentum", has_momentum}, s.momentum, kBeta);
@@ -277,12 +278,13 @@ void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   v.Number({"lr_decay", adagrad}, s.lr_decay, {0, 1e6});
   v.Number({"initial_accumulator_value", adagrad}, s.initial_accumulator_value, {0, 1e6});
   v.Number({"momentum_decay", {is(kNadam), "kind = \"nadam\""}}, s.momentum_decay, {0, 1e6});
-  v.Number({"weight_decay"}, s.weight_decay, {0, 1e6});
+  v.Number({"weight_decay", rule}, s.weight_decay, {0, 1e6});
   v.Flag({"decoupled_weight_decay", either_decay}, s.decoupled_weight_decay);
-  v.Flag({"maximize"}, s.maximize);
+  v.Flag({"maximize", rule}, s.maximize);
   v.Number({"trust_coefficient", {is(kLars), "kind = \"lars\""}}, s.trust_coefficient, {0, 1e6, Bound::kExcluded});
-  v.Texts({"no_decay"}, s.no_decay);
-  v.Number({"clip_norm"}, s.clip_norm, {0, 1e30});
+  v.Texts({"no_decay", rule}, s.no_decay);
+  v.Number({"clip_norm", rule}, s.clip_norm, {0, 1e30});
+  v.Integer({"states", {is(kExternal), "kind = \"external\""}}, s.states, {0, kExternalStatesMax});
   v.End();
 }
 

@@ -282,6 +282,7 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
   v(m.group_rank, CAPSTAN_FIELD(GroupRank));
   v(m.clock_ms, CAPSTAN_FIELD(ClockMs));
+  v(m.keeper, CAPSTAN_FIELD(Keeper));
 }
 
 template <class Visitor, MaybeConst<TimeSpent> M>
@@ -306,6 +307,8 @@ void Fields(Visitor& v, M& m) {
   v(m.group_text, CAPSTAN_FIELD(GroupText), form::Bytes{kGroupTextBytesMax});
   v(m.group_epoch, CAPSTAN_FIELD(GroupEpoch));
   v(m.spent);
+  v(m.has_version, CAPSTAN_FIELD(HasVersion));
+  v(m.loads, CAPSTAN_FIELD(Loads));
 }
 
 template <class Visitor, MaybeConst<Leave> M>
@@ -400,6 +403,7 @@ void Fields(Visitor& v, M& m) {
   v(m.updates, CAPSTAN_FIELD(Updates));
   v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
   v(m.gradient_norm, CAPSTAN_FIELD(GradientNorm));
+  v(m.skipped, CAPSTAN_FIELD(Skipped));
 }
 
 template <class Visitor, MaybeConst<UploadBlock> M>
@@ -411,6 +415,7 @@ void Fields(Visitor& v, M& m) {
   v(m.payload_hash, CAPSTAN_FIELD(PayloadHash));
   v(m.step, CAPSTAN_FIELD(Step));
   v(m.array, CAPSTAN_FIELD(Array));
+  v(m.program_state, CAPSTAN_FIELD(ProgramState), form::Bytes{kProgramStateBytesMax});
 }
 
 template <class Visitor, MaybeConst<UploadAck> M>

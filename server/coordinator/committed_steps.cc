@@ -65,6 +65,14 @@ void CommittedSteps::ForgetShard(ShardIndex shard) {
   count_.reset();
 }
 
+void CommittedSteps::ForgetLastCommitted() {
+  for (ShardReports& shard : shards_) {
+    if (!shard.committed || shard.committed->Next() != step_) continue;
+    shard.committed.reset();
+    if (step_.value > 1) shard.committed = Step{step_.value - 2};
+  }
+}
+
 void CommittedSteps::NotePublished(Step step) {
   for (ShardReports& shard : shards_) {
     if (step.value > 0) shard.committed = Step{step.value - 1};

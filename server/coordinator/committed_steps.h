@@ -37,6 +37,10 @@ class CommittedSteps : public Steps {
  protected:
   // Sets the fields of the next step's parameters that concern snapshots.
   virtual void PlanNext(const Snapshots& snapshots, bool stopping, Instant now, StepParameters* next) const;
+  // Whether a decision is being repeated to shards that have not answered.
+  bool pending() const { return pending_.has_value(); }
+  // Forgets that shards have answered the Commit of the newest step, so that it is sent to them again.
+  void ForgetLastCommitted();
   // Notes that every shard has published the version with which `step` begins.
   void NotePublished(Step step);
 

@@ -376,6 +376,13 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
     course_.Advance(now, out);
     worker = job_.members.Find(beat.session);
   }
+  const bool news_of_version = worker->has_version != beat.has_version || worker->loads != beat.loads;
+  worker->has_version = beat.has_version;
+  worker->loads = beat.loads;
+  if (job_.keeper && news_of_version) {
+    course_.Advance(now, out);
+    worker = job_.members.Find(beat.session);
+  }
   if (enters_barrier) PassBarrierWhenComplete(&job_, out);
   SendView(&job_, worker, out);
 }

@@ -27,6 +27,7 @@
 #include "server/coordinator/step_records.h"
 #include "server/coordinator/steps.h"
 #include "server/coordinator/stragglers.h"
+#include "server/coordinator/version_keeper.h"
 
 namespace capstan::server {
 
@@ -82,6 +83,7 @@ struct Job {
   std::optional<InitialSource> initial_source;
   std::optional<AllReduceGroup> group;          // only in mode allreduce
   std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
+  std::optional<VersionKeeper> keeper;          // only if the optimizer stays in the program
   EqualSlots equal_slots;
   Told told;
   Ending ending;

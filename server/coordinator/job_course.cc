@@ -72,6 +72,7 @@ void JobCourse::Advance(Instant now, Outbox* out) {
     job_->shards.AllHaveBegun() ? EnterRunning(now, out) : SendResets(now, out);
   }
   if (job_->state.now() == CoordinatorState::kRunning) DecideSteps(now, out);
+  if (job_->state.now() == CoordinatorState::kRunning && job_->keeper) KeepVersion(now, out);
   AdvanceSnapshots(now, out);
 }
 
@@ -128,6 +129,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   Steps& steps = *job_->steps;
   if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
   if ((job_->stopping() && steps.parameters().on_shards) || (job_->group && job_->group->request())) return;
+  if (job_->keeper && VersionKeeper::AnyLoads(job_->members, job_->journal.generation())) return;
   const Step before = steps.step();
   Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
   if (!decision.failure.ok()) {
@@ -472,6 +474,28 @@ void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
     case GroupState::kBroken: return AskForGroup(said + AllReduceGroup::MissingText(job_->members), false, out);
     case GroupState::kLost: return AskForGroup(said, true, out);
   }
+}
+
+// ---- versions of an external job ---------------------------------------------------------------------------------
+
+// Has a worker upload the present version if a snapshot, the end or another worker needs it. A generation begins with a
+// version that the shards have.
+void JobCourse::KeepVersion(Instant now, Outbox* out) {
+  VersionKeeper& keeper = *job_->keeper;
+  const Generation generation = job_->journal.generation();
+  const StepParameters& step = job_->steps->parameters();
+  const bool is_here = job_->steps->step().value == job_->journal.recover().snapshot.version.value;
+  const bool wanted =
+      step.snapshot || step.stop || job_->stopping() || VersionKeeper::AnyLoads(job_->members, generation);
+  if (keeper.Choose(job_->members, generation, wanted && !is_here)) SendChangedViews(job_, out);
+  if (is_here) return keeper.ForgetLoss();
+  if (!keeper.IsLost(job_->members, generation, now, job_->lease())) return;
+  keeper.ForgetLoss();
+  const std::string cause = "no worker has version " + std::to_string(job_->steps->step().value) +
+                            " any more, for which " + VersionKeeper::Loading(job_->members, generation) + " waits";
+  job_->clock.SetCause(cause);
+  out->LogAndAudit(Severity::kWarning, AuditKind::kLost, cause + "; all go back to the newest snapshot");
+  StartRecovery(Recovery::kGoBack, now, out);
 }
 
 // ---- snapshots ----------------------------------------------------------------------------------------------------

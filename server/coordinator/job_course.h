@@ -78,6 +78,7 @@ class JobCourse {
   void KeepInitialSource(Instant now, Outbox* out);
   void AskForGroup(std::string reason, bool goes_back, Outbox* out);
   void FormGroup(Instant now, Outbox* out);
+  void KeepVersion(Instant now, Outbox* out);
   void AdvanceSnapshots(Instant now, Outbox* out);
   void StopWhenSaved(Instant now, Outbox* out);
 

@@ -84,6 +84,7 @@ View MakeView(const Job& job, const Worker* worker) {
     view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle(job) : job.equal_slots.text();
     view.founder = job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights() &&
                    job.initial_source && job.initial_source->session == worker->session;
+    view.keeper = job.state.now() == CoordinatorState::kRunning && job.keeper && job.keeper->Is(worker->session);
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());

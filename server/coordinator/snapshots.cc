@@ -119,6 +119,10 @@ ManifestRecord Snapshots::Complete(Instant now) {
   ManifestRecord manifest;
   manifest.id = pending_->id;
   manifest.parameters = pending_->parts.front()->parameters;
+  // In an external job only the shard that has block 0 has the program's state.
+  for (const std::optional<SnapshotDone>& part : pending_->parts) {
+    if (manifest.parameters.program_state.empty()) manifest.parameters.program_state = part->parameters.program_state;
+  }
   for (const std::optional<SnapshotDone>& part : pending_->parts) {
     manifest.digests.push_back(part->digest);
     manifest.bytes += part->bytes;

@@ -52,7 +52,7 @@ bool IsGathering(const Job& job) {
 // receive the whole version when a group forms, or upload it to the shards.
 double ArrivalSeconds(const Job& job) {
   if (!job.journal.catalog()) return 0.0;
-  const int arrays = 1 + StateCount(MakeOptimizerRule(job.options.config.optimizer));
+  const int arrays = 1 + KeptStates(MakeOptimizerRule(job.options.config.optimizer));
   const double seconds =
       static_cast<double>(job.journal.catalog()->element_count()) * sizeof(float) * arrays / kSlowestLine;
   if (job.state.now() == CoordinatorState::kResetting) return seconds / static_cast<double>(job.shards.size());

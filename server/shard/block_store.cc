@@ -23,7 +23,7 @@ std::size_t LargestBlock(const Catalog& catalog) {
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
                        std::uint64_t seed, Begin begin, Encoding encoding)
-    : states_(StateCount(rule)),
+    : states_(KeptStates(rule)),
       pool_(LargestBlock(catalog) * sizeof(float)),
       narrow_pool_(LargestBlock(catalog) * sizeof(Bf16)),
       indices_(std::move(blocks)) {

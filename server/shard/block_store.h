@@ -24,7 +24,7 @@ class BlockStore {
  public:
   enum class Begin { kVersion0, kToBeLoaded };
 
-  // `blocks`: this shard's blocks, in catalog order. `rule` determines how many optimizer states a block has. With
+  // `blocks`: this shard's blocks, in catalog order. `rule` determines how many states a block has (KeptStates). With
   // kVersion0, weights are computed from the seed and optimizer states are 0; with kToBeLoaded, the caller fills the
   // buffers of Arrays(). `encoding`: the job's, for weights that workers pull and gradients that they push.
   BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,

@@ -72,7 +72,7 @@ PullFault CheckPull(const ShardContext& shard, const Pull& pull) {
     }
   }
   const std::uint32_t arrays = shard.store->array_count();
-  if (pull.array >= arrays) {
+  if (pull.array >= arrays && !(shard.gradients && pull.array == kMeanGradient)) {
     return {Invalid("array " + std::to_string(pull.array) + " of a block is pulled; the job's optimizer keeps " +
                     std::to_string(arrays - 1) + " besides the weights")};
   }

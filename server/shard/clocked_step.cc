@@ -327,7 +327,7 @@ PullAdmission ClockedStep::Admit(const Pull& pull) const {
   return AdmitPull(shard_.options.job.mode, pull.version, VersionAt(clocks_.least()), shard_.options.job.staleness);
 }
 
-StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t index) const {
+StepEngine::BlockVersion ClockedStep::VersionOf(std::size_t index, std::uint32_t) const {
   return {Version{blocks_[index].updates}, blocks_[index].updates};
 }
 

@@ -58,7 +58,7 @@ class ClockedStep final : public StepEngine {
 
   PullAdmission Admit(const Pull& pull) const override;
   bool PullsMayBeReady() const override { return changed_; }
-  BlockVersion VersionOf(std::size_t index) const override;
+  BlockVersion VersionOf(std::size_t index, std::uint32_t array) const override;
   bool CanPin(Version) const override { return true; }
   bool publishes() const override { return false; }
 

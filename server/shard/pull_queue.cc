@@ -68,7 +68,8 @@ void PullQueue::AnswerReady(Instant now, Outbox* out) {
       shard_.metrics->pull_wait_seconds.Observe(std::chrono::duration<double>(now - parked.since).count());
       AnswerParked(peer, parked, out);
     }
-    return admission != PullAdmission::kPark;  // a stale pull is dropped; its sender asks again
+    if (admission == PullAdmission::kStale) shard_.Refuse(peer, Code::kStale, "that version is gone", out);
+    return admission != PullAdmission::kPark;
   });
   CountParked();
 }
@@ -127,7 +128,8 @@ void PullQueue::SendSpeculative(Outbox* out) {
 void PullQueue::SendSpeculative(PeerId peer, Parked* parked, Outbox* out) {
   const Pull& pull = parked->pull;
   const auto speculation = engine_.speculation();
-  if (!speculation || !pull.follows || pull.array != 0 || pull.version != speculation->version) return;
+  if (!speculation || !pull.follows || pull.array != shard_.stepped_array() || pull.version != speculation->version)
+    return;
   auto in_flight = static_cast<std::size_t>(std::count_if(
       parked->sent.begin(), parked->sent.end(), [&](BlockIndex block) { return Has(pull.speculative, block); }));
   for (BlockIndex block : pull.speculative) {
@@ -148,8 +150,9 @@ void PullQueue::SendPrepared(PeerId peer, const Pull& pull, std::size_t index, O
   weights.attempt = engine_.attempt();
   weights.speculative = true;
   weights.block = shard_.store->blocks()[index];
+  weights.array = pull.array;
   weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(index);
-  BlockStore::Sendable sendable = shard_.store->PreparedToSend(index, weights.encoding);
+  BlockStore::Sendable sendable = shard_.stepped().PreparedToSend(index, weights.encoding);
   weights.payload_hash = sendable.hash;
   out->Send(peer, std::move(weights), std::move(sendable.values));
 }
@@ -180,7 +183,7 @@ void PullQueue::AnswerAtOnce(PeerId peer, const Pull& pull, Outbox* out) {
 }
 
 void PullQueue::Send(PeerId peer, const Pull& pull, Outbox* out) {
-  if (!pull.blocks.empty() && !engine_.HasBlocksOf(pull.version)) {
+  if (!pull.blocks.empty() && !engine_.HasBlocksOf(pull.version, pull.array)) {
     return shard_.Refuse(peer, Code::kStale,
                          "version " + std::to_string(pull.version.value) +
                              " is with the workers alone; servers have version " +
@@ -245,7 +248,7 @@ void PullQueue::SendPublished(PeerId peer, Outbox* out) const {
 void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbox* out) const {
   const ServedStep& served = shard_.served;
   const std::size_t index = shard_.index_of.at(block);
-  const StepEngine::BlockVersion has = engine_.VersionOf(index);
+  const StepEngine::BlockVersion has = engine_.VersionOf(index, pull.array);
   Weights weights;
   weights.generation = shard_.generation;
   weights.incarnation = shard_.options.incarnation;
@@ -258,11 +261,17 @@ void PullQueue::SendBlock(PeerId peer, const Pull& pull, BlockIndex block, Outbo
   weights.array = pull.array;
   weights.updates = has.updates;
   weights.gradient_norm = served.parameters.gradient_norm;
-  if (block == 0 && pull.array == 0) weights.program_state = served.parameters.program_state;
+  if (block == 0 && pull.array == 0) weights.program_state = served.blocks.program_state;
   BlockStore::Sendable sendable;
-  if (pull.array == 0) {
+  if (pull.array == kMeanGradient) {
+    weights.stop = served.parameters.stop;
+    weights.skipped = served.last_commit && served.last_commit->action == StepAction::kSkip;
+  }
+  if (pull.array == shard_.stepped_array()) {
     weights.encoding = pull.encoding == Encoding::kFp32 ? Encoding::kFp32 : shard_.store->encoding(index);
-    sendable = shard_.store->ToSend(index, weights.encoding);
+    sendable = shard_.stepped().ToSend(index, weights.encoding);
+  } else if (pull.array == 0) {
+    sendable = shard_.store->ToSend(index, Encoding::kFp32);
   } else {
     sendable = shard_.store->StateToSend(index, pull.array - 1);
   }

@@ -16,7 +16,7 @@ bool ReplicatedStep::AreBlocksComplete() const {
 void ReplicatedStep::PublishBlocks(StepAction) { shard().store->PublishPrepared(); }
 
 PullAdmission ReplicatedStep::Admit(const Pull& pull) const {
-  if (!pull.blocks.empty() && HasBlocksOf(pull.version)) return PullAdmission::kAnswer;
+  if (!pull.blocks.empty() && HasBlocksOf(pull.version, pull.array)) return PullAdmission::kAnswer;
   return SyncStep::Admit(pull);
 }
 

@@ -18,9 +18,10 @@ class ReplicatedStep final : public SyncStep {
 
   bool CanGoOn() const override { return true; }
   bool takes_pushes() const override { return false; }
+  bool takes_uploads() const override { return true; }
   void Handle(PeerId from, const UploadBlock& upload, const Slice& payload, Instant now, Outbox* out) override;
   PullAdmission Admit(const Pull& pull) const override;
-  bool HasBlocksOf(Version version) const override { return version == shard().served.blocks.version; }
+  bool HasBlocksOf(Version version, std::uint32_t) const override { return version == shard().served.blocks.version; }
 
  private:
   // Whether all blocks of the step's version have arrived; true if workers do not upload that version.

@@ -150,12 +150,29 @@ void Shard::On(const Commit& commit, Instant now, Outbox* out) {
   if (outcome == StepEngine::CommitOutcome::kIgnored) return;
   if (outcome == StepEngine::CommitOutcome::kPublished) {
     pulls_.BeginStep();
-    if (context_.served.parameters.snapshot) PinSnapshot({generation(), version()}, now, out);
+    if (context_.served.parameters.snapshot && engine_->CanPin(version())) {
+      PinSnapshot({generation(), version()}, now, out);
+    }
     if (gate_.is_open()) pulls_.AnswerReady(now, out);
     engine_->ReportWhenComplete(now, out);  // a shard without blocks and home slots waits for nothing
   }
+  // The job ends when every shard has answered, so the last version must be here by then.
+  const bool is_last = context_.served.parameters.stop && commit.step.Next() == context_.step();
+  if (is_last && engine_->awaits_uploads()) return;
+  SendCommitted(commit.step, out);
+}
+
+void Shard::SendCommitted(Step step, Outbox* out) const {
   out->Send(context_.options.coordinator,
-            Committed{context_.options.shard, context_.options.incarnation, generation(), commit.step});
+            Committed{context_.options.shard, context_.options.incarnation, generation(), step});
+}
+
+void Shard::OnUploaded(Instant now, Outbox* out) {
+  const StepParameters& parameters = context_.served.parameters;
+  if (parameters.snapshot) PinSnapshot({generation(), version()}, now, out);
+  pulls_.AnswerReady(now, out);
+  if (parameters.stop && last_commit() != nullptr) SendCommitted(last_commit()->step, out);
+  engine_->ReportWhenComplete(now, out);
 }
 
 void Shard::On(const Redo& redo, Instant now, Outbox* out) {
@@ -255,7 +272,13 @@ void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Ins
     return context_.Refuse(from, Code::kBusy, "block " + std::to_string(upload.block) + " comes from another worker",
                            out, upload.block);
   }
-  if (!engine_->takes_pushes()) return engine_->Handle(from, upload, payload, now, out);
+  const bool is_first = engine_->takes_pushes() && (upload.step.value == 0 || !engine_->takes_uploads());
+  if (!is_first) {
+    const bool was_here = engine_->HasBlocksOf(version(), 0);
+    engine_->Handle(from, upload, payload, now, out);
+    if (!was_here && engine_->HasBlocksOf(version(), 0)) OnUploaded(now, out);
+    return;
+  }
   const Status status = gate_.Check(context_, upload, payload);
   if (!status.ok()) return context_.Reject(from, status, upload.block, out);
   acknowledgements_.AddUpload(from, Step{0}, upload.block);

@@ -16,9 +16,14 @@ ShardContext::ShardContext(ShardOptions given, std::shared_ptr<monitoring::Shard
 void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine,
                          BlockStore::Begin begin) {
   store.reset();  // frees its memory first: there is no room for two
+  gradients.reset();
   catalog = std::make_unique<const Catalog>(std::move(given));
   store = std::make_unique<BlockStore>(*catalog, mine, options.job.optimizer, options.job.seed, begin,
                                        options.job.encoding);
+  if (options.job.optimizer.kind == OptimizerKind::kExternal) {
+    gradients =
+        std::make_unique<BlockStore>(*catalog, mine, OptimizerRule{.kind = OptimizerKind::kExternal}, options.job.seed);
+  }
   index_of.clear();
   for (std::size_t index = 0; index < mine.size(); ++index) index_of[mine[index]] = index;
   generation = reset.generation;

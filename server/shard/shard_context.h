@@ -16,6 +16,7 @@
 #include "common/data/reduction_tree.h"
 #include "common/wire/actor.h"
 #include "common/wire/messages/commit.h"
+#include "common/wire/messages/pull.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/step_parameters.h"
 #include "monitoring/metrics.h"
@@ -33,9 +34,10 @@ namespace capstan::server {
 struct ServedStep {
   Version version;
   StepParameters parameters;  // for the step under way
-  struct {                    // the version in the blocks; in mode allreduce it may be older than `version`
+  struct {  // the version in the blocks; in mode allreduce and in external jobs it may be older than `version`
     Version version;
     std::uint64_t updates = 0;
+    std::string program_state;
   } blocks;
   std::unique_ptr<const Commit> last_commit;  // the Commit that made the version; null: none since blocks were loaded
 
@@ -44,7 +46,7 @@ struct ServedStep {
   void Serve(Version published, const StepParameters& next) {
     version = published;
     parameters = next;
-    if (next.on_shards) blocks = {published, next.updates};
+    if (next.on_shards) blocks = {published, next.updates, next.program_state};
   }
 };
 
@@ -63,6 +65,7 @@ struct ShardContext {
   SlotIndex slot_count = 0;
   std::unique_ptr<const Catalog> catalog;
   std::unique_ptr<BlockStore> store;
+  std::unique_ptr<BlockStore> gradients;                 // external: the mean gradients that steps make; else null
   std::unordered_map<BlockIndex, std::size_t> index_of;  // a block's index in the store
   ServedStep served;
 
@@ -71,6 +74,9 @@ struct ShardContext {
   void Begin(const Reset& reset, Catalog given, const std::vector<BlockIndex>& mine, BlockStore::Begin begin);
 
   Step step() const { return served.step(); }
+  // The blocks that a step makes of pushes, and the number of their array in pulls.
+  BlockStore& stepped() const { return gradients ? *gradients : *store; }
+  std::uint32_t stepped_array() const { return gradients ? kMeanGradient : 0; }
   bool durable() const { return options.job.acknowledge == Acknowledge::kDurable; }
   // Whether workers send this slot's EndSlots, with its reports, to this shard.
   bool IsHome(SlotIndex slot) const { return slot % options.shard_count == options.shard; }

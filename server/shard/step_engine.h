@@ -70,8 +70,10 @@ class StepEngine {
   virtual bool CanGoOn() const { return false; }
 
   // ---- workers' messages; the Shard has checked that `session` is alive
-  // Whether workers push gradients here. If not, they reduce them among themselves, and may upload blocks.
+  // Whether workers push gradients here. If not, they reduce them among themselves.
   virtual bool takes_pushes() const { return true; }
+  // Whether workers upload blocks of versions, besides the first weights.
+  virtual bool takes_uploads() const { return false; }
   // Takes a checked push. If the push completes its block, so that the next version is prepared, returns the block's
   // index in the store.
   virtual std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
@@ -83,7 +85,7 @@ class StepEngine {
   virtual bool Handle(PeerId from, const CoverageQuery& query, Outbox* out) = 0;
   // Whether this push is staged or applied, or its step is over.
   virtual bool Holds(std::size_t index, Step step, Node node) const = 0;
-  // Takes an array of a block of a version that workers computed. Called only if takes_pushes() is false.
+  // Takes an array of a block of a version that workers computed. Called only if takes_uploads().
   virtual void Handle(PeerId, const UploadBlock&, const Slice&, Instant, Outbox*) {}
   // Sends the acknowledgements that were gathered since the last call.
   virtual void Acknowledge(Outbox* out) = 0;
@@ -97,6 +99,9 @@ class StepEngine {
   virtual CommitOutcome Handle(const Commit&) { return CommitOutcome::kIgnored; }
   virtual RedoOutcome Handle(const Redo&, Instant, Outbox*) { return RedoOutcome::kIgnored; }
   virtual void Handle(const ClockUpdate&) {}
+  // Whether the shards are to have the published version, which workers still upload. Then the Commit that published it
+  // is not answered if it was the last one, and a snapshot of the version has to wait.
+  virtual bool awaits_uploads() const { return false; }
   // Reports the step under way to the coordinator if nothing of it is missing and it was not reported yet.
   virtual void ReportWhenComplete(Instant, Outbox*) {}
   // Reports progress to the coordinator, and repeats reports. Requires that the shard serves.
@@ -107,9 +112,11 @@ class StepEngine {
   virtual PullAdmission Admit(const Pull& pull) const = 0;
   // Whether parked pulls may have become ready without the publication of a version.
   virtual bool PullsMayBeReady() const { return false; }
-  virtual BlockVersion VersionOf(std::size_t index) const = 0;
-  // Whether this shard has the blocks of this version; false only in allreduce, for versions that only workers have.
-  virtual bool HasBlocksOf(Version) const { return true; }
+  // `array`: as in a Pull.
+  virtual BlockVersion VersionOf(std::size_t index, std::uint32_t array) const = 0;
+  // Whether this shard has the array of this version's blocks; false only in allreduce and in external jobs, for versions
+  // that only workers have.
+  virtual bool HasBlocksOf(Version, std::uint32_t) const { return true; }
   // Whether a request for a snapshot of this version can be answered now; false: the version is not published here yet.
   virtual bool CanPin(Version version) const = 0;
   // Whether whole versions are published, with a Published for each pull that waits for one.

@@ -32,14 +32,14 @@ SyncStep::SyncStep(const ShardContext& shard, ServedStep* served, Acknowledgemen
     : shard_(shard), served_(served), acknowledgements_(acknowledgements), backoff_(shard.options.shard) {}
 
 void SyncStep::Reset() {
-  blocks_.assign(shard_.store->size(), {});
-  squares_ = SegmentSquares(*shard_.store, TakesTrustRatio(shard_.options.job.optimizer.kind));
+  blocks_.assign(shard_.stepped().size(), {});
+  squares_ = SegmentSquares(shard_.stepped(), TakesTrustRatio(shard_.options.job.optimizer.kind));
   next_reports_ = {};
   BeginStep();
 }
 
 void SyncStep::Restart() {
-  shard_.store->DropPrepared();
+  shard_.stepped().DropPrepared();
   next_reports_ = {};
   BeginStep();
   backoff_.Restart();
@@ -125,7 +125,7 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   if (!covered) hyper_parameters_.Take(push);
   const StagedBlock::Added added =
       staged.Add({push.session, push.node, push.samples, push.payload_hash, payload, push.encoding}, shard_.tree(),
-                 shard_.store->count(index), shard_.store->pool());
+                 shard_.stepped().count(index), shard_.stepped().pool());
   if (added.outcome == StagedBlock::Outcome::kMismatch) {
     ++hash_mismatches_;
     shard_.metrics->hash_mismatches.Add(1);
@@ -219,7 +219,7 @@ void SyncStep::Acknowledge(Outbox* out) {
   acknowledgements_->EachFull([this](Step step, Staged* ack) {
     if (step < shard_.step()) return;  // `passed` acknowledges all of that step
     for (std::size_t index = 0; index < blocks_.size(); ++index) {
-      for (Node node : blocks_[index].staged.nodes()) ack->nodes.push_back({shard_.store->blocks()[index], node});
+      for (Node node : blocks_[index].staged.nodes()) ack->nodes.push_back({shard_.stepped().blocks()[index], node});
     }
     for (const auto& [slot, report] : reports_.slots) ack->ended.push_back(slot);
   });
@@ -246,8 +246,8 @@ void SyncStep::Prepare(std::size_t index) {
   if (samples == 0) {
     squares_.Clear(index);
   } else {
-    shard_.store->Prepare(index, staged.Inputs(), shard_.tree(), Rules(), Scalars(samples), squares_.GradientOf(index),
-                          squares_.TrustOf(index));
+    shard_.stepped().Prepare(index, staged.Inputs(), shard_.tree(), Rules(), Scalars(samples),
+                             squares_.GradientOf(index), squares_.TrustOf(index));
     shard_.metrics->updates_applied.Add(1);
   }
   staged.ReleasePayloads();
@@ -273,7 +273,7 @@ std::uint64_t SyncStep::staged_bytes() const {
 }
 
 bool SyncStep::IsPrepared(std::size_t index) const {
-  return blocks_[index].prepared && shard_.store->is_prepared(index);
+  return blocks_[index].prepared && shard_.stepped().is_prepared(index);
 }
 
 // ---- reports to the coordinator, and its decisions -----------------------------------------------------------------
@@ -344,9 +344,9 @@ void SyncStep::Publish(const Commit& commit) {
 
 void SyncStep::PublishBlocks(StepAction action) {
   if (action == StepAction::kApply) {
-    shard_.store->PublishPrepared();
+    shard_.stepped().PublishPrepared();
   } else {
-    shard_.store->DropPrepared();
+    shard_.stepped().DropPrepared();
   }
 }
 
@@ -362,7 +362,7 @@ StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* 
     const std::vector<GroupRule> rules = Rules();
     for (std::size_t index = 0; index < blocks_.size(); ++index) {
       const std::uint64_t samples = blocks_[index].staged.samples();
-      if (samples != 0) shard_.store->PrepareAgain(index, rules, Scalars(samples), squares_.TrustOf(index));
+      if (samples != 0) shard_.stepped().PrepareAgain(index, rules, Scalars(samples), squares_.TrustOf(index));
     }
     backoff_.Restart();
   }
@@ -376,7 +376,7 @@ PullAdmission SyncStep::Admit(const Pull& pull) const {
   return AdmitPull(shard_.options.job.mode, pull.version, served_->version, 0);
 }
 
-StepEngine::BlockVersion SyncStep::VersionOf(std::size_t) const {
+StepEngine::BlockVersion SyncStep::VersionOf(std::size_t, std::uint32_t) const {
   return {served_->blocks.version, served_->blocks.updates};
 }
 

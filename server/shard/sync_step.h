@@ -53,7 +53,7 @@ class SyncStep : public StepEngine {
   Instant tick_every() const override { return std::chrono::milliseconds(100); }
 
   PullAdmission Admit(const Pull& pull) const override;
-  BlockVersion VersionOf(std::size_t index) const override;
+  BlockVersion VersionOf(std::size_t index, std::uint32_t array) const override;
   bool CanPin(Version version) const override { return version <= served_->version; }
   bool publishes() const override { return true; }
   std::optional<Speculation> speculation() const override;
@@ -65,12 +65,13 @@ class SyncStep : public StepEngine {
   std::uint64_t staged_bytes() const override;
 
  protected:
-  // ReplicatedStep (mode allreduce) overrides these three functions.
+  // ReplicatedStep (mode allreduce) overrides these three functions, ExternalStep the first.
   virtual bool AreBlocksComplete() const { return complete_blocks_ == blocks_.size(); }
   virtual void PublishBlocks(StepAction action);
   virtual void AddSamples(std::vector<std::uint64_t>* samples) const;
 
   const ShardContext& shard() const { return shard_; }
+  ServedStep* served() { return served_; }
   Acknowledgements* acknowledgements() { return acknowledgements_; }
   bool is_prepared(std::size_t index) const { return blocks_[index].prepared; }
   // Notes that the block's next version is prepared, and offers workers the credit that follows.

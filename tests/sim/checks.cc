@@ -76,7 +76,7 @@ void Checks::SeeShard(std::size_t index, const std::vector<const Shard*>& shards
   generation = shard.generation();
   version = shard.version();
   if (const Commit* commit = shard.last_commit()) SeeCommit(*commit);
-  if (replicas_) return;  // they check the weights of this mode
+  if (replicas_ || is_external()) return;  // their weights are checked elsewhere
   SeeWeights(shard);
   const std::uint64_t digest = shard.store().Digest();
   const auto [known, added] = digests_.try_emplace({index, version}, digest);
@@ -96,7 +96,7 @@ void Checks::SeeWeights(const Shard& shard) {
 
 // With global steps a worker must compute with the published version, bit for bit.
 void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights) {
-  if (!HasGlobalSteps(options_.mode)) return;
+  if (!HasGlobalSteps(options_.mode) || is_external()) return;
   const auto known = published_.find({version, index});
   if (known == published_.end()) return Fail("a worker computes with weights that nobody has published");
   const Encoding encoding = catalog_.blocks()[index].EncodingIn(weights);
@@ -107,9 +107,20 @@ void Checks::HandedOver(Version version, BlockIndex index, const Slice& payload,
   }
 }
 
+void Checks::ProgramMade(Version version, const std::vector<float>& weights, const std::string& state) {
+  const auto [known, added] = made_.try_emplace(version, weights, state);
+  if (!added && known->second != std::pair(weights, state)) Fail("two programs have made different versions");
+}
+
 void Checks::Followed(Version version, const float* weights) {
   if (replicas_) return replicas_->Followed(version, weights);
   if (!HasGlobalSteps(options_.mode)) return;
+  if (is_external()) {
+    const auto made = made_.find(version);
+    if (made != made_.end() && std::equal(made->second.first.begin(), made->second.first.end(), weights)) return;
+    if (version.value != 0) Fail("a follower was given weights that no program has made");
+    return;
+  }
   for (BlockIndex i = 0; i < catalog_.blocks().size(); ++i) {
     const auto known = published_.find({version, i});
     if (known == published_.end()) return Fail("a follower was given weights that nobody has published");

@@ -65,6 +65,9 @@ class Checks {
   // Call when a worker's application has received this block, to compute with it. `weights`: the job's encoding.
   void HandedOver(Version version, BlockIndex index, const Slice& payload, Encoding weights);
 
+  // External: call when a program has made or loaded this version. All programs must have the same.
+  void ProgramMade(Version version, const std::vector<float>& weights, const std::string& state);
+
   // Call when the follower has read this version. `weights`: in catalog order.
   void Followed(Version version, const float* weights);
   // Checks that a worker that is behind goes on with the present step, and does not go through all steps that are over.
@@ -94,6 +97,8 @@ class Checks {
   void SeeShard(std::size_t index, const std::vector<const server::Shard*>& shards);
   void SeePublished(const server::Shard& shard, const std::vector<const server::Shard*>& shards);
   void SeeWeights(const server::Shard& shard);
+  void SeeProgramsVersion(const server::Shard& shard);
+  bool is_external() const { return options_.optimizer == OptimizerKind::kExternal; }
   void SeeStaleness(const server::Shard& shard);
   void SeeFirstWeights(const server::Shard& shard);
   void SeeLogged(std::size_t index, const server::Shard& shard);
@@ -110,6 +115,7 @@ class Checks {
   std::map<std::pair<Generation, Step>, std::unique_ptr<const Commit>> commits_;
   std::map<std::pair<std::size_t, Version>, std::uint64_t> digests_;                    // hash of a shard's state
   std::map<std::pair<Version, BlockIndex>, std::vector<float>> published_;              // sync: weights
+  std::map<Version, std::pair<std::vector<float>, std::string>> made_;                  // external: by programs
   std::map<std::size_t, std::pair<Generation, Version>> seen_;                          // by shard
   std::map<std::size_t, server::ShardIdentity> identities_;                             // by disk
   std::map<std::tuple<std::size_t, Generation, BlockIndex, SlotIndex>, Step> counted_;  // async: the newest counted

@@ -176,7 +176,12 @@ void Cluster::StartWorker(const std::string& name) {
                                {},
                                &config_,
                                ReplicaSettings(node),
-                               MachineSettings(node)};
+                               MachineSettings(node),
+                               {}};
+  settings.made = [this](Version version, const std::vector<float>& weights, const std::string& state) {
+    Count("versions made by a program");
+    checks_->ProgramMade(version, weights, state);
+  };
   settings.handed_over = [this](Version version, BlockIndex block, const Slice& payload) {
     checks_->HandedOver(version, block, payload, EncodingOf(config_));
   };

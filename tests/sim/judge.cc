@@ -30,6 +30,13 @@ ClusterOptions OptionsOf(const RunName& name) {
   options.durable = name.durable;
   options.local = name.local;
   if (name.median) options.aggregation = Aggregation::kMedian;
+  if (name.external) {
+    options.optimizer = OptimizerKind::kExternal;
+    options.precision = Precision::kFp32;
+    options.clip_norm = 0.0;
+    options.groups = false;
+    options.program_state = ClusterOptions::ProgramState::kNone;
+  }
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // needs user programs
   if (name.durable) AddLogTroubles(&options);
   // fp16 needs a loss scale, and is simulated only in sync. Trust ratios need a decision of the coordinator per step.

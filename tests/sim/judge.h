@@ -20,13 +20,14 @@ namespace capstan::sim {
 inline constexpr std::uint64_t kOldSteps = 400;
 
 // Names a run, as the options of the program `sim` do: `sim --seed N [--async | --bounded | --allreduce] [--durable]
-// [--local | --median] [--edition E]`, or `sim --seed N --old | --slow-lines`.
+// [--local | --median | --external] [--edition E]`, or `sim --seed N --old | --slow-lines`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
   int edition = kNewestEdition;
   bool durable = false;
   bool local = false;
+  bool external = false;    // the optimizer stays in the program
   bool median = false;      // gradients are aggregated by their median
   bool old = false;         // an old job
   bool slow_lines = false;  // a job over slow lines

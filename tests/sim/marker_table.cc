@@ -237,6 +237,16 @@ const std::vector<Marker>& SlowLines() {
   return markers;
 }
 
+const std::vector<Marker>& External() {
+  static const std::vector<Marker> markers = {
+      {"versions made by a program", 10000},
+      {"snapshots taken", 9000},
+      {"recoveries", 5000},
+      {"versions read by a follower", 1000},
+  };
+  return markers;
+}
+
 }  // namespace
 
 const std::vector<Marker>& MarkersOf(const RunName& name) {
@@ -244,6 +254,7 @@ const std::vector<Marker>& MarkersOf(const RunName& name) {
   if (name.slow_lines) return SlowLines();
   if (name.durable) return Durable();
   if (name.local) return Local();
+  if (name.external) return External();
   if (name.median) return Median();
   if (WorkersUpdate(name.mode)) return AllReduce();
   if (name.mode == Mode::kBounded) return Bounded();

@@ -35,6 +35,7 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   if (TakesTrustRatio(options.optimizer)) config.optimizer.weight_decay = 0.01;
   config.optimizer.trust_coefficient = 1.0;
   config.optimizer.lr = 0.05;
+  config.optimizer.states = 1;
   config.optimizer.clip_norm = options.clip_norm;
   config.schedule.kind = ScheduleKind::kCosine;
   config.schedule.warmup_steps = 2;

@@ -62,6 +62,7 @@ std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint
   first.old = mutant.old;
   first.slow_lines = mutant.slow_lines;
   first.local = mutant.local;
+  first.external = mutant.external;
   return SearchFrom(mutant, first, runs);
 }
 

@@ -579,6 +579,7 @@ std::vector<Mutant> MakeMutants() {
   AddEnding(&all);
   AddLimits(&all);
   AddReplicas(&all);
+  AddExternal(&all);
   AddMachine(&all);
   AddSessions(&all);
   return all;

@@ -56,6 +56,8 @@ enum class Flaw {
   kRoundNotAwaited,         // a worker ends its round before it has pushed all sums for its machine
   kUnreadableHeader,        // a part has an unreadable header
   kSmallFrames,             // a frame holds less than most messages need
+  kSkippedStepMade,         // a program takes the gradient of a skipped step
+  kVersionUnsaid,           // a program does not say which version it has made
   kStopAtOnce,              // a stopping job does not wait for its last snapshot
 };
 
@@ -99,7 +101,8 @@ struct Mutant {
   std::function<void(Tampering*)> deliver, send;
   bool durable = false;  // with durable acknowledgements
   bool old = false, slow_lines = false;
-  bool local = false;  // with machine reduction
+  bool local = false;     // with machine reduction
+  bool external = false;  // the optimizer stays in the program
 };
 
 const std::vector<Mutant>& Mutants();
@@ -111,6 +114,8 @@ void AddEnding(std::vector<Mutant>* all);
 void AddLimits(std::vector<Mutant>* all);
 // Adds the mutants of machine reduction.
 void AddMachine(std::vector<Mutant>* all);
+// Adds the mutants of jobs whose optimizer stays in the program.
+void AddExternal(std::vector<Mutant>* all);
 // Adds the mutants of sessions: who may send what to a shard.
 void AddSessions(std::vector<Mutant>* all);
 // Adds the mutants of mode allreduce.

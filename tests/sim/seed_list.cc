@@ -15,6 +15,7 @@ bool ReadModeWord(const std::string& word, RunName* name) {
   };
   name->durable = has("durable");
   name->local = has("local");
+  name->external = has("external");
   name->median = has("median");
   name->old = has("old");
   name->slow_lines = has("slow-lines");
@@ -38,7 +39,8 @@ std::optional<ListedRun> ReadLine(const std::string& line) {
 
 std::string ModeWord(const RunName& name) {
   return NameOf(name.mode) + (name.durable ? "+durable" : "") + (name.local ? "+local" : "") +
-         (name.median ? "+median" : "") + (name.old ? "+old" : "") + (name.slow_lines ? "+slow-lines" : "");
+         (name.external ? "+external" : "") + (name.median ? "+median" : "") + (name.old ? "+old" : "") +
+         (name.slow_lines ? "+slow-lines" : "");
 }
 
 std::string Command(const RunName& name) {
@@ -46,6 +48,7 @@ std::string Command(const RunName& name) {
   if (name.mode != Mode::kSync) command += " --" + NameOf(name.mode);
   if (name.durable) command += " --durable";
   if (name.local) command += " --local";
+  if (name.external) command += " --external";
   if (name.median) command += " --median";
   if (name.old) command += " --old";
   if (name.old && name.old_steps != kOldSteps) command += " --steps " + std::to_string(name.old_steps);

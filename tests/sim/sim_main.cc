@@ -13,6 +13,7 @@
 //   sim ... --allreduce          mode allreduce: the workers update the weights
 //   sim ... --async --durable    and with durable acknowledgements
 //   sim ... --local              one worker of each machine pushes for all
+//   sim ... --external           the optimizer stays in the workers' programs
 //   sim ... --median             the update takes the median of the slots' gradients
 //   sim ... --old [--steps S]    a job of many steps (S), with spare workers and low limits
 //   sim ... --slow-lines         a job over slow lines
@@ -50,6 +51,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.mode = Mode::kAllReduce;
     } else if (word == "--durable") {
       arguments->first.durable = true;
+    } else if (word == "--external") {
+      arguments->first.external = true;
     } else if (word == "--local") {
       arguments->first.local = true;
     } else if (word == "--median") {
@@ -101,7 +104,8 @@ void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
   std::string how = caught ? caught->how.substr(0, caught->how.find_first_of(";(")) : "–";
   while (how.ends_with(' ')) how.pop_back();
   const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "") + (mutant.old ? ", old" : "") +
-                           (mutant.slow_lines ? ", slow lines" : "") + (mutant.local ? ", local" : "");
+                           (mutant.slow_lines ? ", slow lines" : "") + (mutant.local ? ", local" : "") +
+                           (mutant.external ? ", external" : "");
   std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), mode.c_str(), seed.c_str(),
               how.c_str());
   std::fflush(stdout);
@@ -161,7 +165,8 @@ int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
-                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local | --median] "
+                 "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local | --median | "
+                 "--external] "
                  "[--old [--steps S] | --slow-lines] [--durable, with --async or --bounded] [--edition E] [--mutant "
                  "NAME | --mutants] [--caught FILE]\n");
     return 2;

@@ -29,6 +29,7 @@ struct Kind {
 constexpr Kind kSync{{}, 100, 2000, 16000, 150};
 constexpr Kind kLocal{{.local = true}, 30, 500, 70000, 30};
 constexpr Kind kMedian{{.median = true}, 30, 300, 4000, 20};
+constexpr Kind kExternal{{.external = true}, 40, 600, 8000, 30};
 constexpr Kind kAsync{{.mode = Mode::kAsync}, 40, 800, 4000, 30};
 constexpr Kind kBounded{{.mode = Mode::kBounded}, 40, 800, 4000, 20};
 constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};
@@ -41,9 +42,9 @@ constexpr Kind kOldDurable{{.mode = Mode::kAsync, .durable = true, .old = true},
 constexpr Kind kOldAllReduce{{.mode = Mode::kAllReduce, .old = true}, 2, 20, 1000, 5};
 constexpr Kind kSlowSync{{.slow_lines = true}, 40, 200, 2000, 10};
 constexpr Kind kSlowAsync{{.mode = Mode::kAsync, .slow_lines = true}, 40, 200, 2000, 10};
-constexpr Kind kKinds[] = {kSync,       kLocal,        kMedian,         kAsync,    kBounded,
-                           kAllReduce,  kDurableAsync, kDurableBounded, kOldSync,  kOldAsync,
-                           kOldBounded, kOldDurable,   kOldAllReduce,   kSlowSync, kSlowAsync};
+constexpr Kind kKinds[] = {kSync,       kLocal,        kMedian,         kExternal, kAsync,    kBounded,
+                           kAllReduce,  kDurableAsync, kDurableBounded, kOldSync,  kOldAsync, kOldBounded,
+                           kOldDurable, kOldAllReduce, kSlowSync,       kSlowAsync};
 
 std::uint64_t RunsInTier(const Kind& kind) {
   if (kSanitized) return kind.sanitized;
@@ -174,6 +175,10 @@ TEST_CASE("the same where one worker pushes for its machine, and breaks off or i
 }
 
 TEST_CASE("the same where the update takes the median of the slots' gradients", "[sim][median]") { TrySeeds(kMedian); }
+
+TEST_CASE("the same where the optimizer stays in the programs, which all make the same versions", "[sim][external]") {
+  TrySeeds(kExternal);
+}
 
 TEST_CASE("whichever worker gives the first weights, all of them are its own", "[sim][given]") {
   ClusterOptions options;

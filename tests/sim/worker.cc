@@ -45,6 +45,10 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   session_ = std::make_unique<Session>(std::move(options));
   if (settings_.options->local) machine_ = std::make_unique<MachineWorker>(settings_.machine, session_.get());
   weights_.assign(settings_.catalog->element_count(), NAN);
+  if (settings_.config->optimizer.kind == OptimizerKind::kExternal) {
+    external_ = std::make_unique<ExternalProgram>(*settings_.catalog, settings_.config->optimizer.states,
+                                                  settings_.flaw, settings_.made);
+  }
   if (!WorkersUpdate(settings_.options->mode)) return;
   replica_ = std::make_unique<ReplicaWorker>(settings_.replica, *settings_.config, session_.get());
 }
@@ -68,7 +72,7 @@ void SimWorker::Run(Instant now, Outbox* out) {
   const bool complete = std::all_of(arrived_.begin(), arrived_.end(), [](bool yes) { return yes; }) ||
                         (settings_.flaw == Flaw::kOldWeights && !arrived_.empty() && arrived_.front());
   if (has_work_ && now >= busy_until_ && complete) {
-    Compute(now, out);
+    external_ ? ComputeExternal(now, out) : Compute(now, out);
     has_work_ = false;
     idle_call_due_ = true;
   }
@@ -87,6 +91,7 @@ void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
   declaration.encoding = settings_.encoding;
   declaration.numeric_class = "simulated";
   declaration.silence_limit = Instant(static_cast<std::int64_t>(settings_.config->limits.stall * 1e9));
+  if (external_) declaration.state_arrays = settings_.config->optimizer.states;
   if (settings_.options->given) declaration.given = FirstWeights();
   session_->Declare(std::move(declaration), now, out);
 }
@@ -115,6 +120,7 @@ void SimWorker::OnEvent(Session::WorkReady& ready, Instant now, Outbox*) {
 }
 
 void SimWorker::OnEvent(Session::WeightsArrived& arrived, Instant, Outbox*) {
+  if (external_) return external_->TakeBlock(arrived);
   if (!has_work_) {
     violation_ = "weights arrived for nobody";
     return;
@@ -175,6 +181,21 @@ void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
     }
     RoundTo(block.EncodingIn(settings_.encoding), {gradient + block.flat_offset, block.count});
   }
+}
+
+// Gives the version that the program has, or makes the round's version and computes its slots.
+void SimWorker::ComputeExternal(Instant now, Outbox* out) {
+  if (work_.keep) {
+    client::ProgramVersion::Parts parts = external_->Give();
+    return session_->KeepVersion(work_.round, std::move(parts.arrays), std::move(parts.head), now, out);
+  }
+  if (std::string wrong = external_->MakeVersion(work_); !wrong.empty()) {
+    violation_ = "a program was given a version that is none: " + wrong;
+    return;
+  }
+  if (settings_.flaw != Flaw::kVersionUnsaid) session_->TookVersion(work_.generation, work_.step, now, out);
+  weights_ = external_->weights();
+  if (!work_.slots.empty()) Compute(now, out);
 }
 
 void SimWorker::Compute(Instant now, Outbox* out) {

@@ -11,6 +11,7 @@
 
 #include "common/base/random.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/external_program.h"
 #include "tests/sim/machine_worker.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/replica_worker.h"
@@ -36,6 +37,7 @@ class SimWorker {
     const JobConfig* config = nullptr;
     ReplicaWorker::Settings replica;  // for mode allreduce
     MachineWorker::Settings machine;
+    ExternalProgram::Made made;  // if the optimizer stays in the program
   };
   explicit SimWorker(Settings settings);
 
@@ -76,6 +78,7 @@ class SimWorker {
   }
   void OnEvent(session::Session::Failed& failed, Instant, Outbox*);
   void Compute(Instant now, Outbox* out);
+  void ComputeExternal(Instant now, Outbox* out);
   void ComputeSlot(std::uint32_t data, float* gradient) const;
   std::uint32_t DataOf(SlotIndex slot, std::size_t index) const;
   void SumFromTheLast(const std::vector<BufferRef>& gradients,
@@ -83,8 +86,9 @@ class SimWorker {
 
   const Settings settings_;
   std::unique_ptr<session::Session> session_;
-  std::unique_ptr<ReplicaWorker> replica_;  // null in other modes
-  std::unique_ptr<MachineWorker> machine_;  // null: it pushes for itself
+  std::unique_ptr<ReplicaWorker> replica_;     // null in other modes
+  std::unique_ptr<MachineWorker> machine_;     // null: it pushes for itself
+  std::unique_ptr<ExternalProgram> external_;  // null: the servers or the workers run the optimizer
   std::vector<float> weights_;
   bool has_work_ = false;
   session::RoundWork work_;

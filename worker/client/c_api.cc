@@ -151,6 +151,9 @@ capstan_work WorkOf(const capstan::Work& work) {
   out.slot_count = work.slot_count;
   out.updates = work.updates;
   out.gradient_norm = work.gradient_norm;
+  out.source = static_cast<std::uint64_t>(work.source);
+  out.keep = work.keep ? 1 : 0;
+  out.at_end = work.at_end ? 1 : 0;
   return out;
 }
 
@@ -271,6 +274,25 @@ capstan_code capstan_program_state(capstan_client* client, const void** state, s
   return AnswerFor(client, [&](const Client& c) -> Status {
     CAPSTAN_RETURN_IF_ERROR(WriteOut(c.program_state().size(), bytes, "bytes"));
     return WriteOut(static_cast<const void*>(c.program_state().data()), state, "state");
+  });
+}
+
+capstan_code capstan_take_version(capstan_client* client) {
+  return AnswerFor(client, [&](Client& c) { return c.TakeVersion(); });
+}
+
+capstan_code capstan_mean_gradient(capstan_client* client, const float** gradient) {
+  return AnswerFor(client, [&](const Client& c) {
+    if (c.mean_gradient() == nullptr) return Invalid("this round has no mean gradient: its source is another");
+    return WriteOut(c.mean_gradient(), gradient, "gradient");
+  });
+}
+
+capstan_code capstan_keep_version(capstan_client* client, const float* weights, const void* state, size_t bytes) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    if (weights == nullptr) return IsMissing("weights");
+    if (state == nullptr && bytes > 0) return IsMissing("state");
+    return c.KeepVersion(weights, {static_cast<const char*>(state), bytes});
   });
 }
 

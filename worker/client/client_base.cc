@@ -86,8 +86,11 @@ void ClientBase::On(session::Session::WorkReady& ready) {
   has_work_ = true;
   void_ = false;
   round_ = work.round;
-  work_ = {work.step.value,  work.generation.value, work.slots,        work.slot_count,
-           ready.loss_scale, work.updates,          work.gradient_norm};
+  work_ = {work.step.value,    work.generation.value,
+           work.slots,         work.slot_count,
+           ready.loss_scale,   work.updates,
+           work.gradient_norm, static_cast<VersionSource>(work.source),
+           work.keep,          work.at_end};
   BeginRound(ready);
 }
 
@@ -124,6 +127,12 @@ Status ClientBase::Barrier(Deadline deadline) {
   }
   barrier_state_ = BarrierState::kNone;
   return {};
+}
+
+Status ClientBase::TakeVersion() { return Misuse("TakeVersion: this job's servers or workers run the optimizer"); }
+
+Status ClientBase::KeepVersion(const float*, std::string_view) {
+  return Misuse("KeepVersion: this job's servers or workers run the optimizer");
 }
 
 Status ClientBase::Leave(const std::string& reason) {

@@ -48,6 +48,10 @@ class ClientBase : public Client {
   Status Barrier(Deadline deadline) override;
   Status Leave(const std::string& reason) override;
   ClientCounters counters() const override { return loop_->counters(); }
+  // Only a job whose optimizer stays in the program has these.
+  Status TakeVersion() override;
+  const float* mean_gradient() const override { return nullptr; }
+  Status KeepVersion(const float* weights, std::string_view state) override;
 
  protected:
   explicit ClientBase(Connection connection)

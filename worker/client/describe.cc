@@ -33,6 +33,7 @@ session::Declaration DeclarationOf(const WorkerDescription& description, const J
   declaration.mode = config.mode();
   declaration.encoding = EncodingOf(config);
   declaration.steps = config.steps();
+  if (config.optimizer.kind == OptimizerKind::kExternal) declaration.state_arrays = config.optimizer.states;
   if (config.limits.stall > 0) {
     declaration.silence_limit = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
   }

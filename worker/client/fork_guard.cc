@@ -51,6 +51,15 @@ class ForkGuard : public Client {
     return client_->SetProgramState(state);
   }
   const std::string& program_state() const override { return client_->program_state(); }
+  Status TakeVersion() override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->TakeVersion();
+  }
+  const float* mean_gradient() const override { return owner_.IsThis() ? client_->mean_gradient() : nullptr; }
+  Status KeepVersion(const float* weights, std::string_view state) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->KeepVersion(weights, state);
+  }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->BeginSlot(slot, samples);

@@ -18,6 +18,7 @@
 #include "worker/client/describe.h"
 #include "worker/client/finished_blocks.h"
 #include "worker/client/gradient_check.h"
+#include "worker/client/program_version.h"
 #include "worker/client/slot_sums.h"
 #include "worker/client/slot_verdict.h"
 #include "worker/client/step_settings.h"
@@ -77,7 +78,13 @@ class ParameterServerClient : public client::ClientBase {
     return SetClipping("SetClipValue", {settings_.clipping().norm, max_value});
   }
   Status SetProgramState(std::string_view state) override;
-  const std::string& program_state() const override { return program_state_; }
+  const std::string& program_state() const override { return external_ ? external_->state() : program_state_; }
+  Result<std::optional<Work>> NextWork(Deadline deadline) override;
+  Status TakeVersion() override;
+  const float* mean_gradient() const override {
+    return work().source == VersionSource::kGradient ? weights_.wide.As<const float>() : nullptr;
+  }
+  Status KeepVersion(const float* weights, std::string_view state) override;
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
@@ -93,7 +100,7 @@ class ParameterServerClient : public client::ClientBase {
   }
   void BeginRound(const session::Session::WorkReady& ready) override;
   void TakeBlock(session::BlockArrived& block) override {
-    arrived_[block.block] = true;
+    if (block.block < arrived_.size()) arrived_[block.block] = true;  // external: they come before the round
     if (block.block == 0) program_state_ = std::move(block.program_state);
   }
   Status SetClipping(const char* call, const Clipping& clipping);
@@ -127,6 +134,8 @@ class ParameterServerClient : public client::ClientBase {
   std::atomic<std::uint64_t> slots_left_out_{0};  // by verdict_; any thread reads it
 
   client::StepSettings settings_;
+  std::unique_ptr<client::ProgramVersion> external_;  // null: the servers run the optimizer
+  bool version_settled_ = false;                      // external: the round's version was taken, or given
 
   // The current round.
   std::vector<bool> arrived_;     // this round's weights, by block
@@ -161,10 +170,19 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
     weights_.narrow = BufferPool(catalog_->element_count() * BytesPerNumber(encoding_)).Take();
   }
   verdict_ = client::SlotVerdict::Create(config);
+  if (config.optimizer.kind == OptimizerKind::kExternal) {
+    if (catalog_->group_count() > 0) {
+      return Misuse(
+          "Declare: tensors have groups, and with [optimizer] kind = \"external\" the program has all "
+          "hyper-parameters; declare the tensors without group");
+    }
+    external_ = std::make_unique<client::ProgramVersion>(catalog_->element_count(), config.optimizer.states);
+  }
   session::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
   session::DeclareCommand declare{std::move(declaration), weights_.wide.As<float>(),
                                   weights_.narrow ? weights_.narrow.As<std::uint16_t>() : nullptr};
+  if (external_) declare.states = external_->places();
   if (machine_) {
     machine_->Begin(*catalog_, encoding_, [this](session::Command&& command) { loop().Send(std::move(command)); });
     declare.on_machine_group = [this](const session::Session::MachineGrouping& group) { machine_->TakeGroup(group); };
@@ -181,6 +199,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
     if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
   }
   arrived_.assign(catalog_->blocks().size(), ready.weights_complete);
+  version_settled_ = false;
   sums_ = std::make_unique<SlotSums>(next.slots, ReductionTree(next.slot_count, aggregation_));
   slots_begun_ = 0;
   slot_open_ = false;
@@ -217,6 +236,9 @@ Status ParameterServerClient::SetClipping(const char* call, const Clipping& clip
 Status ParameterServerClient::SetProgramState(std::string_view state) {
   if (!failure().ok()) return failure();
   if (!sums_) return Misuse("SetProgramState comes in a round, before the end of a slot");
+  if (external_) {
+    return Misuse("SetProgramState: with [optimizer] kind = \"external\" the state goes with KeepVersion");
+  }
   if (verdict_) {
     return Misuse(
         "SetProgramState: only mode sync has steps that a program's state could be kept with; keep it out of "
@@ -237,11 +259,52 @@ Status ParameterServerClient::Settle(const char* call) {
   return status.ok() ? status : Misuse(status.message());
 }
 
+Result<std::optional<Work>> ParameterServerClient::NextWork(Deadline deadline) {
+  const bool unsettled = external_ && sums_ && failure().ok() && !version_settled_ && LookUp().ok();
+  if (unsettled && work().slots.empty() && !work().keep) {
+    version_settled_ = true;
+    loop().Send(session::DeclineVersionCommand{round()});
+  } else if (unsettled) {
+    return Misuse("NextWork comes after " + std::string(work().keep ? "KeepVersion" : "TakeVersion") +
+                  " in the round of step " + std::to_string(work().step));
+  }
+  return ClientBase::NextWork(deadline);
+}
+
+Status ParameterServerClient::TakeVersion() {
+  if (!failure().ok()) return failure();
+  if (!external_ || !sums_ || version_settled_ || work().keep) {
+    return Misuse("TakeVersion comes once in a round without `keep`, in a job with [optimizer] kind = \"external\"");
+  }
+  CAPSTAN_RETURN_IF_ERROR(LookUp());
+  if (work().source == VersionSource::kWhole) {
+    if (Status status = external_->Take(weights(), program_state_); !status.ok()) return Fail(std::move(status));
+  } else {
+    external_->Forget();
+  }
+  version_settled_ = true;
+  loop().Send(session::TookVersionCommand{Generation{work().generation}, Step{work().step}});
+  return {};
+}
+
+Status ParameterServerClient::KeepVersion(const float* weights, std::string_view state) {
+  if (!failure().ok()) return failure();
+  if (!external_ || !sums_ || !work().keep || weights == nullptr) {
+    return Misuse("KeepVersion comes with weights, in a round with `keep`");
+  }
+  Result<client::ProgramVersion::Parts> parts = external_->Give(weights, state);
+  if (!parts.ok()) return Fail(parts.status());
+  version_settled_ = true;
+  loop().Send(session::KeepVersionCommand{round(), std::move(parts->arrays), std::move(parts->head)});
+  return {};
+}
+
 Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_t samples) {
   if (!failure().ok()) return failure();
   if (!sums_ || slot_open_ || slots_begun_ == work().slots.size() || work().slots[slots_begun_] != slot) {
     return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
   }
+  if (external_ && !version_settled_) return Misuse("BeginSlot comes after TakeVersion");
   ++slots_begun_;
   slot_open_ = true;
   slot_samples_ = samples;

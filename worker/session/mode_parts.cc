@@ -1,6 +1,7 @@
 #include "worker/session/mode_parts.h"
 
 #include "worker/session/clocked_plan.h"
+#include "worker/session/external_plan.h"
 #include "worker/session/sync_plan.h"
 
 namespace capstan::session {
@@ -14,7 +15,11 @@ std::unique_ptr<PushCredit> MakeCredit(std::uint32_t initial) {
 
 }  // namespace
 
-ModeParts MakeModeParts(Mode mode, std::uint64_t steps) {
+ModeParts MakeModeParts(Mode mode, std::uint64_t steps, std::optional<std::uint32_t> state_arrays) {
+  if (state_arrays) {
+    return {std::make_unique<ExternalPlan>(1 + *state_arrays), std::make_unique<MachineGroup>(),
+            MakeCredit<WindowCredit>};
+  }
   switch (mode) {
     case Mode::kAllReduce:
       return {std::make_unique<ReplicatedPlan>(), std::make_unique<AllReduceGroup>(), MakeCredit<WindowCredit>};

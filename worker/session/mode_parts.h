@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "common/config/job/mode.h"
 #include "worker/session/push_credit.h"
@@ -19,6 +20,7 @@ struct ModeParts {
 };
 
 // `steps`: the sequence number of every slot's last push; used in modes without global steps.
-ModeParts MakeModeParts(Mode mode, std::uint64_t steps);
+// `state_arrays`: as in Declaration.
+ModeParts MakeModeParts(Mode mode, std::uint64_t steps, std::optional<std::uint32_t> state_arrays = std::nullopt);
 
 }  // namespace capstan::session

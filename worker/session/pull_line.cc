@@ -7,8 +7,9 @@
 
 namespace capstan::session {
 
-void PullLine::Begin(Version version, PullKind kind, Instant now, Outbox* out) {
+void PullLine::Begin(Version version, PullKind kind, std::uint32_t array, Instant now, Outbox* out) {
   version_ = version;
+  array_ = array;
   pull_.Begin(shard_->blocks.size(), kind);
   if (kind == PullKind::kBare) return SendPull({}, now, out);
   AskForBlocks(now, out);
@@ -16,7 +17,7 @@ void PullLine::Begin(Version version, PullKind kind, Instant now, Outbox* out) {
 
 std::optional<std::size_t> PullLine::IndexOf(const Weights& weights, const Slice& payload) const {
   const std::optional<std::size_t> index = shard_->IndexOf(weights.block);
-  if (!index || pull_.arrived(*index) || weights.array != 0) return std::nullopt;
+  if (!index || pull_.arrived(*index) || weights.array != array_) return std::nullopt;
   if (weights.encoding != shard_->context.EncodingOf(weights.block)) return std::nullopt;
   if (payload.size != shard_->context.WeightBytesOf(weights.block)) return std::nullopt;
   if (Hash64(payload.bytes()) != weights.payload_hash) return std::nullopt;
@@ -67,7 +68,8 @@ void PullLine::SendLost(std::uint64_t question, Instant now, Outbox* out) {
 
 void PullLine::SendPull(const std::vector<std::size_t>& wanted, Instant now, Outbox* out) {
   const SessionContext& context = shard_->context;
-  Pull pull{context.generation, shard_->address.incarnation, context.session, version_, {}, 0, context.encoding, {}};
+  Pull pull{
+      context.generation, shard_->address.incarnation, context.session, version_, {}, array_, context.encoding, {}};
   for (std::size_t index : wanted) pull.blocks.push_back(shard_->blocks[index]);
   for (std::size_t index : pull_.Candidates()) pull.speculative.push_back(shard_->blocks[index]);
   pull.follows = pull_.follows();

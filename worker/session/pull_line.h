@@ -26,7 +26,8 @@ class PullLine {
   PullLine& operator=(const PullLine&) = delete;
 
   // Starts the pull of a version.
-  void Begin(Version version, PullKind kind, Instant now, Outbox* out);
+  // `array`: as in a Pull.
+  void Begin(Version version, PullKind kind, std::uint32_t array, Instant now, Outbox* out);
   // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo() { pull_.LetGo(); }
 
@@ -62,6 +63,7 @@ class PullLine {
   LinePace pace_;
   ShardPull pull_{&pace_};
   Version version_;
+  std::uint32_t array_ = 0;
   std::uint64_t pulled_ = 0;  // message number of the newest pull
 };
 

@@ -1,6 +1,7 @@
 #include "worker/session/session.h"
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -73,7 +74,7 @@ void Session::Declare(Declaration declaration, Instant now, Outbox* out) {
   if (!catalog.ok()) return Fail(catalog.status());
   context_.catalog = std::move(catalog).value();
   context_.encoding = declaration.encoding;
-  mode_ = MakeModeParts(declaration.mode, declaration.steps);
+  mode_ = MakeModeParts(declaration.mode, declaration.steps, declaration.state_arrays);
   uploads_.Bring(std::move(declaration.given));
   declaration_ = std::move(declaration);
   coordinator_.RestartJoin();
@@ -158,6 +159,12 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   // A worker that had no slots took no part in recent steps; it begins at the job's current step.
   const bool idle = !had_slots && round_.state == RoundState::kNone && view.generation == context_.generation;
   if (idle && mode_.plan->IsBehind(view.step)) MoveToStep(view.step, now, out);
+  if (application_ready_ && IsKeepDue() && round_.state == RoundState::kPulling) {
+    // The application waits for the next version, and the present one is wanted first.
+    (void)mode_.plan->ReconsiderPull(round_.announced);
+    mode_.plan->SlotsChanged();
+    DropPulls();
+  }
   if (application_ready_ && round_.state == RoundState::kNone) BeginRound(now, out);
 }
 
@@ -182,6 +189,7 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   mode_.plan->EnterGeneration(view.step);
   mode_.group->EnterGeneration();
   uploads_.EnterGeneration();
+  uploaded_.reset();
   for (PeerId peer : links_.PeersNotIn(view.shards)) options_.disconnect(peer);
   const ShardLinks::Options options{options_.nonce, options_.first_retry,
                                     [this] { return mode_.make_credit(options_.initial_credit); }};
@@ -297,6 +305,7 @@ void Session::Ready(Instant now, Outbox* out) {
 
 void Session::BeginRound(Instant now, Outbox* out) {
   if (view_.newest().phase != JobPhase::kRunning || round_.stop) return;
+  if (IsKeepDue()) return AnnounceKeep();
   const auto oldest = links_.OldestPush();
   WorkPlan::Choice choice = mode_.plan->Choose({view_.newest().slots, oldest && oldest->round < round_.number});
   if (choice.dropped) {
@@ -320,8 +329,41 @@ void Session::BeginRound(Instant now, Outbox* out) {
   if (mode_.plan->weights_complete()) return AnnounceWork();
   round_.state = RoundState::kPulling;
   round_.announced = false;
-  const Version version{step().value};
-  for (auto& [shard, link] : links_) link.down.Begin(version, mode_.plan->pull_kind(), now, out);
+  mode_.plan->BeginPull();
+  BeginPull(now, out);
+  if (!mode_.plan->follows()) SendBeat(now, out);  // the job waits until this program has a version
+}
+
+void Session::BeginPull(Instant now, Outbox* out) {
+  const WorkPlan& plan = *mode_.plan;
+  for (auto& [shard, link] : links_) {
+    link.down.Begin(Version{step().value}, plan.pull_kind(), plan.pull_array(), now, out);
+  }
+}
+
+// Whether the job asks this worker for a version that its program has, and has not given yet.
+bool Session::IsKeepDue() const {
+  const View& view = view_.newest();
+  return view.keeper && view.generation == context_.generation && mode_.plan->program_version() == view.step &&
+         uploaded_ != view.step;
+}
+
+// Announces a round without slots, in which the program gives the version that it has.
+void Session::AnnounceKeep() {
+  ++round_.number;
+  round_.slots.clear();
+  round_.announced = true;
+  round_.state = RoundState::kComputing;
+  application_ready_ = false;
+  RoundWork work;
+  work.generation = context_.generation;
+  work.step = view_.newest().step;
+  work.round = round_.number;
+  work.slot_count = view_.newest().slot_count;
+  work.updates = mode_.plan->updates();
+  work.source = VersionSource::kCurrent;
+  work.keep = true;
+  events_.push_back(WorkReady{std::move(work), mode_.plan->loss_scale(), true});
 }
 
 void Session::AnnounceWork() {
@@ -330,6 +372,7 @@ void Session::AnnounceWork() {
   application_ready_ = false;
   uploads_.EndInitial(&links_);  // a shard sends weights only after version 0 is on disk
   mode_.plan->WorkAnnounced();
+  if (plan.at_end()) round_.slots.clear();
   if (plan.weights_complete()) round_.state = RoundState::kComputing;
   RoundWork work{context_.generation,
                  step(),
@@ -340,19 +383,23 @@ void Session::AnnounceWork() {
                  plan.gradient_norm(),
                  plan.terms(),
                  mode_.group->members(),
-                 mode_.group->rank()};
+                 mode_.group->rank(),
+                 plan.source(),
+                 false,
+                 plan.at_end()};
   events_.push_back(WorkReady{std::move(work), plan.loss_scale(), plan.weights_complete()});
 }
 
 void Session::HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state) {
-  if (!round_.announced) AnnounceWork();
-  events_.push_back(WeightsArrived{block, version, payload, std::move(program_state)});
+  if (!round_.announced && mode_.plan->AnnouncesEarly()) AnnounceWork();
+  events_.push_back(WeightsArrived{block, mode_.plan->pull_array(), version, payload, std::move(program_state)});
 }
 
 void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
   if (links_.Any([](const ShardLink& other) { return !other.down.complete(); })) {
     return link->down.AskForBlocks(now, out);
   }
+  if (mode_.plan->NextArray()) return BeginPull(now, out);
   mode_.plan->PullComplete();
   round_.state = RoundState::kComputing;
   if (!round_.announced) AnnounceWork();  // a pull without blocks
@@ -465,6 +512,24 @@ void Session::UploadVersion(std::uint64_t round, std::vector<Slice> arrays, cons
   uploads_.BeginVersion(Upload(step(), std::move(arrays)), blocks, &links_, now, out);
 }
 
+void Session::KeepVersion(std::uint64_t round, std::vector<Slice> arrays, std::string program_state, Instant now,
+                          Outbox* out) {
+  if (round != round_.number || !round_.announced || !mode_.plan->program_version()) return;
+  uploaded_ = mode_.plan->program_version();
+  std::vector<BlockIndex> blocks(context_.catalog->blocks().size());
+  std::iota(blocks.begin(), blocks.end(), BlockIndex{0});
+  uploads_.BeginVersion(Upload(*uploaded_, std::move(arrays), std::move(program_state)), blocks, &links_, now, out);
+}
+
+void Session::TookVersion(Generation generation, Step version, Instant now, Outbox* out) {
+  if (generation != context_.generation) return;
+  if (mode_.plan->Took(version) && joined()) SendBeat(now, out);
+}
+
+void Session::DeclineVersion(std::uint64_t round) {
+  if (round == round_.number && round_.announced && round_.slots.empty()) mode_.plan->Declined();
+}
+
 // ---- time ----------------------------------------------------------------------------------------------------------
 
 void Session::SendBeat(Instant now, Outbox* out) {
@@ -491,6 +556,10 @@ void Session::SendBeat(Instant now, Outbox* out) {
   beat.group_text = group.text();
   beat.group_epoch = group.epoch();
   beat.spent = options_.time_spent();
+  if (mode_.plan->source() != VersionSource::kServers) {
+    beat.has_version = mode_.plan->follows();
+    beat.loads = !beat.has_version && round_.state != RoundState::kNone;
+  }
   for (auto& [shard, link] : links_) {
     const bool silent = now - link.last_message > CoordinatorLine::kSilence + 2 * link.usual();
     if (silent && OwedBy(link).any()) beat.missing.push_back(shard);

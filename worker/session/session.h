@@ -79,7 +79,9 @@ struct Declaration {
   Encoding encoding = Encoding::kFp32;     // encoding of weights and of leaves, except statistics
   Instant silence_limit = Instant::max();  // longest silence of the coordinator; then the session fails
   std::uint64_t steps = 0;                 // modes without global steps: a slot's last sequence number
-  BufferRef given;                         // first weights, laid out as the catalog; null when no tensor is kFromWorker
+  // Jobs whose optimizer stays in the program: how many arrays a version has for the program's state; else nothing.
+  std::optional<std::uint32_t> state_arrays = std::nullopt;
+  BufferRef given;  // first weights, laid out as the catalog; null when no tensor is kFromWorker
 };
 
 class Session {
@@ -122,6 +124,13 @@ class Session {
   // and then the optimizer's states, each for the whole catalog. They must not change until the version is published.
   void UploadVersion(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
                      Outbox* out);
+  // External: uploads the version that the program has, in a round with `keep`. `arrays`: the weights, and the rest of
+  // the program's state, each for the whole catalog; `program_state`: its beginning.
+  void KeepVersion(std::uint64_t round, std::vector<Slice> arrays, std::string program_state, Instant now, Outbox* out);
+  // External: notes that the program has this version, which a round of this generation gave it.
+  void TookVersion(Generation generation, Step version, Instant now, Outbox* out);
+  // External: notes that the program has not made the version of the round, which has no slots.
+  void DeclineVersion(std::uint64_t round);
   // allreduce: reports how far this worker is in forming the generation's group. `text`: as Heartbeat::group_text.
   void ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
   // Reports how far this worker is in forming its machine's group of this epoch, whose members add up their pushes.
@@ -171,7 +180,10 @@ class Session {
   Owed OwedBy(const ShardLink& link) const;
 
   void BeginRound(Instant now, Outbox* out);
+  void BeginPull(Instant now, Outbox* out);
   void AnnounceWork();
+  bool IsKeepDue() const;
+  void AnnounceKeep();
   void HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state);
   void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
   void EndAtStop();
@@ -193,6 +205,7 @@ class Session {
   BarrierWait barrier_;
 
   Round round_;
+  std::optional<Step> uploaded_;  // external: the version of this generation that the program has given
   bool application_ready_ = false;
   ShardLinks links_{context_};
   Uploads uploads_;

@@ -13,6 +13,7 @@
 #include "common/base/types.h"
 #include "common/wire/messages/group.h"
 #include "worker/session/step_terms.h"
+#include "worker/session/version_source.h"
 
 namespace capstan::session {
 
@@ -30,6 +31,11 @@ struct RoundWork {
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;
+  // Jobs whose optimizer stays in the program: how the program gets the version, and whether it must upload the
+  // version in this round.
+  VersionSource source = VersionSource::kServers;
+  bool keep = false;
+  bool at_end = false;  // the version is the last one
 };
 
 struct JobFile {
@@ -44,6 +50,7 @@ struct WorkReady {
 };
 struct WeightsArrived {
   BlockIndex block = 0;
+  std::uint32_t array = 0;  // as in a Pull
   Version version;
   Slice payload;
   std::string program_state;  // the version's program state; only with block 0

@@ -7,6 +7,7 @@
 
 #include "common/base/process_address.h"
 #include "common/flight/recorded_transport.h"
+#include "common/wire/messages/pull.h"
 #include "common/wire/permissions.h"
 
 namespace capstan::session {
@@ -140,6 +141,11 @@ void SessionLoop::Dispatch(Command& command, Instant now) {
                  [&](UploadCommand& upload) {
                    session.UploadVersion(upload.round, std::move(upload.arrays), upload.blocks, now, &out_);
                  },
+                 [&](KeepVersionCommand& keep) {
+                   session.KeepVersion(keep.round, std::move(keep.arrays), std::move(keep.program_state), now, &out_);
+                 },
+                 [&](TookVersionCommand& took) { session.TookVersion(took.generation, took.version, now, &out_); },
+                 [&](DeclineVersionCommand& decline) { session.DeclineVersion(decline.round); },
                  [&](GroupCommand& group) {
                    session.ReportGroup(group.generation, group.state, std::move(group.text), now, &out_);
                  },
@@ -160,6 +166,7 @@ void SessionLoop::Declare(DeclareCommand& command, Instant now) {
   application_ = {catalog.ok() ? std::make_unique<Catalog>(std::move(catalog).value()) : nullptr,
                   command.weights,
                   command.narrow,
+                  std::move(command.states),
                   command.declaration.encoding,
                   std::move(command.on_machine_group),
                   std::move(command.on_step_done)};
@@ -175,6 +182,11 @@ void SessionLoop::SendOut() {
   out_.Clear();
 }
 
+// Returns the application's memory for an array of fp32 numbers. The session hands over only arrays that it pulled.
+float* SessionLoop::PlaceOf(std::uint32_t array) const {
+  return array == 0 || array == kMeanGradient ? application_.weights : application_.states.at(array - 1);
+}
+
 void SessionLoop::HandOverEvents() {
   for (Session::Event& event : session_->TakeEvents()) {
     NoteEvent(event);
@@ -184,10 +196,11 @@ void SessionLoop::HandOverEvents() {
           if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
             const Block& block = application_.catalog->blocks()[body.block];
             void* const place = block.EncodingIn(application_.encoding) == Encoding::kFp32
-                                    ? static_cast<void*>(application_.weights + block.flat_offset)
+                                    ? static_cast<void*>(PlaceOf(body.array) + block.flat_offset)
                                     : application_.narrow + block.flat_offset;
             std::memcpy(place, body.payload.data, body.payload.size);
-            (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
+            const bool is_state = body.array != 0 && body.array != kMeanGradient;
+            if (!is_state) (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else if constexpr (std::is_same_v<Body, Session::MachineGrouping>) {
             if (application_.on_machine_group) application_.on_machine_group(body);
           } else if constexpr (std::is_same_v<Body, Session::StepDone>) {

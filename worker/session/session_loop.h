@@ -37,6 +37,9 @@ struct DeclareCommand {
   // `narrow`. `narrow` is null in a job of fp32.
   float* weights = nullptr;
   std::uint16_t* narrow = nullptr;
+  // External: flat arrays for the program's state, as Declaration::state_arrays counts them. The mean gradient goes to
+  // `weights`, too: a round has one or the other.
+  std::vector<float*> states = {};
   // The loop's thread calls these functions; null: the event is dropped.
   std::function<void(const Session::MachineGrouping&)> on_machine_group = nullptr;
   std::function<void(const Session::StepDone&)> on_step_done = nullptr;
@@ -74,13 +77,26 @@ struct GroupCommand {
   GroupState state = {};  // kNone
   std::string text;
 };
+// External: the arguments of Session::KeepVersion, Session::TookVersion and Session::DeclineVersion.
+struct KeepVersionCommand {
+  std::uint64_t round = 0;
+  std::vector<Slice> arrays;
+  std::string program_state;
+};
+struct TookVersionCommand {
+  Generation generation;
+  Step version;
+};
+struct DeclineVersionCommand {
+  std::uint64_t round = 0;
+};
 struct BarrierCommand {};
 struct LeaveCommand {
   std::string reason;
 };
-using Command =
-    std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand, UploadCommand,
-                 GroupCommand, ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, LeaveCommand>;
+using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
+                             UploadCommand, KeepVersionCommand, TookVersionCommand, DeclineVersionCommand, GroupCommand,
+                             ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {
@@ -129,6 +145,7 @@ class SessionLoop {
   void Dispatch(Command& command, Instant now);
   void Declare(DeclareCommand& command, Instant now);
   void SendOut();
+  float* PlaceOf(std::uint32_t array) const;
   void HandOverEvents();
   void ReportWaiting(Instant now);
   void PublishCounters();
@@ -145,6 +162,7 @@ class SessionLoop {
     std::unique_ptr<Catalog> catalog;
     float* weights = nullptr;
     std::uint16_t* narrow = nullptr;
+    std::vector<float*> states;
     Encoding encoding = Encoding::kFp32;
     std::function<void(const Session::MachineGrouping&)> on_machine_group;
     std::function<void(const Session::StepDone&)> on_step_done;

@@ -9,25 +9,39 @@ WorkPlan::Choice SyncPlan::Choose(const Situation& situation) {
   const std::vector<SlotIndex>& mine = situation.slots;
   Choice choice;
   if (mine.empty()) return choice;
-  if (std::all_of(mine.begin(), mine.end(), [&](SlotIndex slot) { return IsDone(slot); })) {
+  if (AllDone(mine)) {
     // This session's work of the step is done: go on with the next step.
     choice.done = step_;
     if (!coverage_sure_) choice.dropped = step_;
-    before_ = Before{std::move(done_slots_), weights_complete_};
-    step_ = step_.Next();
-    done_slots_.clear();
-    coverage_ = {};
-    weights_complete_ = false;
-    coverage_sure_ = true;
+    GoToNextStep();
   } else if (!coverage_sure_) {
     choice.next = Next::kAskCoverage;
     return choice;
   }
   choice.next = Next::kCompute;
-  for (SlotIndex slot : mine) {
-    if (!IsDone(slot)) choice.slots.push_back(slot);
-  }
+  choice.slots = Undone(mine);
   return choice;
+}
+
+bool SyncPlan::AllDone(const std::vector<SlotIndex>& slots) const {
+  return std::all_of(slots.begin(), slots.end(), [this](SlotIndex slot) { return IsDone(slot); });
+}
+
+std::vector<SlotIndex> SyncPlan::Undone(const std::vector<SlotIndex>& slots) const {
+  std::vector<SlotIndex> undone;
+  for (SlotIndex slot : slots) {
+    if (!IsDone(slot)) undone.push_back(slot);
+  }
+  return undone;
+}
+
+void SyncPlan::GoToNextStep() {
+  before_ = Before{std::move(done_slots_), weights_complete_};
+  step_ = step_.Next();
+  done_slots_.clear();
+  coverage_ = {};
+  weights_complete_ = false;
+  coverage_sure_ = true;
 }
 
 // Counts slots as done whose work the shards have already, so they need no work here.

@@ -39,6 +39,12 @@ class SyncPlan : public WorkPlan {
   bool Note(const Weights& weights) override;
   bool Note(const Published& published) override;
 
+ protected:
+  bool coverage_is_sure() const { return coverage_sure_; }
+  bool AllDone(const std::vector<SlotIndex>& slots) const;
+  std::vector<SlotIndex> Undone(const std::vector<SlotIndex>& slots) const;
+  void GoToNextStep();
+
  private:
   struct Before {  // the step before step_, kept until weights of step_ arrive
     std::vector<SlotIndex> done_slots;

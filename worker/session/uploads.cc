@@ -22,7 +22,8 @@ void Upload::SendNew(ShardLink* link, Instant now, Outbox* out) {
                          index,
                          Hash64(part.bytes()),
                          step_,
-                         array};
+                         array,
+                         index == 0 && array == 0 ? program_state_ : std::string()};
       out->Send(shard.peer, std::move(upload), part);
     }
     return pace.Send(++shard.sent, bytes, now);

@@ -7,6 +7,7 @@
 //         they stay in memory until the first round of work, which shows that version 0 is on disk.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "common/base/buffer.h"
@@ -21,7 +22,9 @@ class Upload {
  public:
   Upload() = default;
   // `arrays`: the weights and, except for initial weights, then the optimizer's states; each for the whole catalog.
-  Upload(Step step, std::vector<Slice> arrays) : step_(step), arrays_(std::move(arrays)) {}
+  // `program_state`: goes with the weights of block 0.
+  Upload(Step step, std::vector<Slice> arrays, std::string program_state = {})
+      : step_(step), arrays_(std::move(arrays)), program_state_(std::move(program_state)) {}
 
   void Add(ShardIndex shard, BlockIndex block) { owed_.Add(shard, block); }
   void SendNew(ShardLink* link, Instant now, Outbox* out);
@@ -38,6 +41,7 @@ class Upload {
  private:
   Step step_;
   std::vector<Slice> arrays_;
+  std::string program_state_;
   OwedBlocks owed_;
 };
 

@@ -15,6 +15,7 @@
 #include "worker/session/coverage.h"
 #include "worker/session/shard_pull.h"
 #include "worker/session/step_terms.h"
+#include "worker/session/version_source.h"
 
 namespace capstan::session {
 
@@ -99,6 +100,28 @@ class WorkPlan {
   // Whether the application has all of the step's weights.
   virtual bool weights_complete() const { return false; }
   virtual void PullComplete() {}
+  // ---- one pull after the other, if a version has several arrays
+  // Call when the pull of the step's version begins.
+  virtual void BeginPull() {}
+  // Returns the array to pull, as in a Pull.
+  virtual std::uint32_t pull_array() const { return 0; }
+  // Call when all blocks of the array are here. Returns whether another array is to be pulled.
+  virtual bool NextArray() { return false; }
+  // Whether work may be announced as soon as the first weights are here.
+  virtual bool AnnouncesEarly() const { return true; }
+  // ---- jobs whose optimizer stays in the program
+  virtual VersionSource source() const { return VersionSource::kServers; }
+  // Whether the step's version is the last one, of which nothing is to be computed.
+  virtual bool at_end() const { return false; }
+  // Returns the version that the program has; nullopt: none, or the servers have all versions.
+  virtual std::optional<Step> program_version() const { return std::nullopt; }
+  // Notes that the program has this version. Returns whether it could not follow the job before, and can now.
+  virtual bool Took(Step) { return false; }
+  // Notes that the program has not made the version of a round without slots, and has none now. It gets no version
+  // before it gets slots.
+  virtual void Declined() {}
+  // Whether the program can follow the job: it has the step's version, or the one before.
+  virtual bool follows() const { return true; }
   // Whether these weights answer the pull of the present step's version.
   virtual bool Wants(const Weights& weights) const = 0;
   // Returns the last step that is over at the shard, as these weights show; nullopt if they do not show it.

@@ -142,7 +142,7 @@ HeldArrays OfClient(const JobConfig& config, const WeightCount& count) {
 HeldArrays OfReplica(const JobConfig& config, const WeightCount& count) {
   const Encoding encoding = EncodingOf(config), wire = config.allreduce.wire;
   const std::uint64_t wide_bytes = count.all * sizeof(float);
-  const auto arrays = 1 + static_cast<std::uint64_t>(StateCount(MakeOptimizerRule(config.optimizer)));
+  const auto arrays = 1 + static_cast<std::uint64_t>(KeptStates(MakeOptimizerRule(config.optimizer)));
   const std::uint64_t narrow = encoding == Encoding::kFp32 ? 0 : count.all * BytesPerNumber(encoding);
   HeldArrays held{.weights = 2 * (arrays * wide_bytes + narrow),
                   .gradient_buffers = config.slots() > config.cluster.workers ? 2U : 1U};

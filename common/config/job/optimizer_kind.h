@@ -20,7 +20,8 @@ enum class OptimizerKind : std::uint8_t {
   kAdamax,
   kNadam,
   kRadam,
-  kLion
+  kLion,
+  kExternal
 };
 
 // Whether an update needs a trust ratio for each tensor: a factor from the norms of the tensor's weights and update.

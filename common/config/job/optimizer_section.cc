@@ -17,7 +17,8 @@ bool KeepsMomentum(const OptimizerSection& optimizer) {
 
 std::vector<std::string> StateNames(const OptimizerSection& optimizer) {
   switch (optimizer.kind) {
-    case OptimizerKind::kSgd: return {};
+    case OptimizerKind::kSgd:
+    case OptimizerKind::kExternal: return {};
     case OptimizerKind::kMomentum:
     case OptimizerKind::kLars: return {"momentum_buffer"};
     case OptimizerKind::kAdagrad: return {"sum"};

@@ -3,12 +3,15 @@
 // Kind:   values.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "common/config/job/optimizer_kind.h"
 
 namespace capstan {
+
+inline constexpr std::int64_t kExternalStatesMax = 2;
 
 // The defaults of the kinds that PyTorch has (all but lion, lars and lamb) are PyTorch's, except `momentum` of kind
 // momentum, which is 0.9 instead of 0. Those of lion are the paper's.
@@ -33,6 +36,8 @@ struct OptimizerSection {
   double trust_coefficient = 1e-3;    // lars
   std::vector<std::string> no_decay;  // shell patterns of tensor names without weight decay
   double clip_norm = 0.0;             // 0: no clipping
+  // external: the program's state may have 4 * states bytes for each weight, and 65528 bytes besides.
+  std::uint32_t states = 2;
   bool operator==(const OptimizerSection&) const = default;
 };
 

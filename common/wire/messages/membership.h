@@ -48,6 +48,9 @@ struct Heartbeat {
   std::string group_text;                // kOffered, kFormed: its address; kBroken, kLost: the reason
   std::uint64_t group_epoch = 0;
   TimeSpent spent;  // all 0: unknown
+  // external: whether the program has the weights of the session's version, or can make them of the next gradient.
+  bool has_version = false;
+  bool loads = false;  // external: it has not, and waits for a version that the shards have
 };
 
 struct Leave {

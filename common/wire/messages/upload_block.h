@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "common/base/types.h"
@@ -11,7 +12,7 @@
 namespace capstan {
 
 // The payload is one array of a block: the initial weights of a block with tensors of kFromWorker or, in allreduce, an
-// array of the version that `step` makes. The shard answers with UploadAck when it has all arrays of the block. If one
+// array of the version that `step` makes or, in an external job, an array of the version that `step` begins with. The shard answers with UploadAck when it has all arrays of the block. If one
 // array is sent several times, the first copy counts.
 struct UploadBlock {
   Generation generation;
@@ -19,8 +20,9 @@ struct UploadBlock {
   SessionId session;
   BlockIndex block = 0;
   std::uint64_t payload_hash = 0;
-  Step step = {};           // 0 for initial weights
-  std::uint32_t array = 0;  // 0: weights; then the optimizer's states
+  Step step = {};                  // 0 for initial weights
+  std::uint32_t array = 0;         // 0: weights; then the optimizer's states
+  std::string program_state = {};  // external: the version's program state; only with the weights of block 0
 };
 
 struct UploadAck {

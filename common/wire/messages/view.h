@@ -45,6 +45,7 @@ struct View {  // information only: it gives a worker no exclusive right to a sl
   std::uint64_t group_epoch = 0;  // sync: rises with every change of the group, and never falls
   std::string notice;             // a problem that the worker's user should know of; empty: none
   std::uint64_t clock_ms = 0;     // the coordinator's clock, ms since 1970; only in an answer that has the job file
+  bool keeper = false;            // external: this worker must upload version `step` to the shards
 };
 
 }  // namespace capstan

@@ -30,7 +30,7 @@ struct Published {
   double gradient_norm = 0.0;  // as in Weights
 };
 
-// The payload is one array of the block: its weights or one of the optimizer's states.
+// The payload is one array of the block: its weights, one of the optimizer's states, or its mean gradient.
 struct Weights {
   Generation generation;
   Incarnation incarnation;
@@ -47,6 +47,7 @@ struct Weights {
   std::uint64_t updates = 0;   // updates applied to the version (sync) or to this block (async)
   std::string program_state;   // the version's program state; only with the weights of block 0
   double gradient_norm = 0.0;  // StepParameters::gradient_norm of the version; speculative weights: 0
+  bool skipped = false;        // external: the step that made the version was skipped, so this gradient does not count
 };
 
 }  // namespace capstan

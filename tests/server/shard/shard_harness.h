@@ -42,6 +42,7 @@ struct ShardHarnessOptions {
   std::uint32_t block_elements = 4;               // if small tensors do not share one
   std::uint32_t groups = 0;                       // tensor i is in group i mod groups + 1
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  int states = 0;  // of kExternal
   Encoding encoding = Encoding::kFp32;
   std::vector<std::size_t> statistics = {};    // tensors that are statistics
   const MemorySnapshotStore* found = nullptr;  // contents of its directory
@@ -67,7 +68,7 @@ class ShardHarness {
     core.job.aggregation = HasGlobalSteps(options_.mode) ? options_.aggregation : Aggregation::kNone;
     core.job.acknowledge = options_.acknowledge;
     core.log_records_max = options_.log_records_max;
-    core.job.optimizer = {.kind = options_.optimizer, .momentum = 0.5};
+    core.job.optimizer = {.kind = options_.optimizer, .momentum = 0.5, .states = options_.states};
     core.job.encoding = options_.encoding;
     core.window_blocks = options_.window_blocks;
     core.block_elements = options_.block_elements;

@@ -51,7 +51,8 @@ class Description(Sized):
 class Work(Sized):
     _fields_ = [("size", c_size_t), ("done", c_int32), ("loss_scale", c_float), ("step", c_uint64),
                 ("generation", c_uint64), ("slots", POINTER(c_uint32)), ("slot_length", c_size_t),
-                ("slot_count", c_uint32), ("updates", c_uint64), ("gradient_norm", c_double)]
+                ("slot_count", c_uint32), ("updates", c_uint64), ("gradient_norm", c_double), ("source", c_uint64),
+                ("keep", c_uint64), ("at_end", c_uint64)]
 
 
 class Metric(Sized):
@@ -116,6 +117,9 @@ _ARGUMENTS: dict[str, list[object]] = {
     "set_hyper_parameters": [c_void_p, POINTER(HyperParameters), c_size_t],
     "set_program_state": [c_void_p, c_char_p, c_size_t],
     "program_state": [c_void_p, POINTER(c_void_p), POINTER(c_size_t)],
+    "take_version": [c_void_p],
+    "mean_gradient": [c_void_p, POINTER(c_void_p)],
+    "keep_version": [c_void_p, c_void_p, c_char_p, c_size_t],
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],

@@ -60,6 +60,10 @@ def _given(tensors: Sequence[Tensor], given: Mapping[str, Any]) -> Any:
     return flat
 
 
+# How a program gets the version of a round, in the order of capstan_source.
+SOURCES = ("servers", "current", "gradient", "skipped", "whole")
+
+
 class Slot:
     """One slot of a round: begin(), fill the gradient, end()."""
 
@@ -124,6 +128,15 @@ class Work:
         # scale. inf: it was not finite; 0.0: version 0, or mode async or bounded.
         self.grad_norm: float = work.gradient_norm
         self.program_state = program_state  # the program's state of this version; b"": none was given yet
+        # Jobs with [optimizer] kind = "external", whose program runs the optimizer; in other jobs it is "servers". How the
+        # program gets this round's version, before it computes the slots: "current": it has it; "gradient": one
+        # optimizer step with `gradients`; "skipped": it equals the version before; "whole": from `weights` and
+        # `program_state`, which is b"" if no program has given a version yet.
+        self.source: str = SOURCES[work.source]
+        # The mean gradient over all samples of the step before, without the loss scale; None: the source is another.
+        self.gradients = weights if self.source == "gradient" else None
+        self.keep: bool = bool(work.keep)  # the program must give its version, by keep_version(); there are no slots
+        self.at_end: bool = bool(work.at_end)  # the version is the job's last one
         self._slots = [work.slots[i] for i in range(work.slot_length)]
         self._over = False
 
@@ -139,6 +152,14 @@ class Work:
     def slot_indices(self) -> list[int]:
         """All slots of this process in this round."""
         return self._slots
+
+    def keep_version(self, weights: Mapping[str, Any], state: bytes) -> None:
+        """Gives this round's version: the weights by name, and all else that a program needs to go on from them, such as
+        the optimizer's state, in any form. All processes must make the same bytes of the same state.
+
+        At most 65520 bytes of state, and 4 bytes for each weight and for each of [optimizer] states.
+        """
+        self.client._keep(weights, state)
 
     def _end(self, slot: int, result: abi.Result) -> None:
         try:
@@ -238,17 +259,25 @@ class Client:
         """
         self._handle.call("set_program_state", state, len(state))
 
-    def work(self, meanwhile: Callable[[], None] = lambda: None) -> Iterator[Work]:
+    def work(self, meanwhile: Callable[[], None] = lambda: None, *, follows: bool = True) -> Iterator[Work]:
         """Yields rounds until the job is done, each with its weights in place. The iteration ends when the last
         snapshot and the final weights are written.
 
         Steps may be repeated, also earlier ones. If every gradient depends only on (seed, step, slot) and the weights,
         the job's result does not depend on which worker computes it. Waits as long as the job lives, and calls
         `meanwhile` regularly.
+
+        In a job with [optimizer] kind = "external" the program must make each version that it gets (Work.source), also
+        in rounds without slots. With follows=False it gets none of these, except the last version; when it gets slots
+        again it takes a whole version, for which the job waits.
         """
         while (work := self._next_work(meanwhile)) is not None:
+            if not (follows or work.slot_length or work.keep or work.at_end or not work.source):
+                continue
             try:
                 patiently(lambda seconds: self._handle.call("wait_weights", 0, len(self._tensors) - 1, seconds))
+                if work.source and not work.keep:  # from here on the job counts on the program's having the version
+                    self._handle.call("take_version")
             except Stale:
                 continue
             yield Work(self, work, self._weights, self._program_state())
@@ -299,6 +328,15 @@ class Client:
         if address.value not in self._gradients:  # buffers come from a pool and are reused
             self._gradients[address.value] = Tensors(self._tensors, address.value, self._handle, writable=True)
         return self._gradients[address.value]
+
+    def _keep(self, weights: Mapping[str, Any], state: bytes) -> None:
+        flat = (ctypes.c_float * sum(tensor.element_count for tensor in self._tensors))()
+        views = Tensors(self._tensors, ctypes.addressof(flat), flat, writable=True)
+        for tensor in self._tensors:
+            if tensor.name not in weights:
+                raise Invalid(f'keep_version() lacks tensor "{tensor.name}"')
+            views[tensor.name] = weights[tensor.name]
+        self._handle.call("keep_version", ctypes.addressof(flat), state, len(state))
 
     def _begin_nothing(self, slot: int) -> None:
         self._handle.call("begin_slot", slot, 0, ctypes.c_void_p())

@@ -137,6 +137,16 @@ typedef struct capstan_description {
   const float* given;
 } capstan_description;
 
+/* How a program gets the weights of a round's version. The values after CAPSTAN_SERVERS are of a job whose program runs
+ * the optimizer. */
+typedef enum capstan_source {
+  CAPSTAN_SERVERS = 0,  /* the servers run the optimizer, and the round brings the weights */
+  CAPSTAN_CURRENT = 1,  /* the program has this version: it needs no update */
+  CAPSTAN_GRADIENT = 2, /* the program makes it: one optimizer step with capstan_mean_gradient */
+  CAPSTAN_SKIPPED = 3,  /* it equals the version before: the step's gradient was not finite or had no samples */
+  CAPSTAN_WHOLE = 4     /* the program takes it from capstan_weights and capstan_program_state */
+} capstan_source;
+
 /* One round: compute the gradients of these slots of global batch `step`. */
 typedef struct capstan_work {
   size_t size;
@@ -153,6 +163,11 @@ typedef struct capstan_work {
   /* Since version 3. Norm of the whole averaged gradient of the step that made these weights, before clipping and without
    * the loss scale. Infinity: the gradient was not finite. 0: version 0, or mode async or bounded. */
   double gradient_norm;
+  /* Since version 3. A capstan_source: how the program gets the round's version. If it is not CAPSTAN_SERVERS, the job
+   * has [optimizer] kind = "external", and capstan_take_version comes before the first slot. */
+  uint64_t source;
+  uint64_t keep;   /* 1: give the version with capstan_keep_version in this round, which has no slots */
+  uint64_t at_end; /* 1: the version is the job's last one */
 } capstan_work;
 
 /* A slot's part of a weighted average over all slots. The job records sum / weight for each step. */
@@ -234,6 +249,19 @@ capstan_code capstan_set_program_state(capstan_client* client, const void* state
 /* The program's state of the version that this round computes with; 0 bytes: none was given yet. It may be read once
  * capstan_wait_weights has returned CAPSTAN_OK for tensor 0, and is valid until the next capstan_next_work. */
 capstan_code capstan_program_state(capstan_client* client, const void** state, size_t* bytes);
+
+/* Jobs with [optimizer] kind = "external". Confirms that the program has this round's version, or makes it now of what
+ * the round brings (capstan_work.source). Call it once in each round without `keep`, before the first slot.
+ * A program that leaves it out in a round without slots gets a whole version when it gets slots. CAPSTAN_STALE: the round is over; do not change the weights. */
+capstan_code capstan_take_version(capstan_client* client);
+/* The mean gradient over all samples of the step before, laid out as the weights, if the round's source is
+ * CAPSTAN_GRADIENT; else CAPSTAN_INVALID. Valid until the next capstan_next_work. */
+capstan_code capstan_mean_gradient(capstan_client* client, const float** gradient);
+/* Gives this round's version, in a round with `keep`: the weights, laid out as capstan_weights, and `bytes` bytes of
+ * all else that the program needs to go on from them, such as the optimizer's state. They have any form; all processes
+ * must make the same bytes of the same state. capstan_program_state returns them when a round's source is CAPSTAN_WHOLE.
+ * At most 65520 bytes, and 4 bytes for each weight and for each of [optimizer] states. Both are copied. */
+capstan_code capstan_keep_version(capstan_client* client, const float* weights, const void* state, size_t bytes);
 
 /* Starts a slot of the round, in the order of `slots`. The caller writes the slot's gradient to *gradient, laid out as
  * the weights: the mean over its `samples` samples, times the loss scale. *gradient is null when samples is 0, because

@@ -90,6 +90,16 @@ struct ClientOptions {
   std::string key_file = {};
 };
 
+// How a program gets the weights of a round's version. kServers: the job's servers run the optimizer, and the round
+// brings the weights. The other values are of a job with [optimizer] kind = "external", whose program runs the optimizer.
+enum class VersionSource : std::uint8_t {
+  kServers = 0,
+  kCurrent = 1,   // the program has this version: it needs no update
+  kGradient = 2,  // the program makes it: one optimizer step with Client::mean_gradient()
+  kSkipped = 3,   // it equals the version before, because that step's gradient was not finite or had no samples
+  kWhole = 4,     // the program takes it from Client::weights() and Client::program_state()
+};
+
 // One round: compute the gradients of these slots of global batch `step`.
 struct Work {
   std::uint64_t step = 0;
@@ -102,6 +112,9 @@ struct Work {
   // Norm of the whole averaged gradient of the step that made these weights, before clipping and without the loss
   // scale. Infinity: the gradient was not finite. 0: version 0, or mode async or bounded.
   double gradient_norm = 0.0;
+  VersionSource source = VersionSource::kServers;  // if not kServers, TakeVersion comes before the first slot
+  bool keep = false;  // external: the program must give its version with KeepVersion in this round, which has no slots
+  bool at_end = false;  // external: the version is the job's last one
 };
 
 struct SlotResult {
@@ -167,6 +180,20 @@ class [[gnu::visibility("default")]] Client {
   // Returns the program's state of the version that this round computes with; empty: none was given yet. It may be read
   // once WaitWeights has succeeded for tensor 0, until the next call of NextWork.
   virtual const std::string& program_state() const = 0;
+
+  // External jobs. Confirms that the program has this round's version, or makes it now of what the round brings
+  // (Work::source). Call it once in each round without `keep`, before the first slot. A program that leaves it out in a
+  // round without slots gets a whole version when it gets slots; the job waits for it then. kStale: the round is over;
+  // do not change the weights. kCorrupt: the version is not one program's.
+  virtual Status TakeVersion() = 0;
+  // External jobs. Returns the mean gradient over all samples of the step before, without the loss scale, laid out as
+  // weights(). Null unless Work::source is kGradient. Valid until the next call of NextWork.
+  virtual const float* mean_gradient() const = 0;
+  // External jobs. Gives this round's version, in a round with `keep`: the weights, laid out as weights(), and all else
+  // that the program needs to go on from them, such as the optimizer's state. `state` has any form; all processes must
+  // make the same bytes of the same state. Another process gets it as program_state() when Work::source is kWhole. At
+  // most 65520 bytes and 4 bytes for each weight and for each of [optimizer] states. Copies both.
+  virtual Status KeepVersion(const float* weights, std::string_view state) = 0;
 
   // Starts a slot of the round, in the order of Work::slots. The caller writes the slot's gradient to the returned
   // array, laid out as weights(): the mean over its `samples` samples, times the loss scale. Null when samples is 0,

@@ -1,6 +1,8 @@
 """Declares a script's model to the job: its tensors, in the optimizer's groups."""
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
 from capstan.client import Client
@@ -15,15 +17,17 @@ from capstan.torch.values import Values
 
 
 def declare(client: Client, model: torch.nn.Module, optimizer: torch.optim.Optimizer, fetcher: Fetcher | None,
-            wishes: Wishes) -> Values:
+            wishes: Wishes, *, grouped: bool = True) -> Values:
     """Declares statistics first, then the model's trained parameters in its order, with this process's values as first
-    weights."""
+    weights. `grouped`: the tensors have the optimizer's groups."""
     _check_embeddings(model)
     parameters = _parameters(model, optimizer)
     values = Values(model, parameters, wishes)
     tensors = values.statistics.tensors()
     tensors += [Tensor(entry.name, tuple(entry.parameter.shape), initial="given", group=entry.group + 1)
                 for entry in parameters]
+    if not grouped:
+        tensors = [dataclasses.replace(tensor, group=0) for tensor in tensors]
     first = values.statistics.first_values()
     first.update((entry.name, buffer_of(entry.parameter)) for entry in parameters)
     client.declare(

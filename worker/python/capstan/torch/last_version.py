@@ -16,7 +16,7 @@ from capstan.torch.rules import Rule
 from capstan.torch.values import Values
 
 _ASKS_PER_LEASE = 4
-_TOO_LATE = ("the job is done, and its last weights could not be read before its servers ended: the model has older "
+TOO_LATE = ("the job is done, and its last weights could not be read before its servers ended: the model has older "
              "ones. final.safetensors in the run directory has the last")
 
 
@@ -58,9 +58,9 @@ class LastVersion:
         try:
             version = self._reader.pull(newer_than=self._steps - 1, optimizer_state=True)
         except Error as error:
-            raise Unreachable(f"{_TOO_LATE}: {error}") from error
+            raise Unreachable(f"{TOO_LATE}: {error}") from error
         if version is None:
-            raise Unreachable(_TOO_LATE)
+            raise Unreachable(TOO_LATE)
         self._values.take(version.weights, self._steps)
         self._take_state(version)
         self.close()

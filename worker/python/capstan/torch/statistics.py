@@ -178,6 +178,27 @@ class Statistics:
         for counter in self._counters:
             counter.go_to(step)
 
+    # ---- where the script makes the versions: the job publishes the mean, and each process moves its own values
+
+    def own(self, weights: Tensors, step: int) -> None:
+        """Takes a copy of the version's values; they are in the model already."""
+        self._step = step
+        if self._places:
+            self._kept = self._flat(weights).clone()
+
+    @torch.no_grad()
+    def move(self, mean: Tensors, step: int) -> None:
+        """Moves the values as the servers of other jobs do, a tenth of the way to the mean, and puts them into the
+        model."""
+        self._step = step
+        if self._places:
+            self._kept.add_(self._flat(mean).sub(self._kept).div_(_TENTH))
+        self.restore()
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        parts = self._kept.split(self._sizes) if self._places else ()
+        return {place.name: part.view(place.value.shape) for place, part in zip(self._places, parts)}
+
     def _flat(self, memory: Tensors) -> torch.Tensor:
         return torch.frombuffer(memory.flat, dtype=torch.float32, count=sum(self._sizes))
 

@@ -62,7 +62,11 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
         rank, ranks = identity.rank, identity.ranks
     client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
                                     on_notice=on_notice, key_file=key_file)
-    return Trainer(client, address, identity, key_file)
+    kind: type[Trainer] = Trainer
+    if client.job["optimizer"]["kind"] == "external":
+        from capstan.torch.external import ExternalTrainer  # it imports this module
+        kind = ExternalTrainer
+    return kind(client, address, identity, key_file)
 
 
 class Trainer:
@@ -143,7 +147,7 @@ class Trainer:
         replace_calls(things.optimizer, Step(self.step, lambda: schedule is not None and schedule.acts),
                       self._take_optimizer_state)
         self._say_topology()
-        atexit.register(_at_exit, weakref.ref(self), os.getpid())
+        atexit.register(leave_at_exit, weakref.ref(self), os.getpid())
         self._rounds.open()
         return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan), scaler)
 
@@ -518,7 +522,7 @@ class Trainer:
         self._follows = True
 
 
-def _at_exit(trainer: weakref.ref[Trainer], process: int) -> None:
+def leave_at_exit(trainer: weakref.ref[Trainer], process: int) -> None:
     """Called when the interpreter ends: leaves the job, and warns the user if the job is not done."""
     found = trainer()
     if found is None or process != os.getpid():

@@ -45,6 +45,14 @@ class Values:
         self.constants.check(step)
         self.statistics.observe(gradients)
 
+    def slot_is_over(self, step: int, gradients: Tensors) -> None:
+        """Like slot_ends(), where the script makes the weights itself."""
+        if not self._looked:
+            refuse_new(self._model, self._known, self.parameters, step)
+            self._looked = True
+        self.constants.check(step)
+        self.statistics.observe(gradients)
+
     def slot_is_skipped(self) -> None:
         self.statistics.restore()
 

@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""Jobs whose optimizer stays in the program: the same bits for any number of processes, also if processes are killed, a
+server is lost, or the job is resumed."""
+import os
+import signal
+import unittest
+
+import harness
+import own_workers
+import recovery
+
+JOB = """\
+[job]
+name = "external"
+steps = {steps}
+global_batch = 96
+slots = 4
+
+[model]
+kind = "client"
+
+[optimizer]
+kind = "external"
+
+[cluster]
+servers = 2
+workers = 1
+
+[snapshot]
+every_steps = 10
+"""
+PROGRAM = os.path.join(own_workers.HERE, "external_momentum.py")
+
+
+class ExternalTest(own_workers.OwnWorkersTest):
+    STEPS = 100
+
+    def job(self, run, workers, *more):
+        settings = [f"cluster.workers={workers}", f"limits.lease={harness.patient(2)}",
+                    f"limits.join={harness.DEADLINE}", *more]
+        return self.launch(self.write(f"{run}.toml", JOB.format(steps=self.STEPS)),
+                           *(word for setting in settings for word in ("--set", setting)), run=run)
+
+    def worker(self, coordinator, name):
+        return self.python(PROGRAM, coordinator, name)
+
+    def undisturbed(self):
+        return self.once("undisturbed", lambda: self.digest_of_one(self.worker))
+
+    def test_two_processes_give_the_bits_of_one_and_learn(self):
+        self.assertEqual(self.digest_of_two(self.worker), self.undisturbed())
+        losses = [record["loss"] for record in self.metrics("two")]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+        self.assertEqual(len(losses), self.STEPS)
+
+    def test_a_process_that_is_killed_changes_no_bit_and_its_successor_takes_the_others_version(self):
+        self.assertEqual(self.digest_with_a_killed_worker(self.worker), self.undisturbed())
+        self.assertEqual({record["generation"] for record in self.metrics("killed")}, {1}, "the job went back")
+
+    def test_a_server_that_is_lost_takes_all_back_to_the_newest_snapshot(self):
+        self.assertEqual(self.digest_with_a_killed_server(self.worker), self.undisturbed())
+
+    def test_the_only_process_is_lost_and_the_next_one_begins_at_the_newest_snapshot(self):
+        with self.gate_in_mid_run() as held, self.job("alone", 1) as launch:
+            address = self.address(launch)
+            with self.worker(address, "a") as a:
+                self.kill_in_mid_run(a.pid, "alone")
+                self.assertEqual(a.wait(), -signal.SIGKILL)
+            with self.worker(address, "b") as b:
+                launch.wait_for_line("no worker has version")
+                held.open()
+                self.assertEqual(self.digest_at_end(launch, "alone", [b]), self.undisturbed())
+
+    def test_a_job_that_is_resumed_has_the_same_bits(self):
+        self.assertEqual(self.undisturbed(), self.undisturbed())
+        with self.gate_in_mid_run(), self.job("resumed", 1) as launch, self.worker(self.address(launch), "a") as a:
+            self.wait_for_steps("resumed", own_workers.KILL_AFTER)
+            os.kill(a.pid, signal.SIGKILL)
+            a.wait()
+            harness.kill(launch.pid, signal.SIGKILL)
+            launch.wait()
+        recovery.poll(lambda: not recovery.names_in(self.path("resumed")), "the end of all processes")
+        with self.job("resumed", 1, "--resume") as launch, self.worker(self.address(launch), "a") as a:
+            self.assertEqual(self.digest_at_end(launch, "resumed", [a]), self.undisturbed())
+
+
+if __name__ == "__main__":
+    harness.main()

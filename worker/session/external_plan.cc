@@ -1,0 +1,62 @@
+#include "worker/session/external_plan.h"
+
+#include "common/wire/messages/pull.h"
+#include "common/wire/messages/weights.h"
+
+namespace capstan::session {
+
+// A round goes with each version, also without slots: the program must make the version.
+WorkPlan::Choice ExternalPlan::Choose(const Situation& situation) {
+  Choice choice;
+  declined_ = declined_ && situation.slots.empty();
+  if (declined_ || (has_ == step_ && stop_)) return choice;
+  if (has_ == step_ && AllDone(situation.slots)) {
+    if (!coverage_is_sure()) choice.dropped = step_;
+    GoToNextStep();
+  } else if (!coverage_is_sure() && !situation.slots.empty()) {
+    choice.next = Next::kAskCoverage;
+    return choice;
+  }
+  choice.next = Next::kCompute;
+  choice.slots = Undone(situation.slots);
+  return choice;
+}
+
+bool ExternalPlan::Wants(const Weights& weights) const {
+  return weights.version.value == step_.value && weights.array == pull_array();
+}
+
+bool ExternalPlan::Note(const Weights& weights) {
+  (void)SyncPlan::Note(weights);
+  updates_ = weights.updates;
+  stop_ = weights.stop;
+  if (weights.array == kMeanGradient) terms_.action = weights.skipped ? StepAction::kSkip : StepAction::kApply;
+  return false;  // the program must make the last version, too
+}
+
+bool ExternalPlan::Note(const Published& published) {
+  (void)SyncPlan::Note(published);
+  updates_ = published.updates;
+  stop_ = published.stop;
+  terms_.action = published.action;
+  return false;
+}
+
+VersionSource ExternalPlan::source() const {
+  if (has_ == step_) return VersionSource::kCurrent;
+  if (loads()) return VersionSource::kWhole;
+  return terms_.action == StepAction::kSkip ? VersionSource::kSkipped : VersionSource::kGradient;
+}
+
+bool ExternalPlan::Took(Step step) {
+  const bool before = follows();
+  has_ = step;
+  return !before && follows();
+}
+
+void ExternalPlan::Declined() {
+  has_.reset();
+  declined_ = true;
+}
+
+}  // namespace capstan::session
