@@ -154,7 +154,8 @@ constexpr OptimizerDefaults DefaultsOf(OptimizerKind kind) {
     case OptimizerKind::kSgd:
     case OptimizerKind::kMomentum:
     case OptimizerKind::kAdam:
-    case OptimizerKind::kRadam: break;
+    case OptimizerKind::kRadam:
+    case OptimizerKind::kExternal: break;
   }
   return {};
 }
