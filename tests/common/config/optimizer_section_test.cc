@@ -13,7 +13,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr char kSmallest[] = R"([job]
+constexpr char kSmallestJob[] = R"([job]
 steps = 10
 global_batch = 8
 [model]
@@ -22,7 +22,7 @@ kind = "mlp"
 kind = "synthetic"
 )";
 
-JobConfig Parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
+JobConfig ParseJob(const std::string& text, const std::vector<std::string>& overrides = {}) {
   const auto config = ParseJobConfig(text, "job.toml", overrides);
   INFO(config.status().message());
   REQUIRE(config.ok());
@@ -41,7 +41,9 @@ TEST_CASE("weight decay spares the tensors whose names match", "[config]") {
 }
 
 TEST_CASE("the kinds that PyTorch has begin with PyTorch's defaults", "[config]") {
-  const auto of = [](const char* kind) { return Parse(kSmallest, {std::string("optimizer.kind=") + kind}).optimizer; };
+  const auto of = [](const char* kind) {
+    return ParseJob(kSmallestJob, {std::string("optimizer.kind=") + kind}).optimizer;
+  };
   CHECK(of("rmsprop").lr == 1e-2);
   CHECK(of("rmsprop").momentum == 0.0);
   CHECK(of("rmsprop").alpha == 0.99);
@@ -82,14 +84,14 @@ TEST_CASE("an option of one kind of optimizer is refused with the others", "[con
                                                   std::string("optimizer.") + option};
       CAPTURE(kind, option);
       if (std::find(owners.begin(), owners.end(), std::string_view(kind)) != owners.end()) {
-        const JobConfig config = Parse(kSmallest, overrides);
-        CHECK(Parse(PrintJobConfig(config)).optimizer == config.optimizer);
+        const JobConfig config = ParseJob(kSmallestJob, overrides);
+        CHECK(ParseJob(PrintJobConfig(config)).optimizer == config.optimizer);
       } else {
-        CHECK(ParseJobConfig(kSmallest, "job.toml", overrides).status().code() == Code::kInvalid);
+        CHECK(ParseJobConfig(kSmallestJob, "job.toml", overrides).status().code() == Code::kInvalid);
       }
     }
   }
-  const auto both = ParseJobConfig(kSmallest, "job.toml",
+  const auto both = ParseJobConfig(kSmallestJob, "job.toml",
                                    {"optimizer.kind=momentum", "optimizer.nesterov=true", "optimizer.dampening=0.1"});
   CHECK_THAT(both.status().message(), Contains("dampening = 0"));
 }

@@ -12,15 +12,13 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr PeerId kCoordinator = ShardHarness::kCoordinator;
-
-void End(ShardHarness* harness, std::uint64_t step, SlotIndex slot, const Clipping& clipping) {
+void EndClipped(ShardHarness* harness, std::uint64_t step, SlotIndex slot, const Clipping& clipping) {
   EndSlot end = harness->MakeEnd(step, slot);
   end.report.clipping = clipping;
   harness->FromWorker(end);
 }
 
-std::string RefusalOf(ShardHarness* harness, Code code) {
+std::string ClippingRefusal(ShardHarness* harness, Code code) {
   const std::vector<Error> errors = harness->Take<Error>();
   return errors.size() == 1 && errors[0].code == code ? errors[0].message : "no refusal";
 }
@@ -28,8 +26,8 @@ std::string RefusalOf(ShardHarness* harness, Code code) {
 TEST_CASE("the limits that slots bring are in the report", "[server][clipping]") {
   ShardHarness harness({.slots = 2, .tensors = {4}});
   harness.Start().Stage(0, 0, {0, 2}, 2, 1.0F);
-  End(&harness, 0, 0, {.norm = 1.5});
-  End(&harness, 0, 1, {.norm = 1.5});
+  EndClipped(&harness, 0, 0, {.norm = 1.5});
+  EndClipped(&harness, 0, 1, {.norm = 1.5});
   const PrepareReport report = harness.Take<Prepared>(kCoordinator).at(0).report;
   for (const SlotReport& slot : report.slots) CHECK(slot.clipping == Clipping{.norm = 1.5});
 }
@@ -38,11 +36,11 @@ TEST_CASE("of two limits of a step the second is not taken, and the coordinator 
           "[server][clipping]") {
   ShardHarness harness({.slots = 2, .tensors = {4}});
   harness.Start().Tell({harness.MakeSession(1, "a"), harness.MakeSession(2, "b")});
-  End(&harness, 0, 1, {.norm = 1.5});
+  EndClipped(&harness, 0, 1, {.norm = 1.5});
   harness.Forget();
   harness.session = SessionId{2};
-  End(&harness, 0, 0, {});  // none is another limit
-  const std::string text = RefusalOf(&harness, Code::kBusy);
+  EndClipped(&harness, 0, 0, {});  // none is another limit
+  const std::string text = ClippingRefusal(&harness, Code::kBusy);
   CHECK_THAT(text, Contains("step 0: slot 0 ends with the limits none for clipping, slot 1 ended with norm 1.5;"));
   const std::vector<Disagreement> disagreements = harness.Take<Disagreement>(kCoordinator);
   REQUIRE(disagreements.size() == 1);
@@ -50,7 +48,7 @@ TEST_CASE("of two limits of a step the second is not taken, and the coordinator 
   CHECK(disagreements[0].second == SessionId{2});
   CHECK(disagreements[0].what == text);
   CHECK(harness.Coverage(0).ended == std::vector<SlotIndex>{1});
-  End(&harness, 0, 0, {.norm = 1.5});
+  EndClipped(&harness, 0, 0, {.norm = 1.5});
   CHECK(harness.Take<Error>().empty());
 }
 
@@ -59,7 +57,7 @@ TEST_CASE("each step has limits of its own", "[server][clipping]") {
   harness.Start();
   for (std::uint64_t step : {0U, 1U}) {
     harness.Stage(step, 0, {0, 1}, 1, 1.0F);
-    End(&harness, step, 0, {.norm = 1.0 + static_cast<double>(step)});
+    EndClipped(&harness, step, 0, {.norm = 1.0 + static_cast<double>(step)});
     CHECK(harness.Take<Prepared>(kCoordinator).at(0).report.slots.at(0).clipping.norm ==
           1.0 + static_cast<double>(step));
     harness.Commits(step);
@@ -70,12 +68,12 @@ TEST_CASE("each step has limits of its own", "[server][clipping]") {
 TEST_CASE("a limit that is no limit, or that comes outside mode sync, is invalid", "[server][clipping]") {
   ShardHarness harness({.slots = 1, .tensors = {4}});
   harness.Start();
-  End(&harness, 0, 0, {.norm = -1.0});
-  CHECK_THAT(RefusalOf(&harness, Code::kInvalid), Contains("slot 0: the norm to clip to is -1"));
+  EndClipped(&harness, 0, 0, {.norm = -1.0});
+  CHECK_THAT(ClippingRefusal(&harness, Code::kInvalid), Contains("slot 0: the norm to clip to is -1"));
   ShardHarness async({.mode = Mode::kAsync, .slots = 1, .tensors = {4}});
   async.Start();
-  End(&async, 1, 0, {.norm = 1.0});
-  CHECK_THAT(RefusalOf(&async, Code::kInvalid), Contains("only mode sync takes one"));
+  EndClipped(&async, 1, 0, {.norm = 1.0});
+  CHECK_THAT(ClippingRefusal(&async, Code::kInvalid), Contains("only mode sync takes one"));
 }
 
 TEST_CASE("Redo limits each element of the averaged gradient, for that step only", "[server][clipping]") {
