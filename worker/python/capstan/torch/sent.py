@@ -2,11 +2,14 @@
 use raises an error that says what to write instead."""
 from __future__ import annotations
 
+import inspect
+import os
 import sys
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.nn.utils.clip_grad import clip_grad_norm_, clip_grad_value_
 
 from capstan.errors import Unsupported
 
@@ -23,7 +26,10 @@ _READ = ("The norm of the whole gradient is what torch.nn.utils.clip_grad_norm_(
          "parameters) returns, before loss.backward(). Clipping by the norm is clip_grad_norm_()")
 _NORMS = ("norm", "linalg_vector_norm", "vector_norm")
 _DATA = vars(torch._C._TensorBase)["data"].__get__  # type: ignore[attr-defined]
-_CLIPS = ("clip_grad_norm_", "clip_grad_value_")
+# By their code: a script's own function of that name may do something else.
+_CLIPS = {inspect.unwrap(call).__code__: call.__name__
+          for call in (clip_grad_norm_, clip_grad_value_)}
+_TORCH = os.path.dirname(torch.__file__)
 
 
 def _caller() -> tuple[str, FrameType | None]:
@@ -31,10 +37,12 @@ def _caller() -> tuple[str, FrameType | None]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
-        if name in _CLIPS or (name in ("zero_grad", "_apply") and "torch" in file):
-            return name, frame
+        if frame.f_code in _CLIPS:
+            return _CLIPS[frame.f_code], frame
+        if file.startswith(_TORCH) and name in ("zero_grad", "_apply"):
+            return name, None
         if file.endswith("amp/grad_scaler.py"):
-            return "GradScaler", frame
+            return "GradScaler", None
         frame = frame.f_back
     return "", None
 
@@ -46,11 +54,10 @@ def _refusal(caller: str, call: str, arguments: tuple[Any, ...]) -> Unsupported:
     return Unsupported(_LEFT + (_UPDATE if in_place and arguments and not isinstance(arguments[0], Sent) else _READ))
 
 
-def _first(arguments: Any) -> Sent:
-    """The first placeholder among the arguments, which may be in lists."""
-    found = next((item for item in arguments if isinstance(item, Sent)), None)
-    return found if found is not None else _first([part for item in arguments if isinstance(item, (list, tuple))
-                                                   for part in item])
+def _first(arguments: list[Any]) -> Sent | None:
+    """The first placeholder among the arguments, or in lists among them."""
+    parts = [part for item in arguments for part in (item if isinstance(item, (list, tuple)) else (item,))]
+    return next((part for part in parts if isinstance(part, Sent)), None)
 
 
 class Sent(torch.Tensor):
@@ -70,13 +77,13 @@ class Sent(torch.Tensor):
         caller, frame = _caller()
         call = getattr(function, "__name__", "")
         found = _first([*arguments, *(options or {}).values()])
-        if caller in _CLIPS and frame is not None and found.clipping is not None:
-            found.clipping.is_called(caller, frame)
-        if caller == "":
+        if caller == "" or found is None:
             raise _refusal(caller, call, arguments)
         if caller != "GradScaler" and call == "__get__" and function != _DATA:
             with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
                 return function(*arguments, **(options or {}))
+        if frame is not None and found.clipping is not None:
+            found.clipping.is_called(caller, frame)
         answer = getattr(found, f"_in_{caller}")(call, arguments)
         if answer is NotImplemented:
             raise _refusal(caller, call, arguments)
