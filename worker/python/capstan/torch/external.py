@@ -197,6 +197,8 @@ class ExternalTrainer(Trainer):
 
     _update: Update
     _state: ScriptState
+    _of_name: dict[str, torch.nn.Parameter]
+    _means: dict[str, torch.Tensor]  # the newest mean gradient that the parameters were given
     _final: LastWeights | None = None
     _is_at_end = False  # the model has the job's last weights
 
@@ -215,13 +217,14 @@ class ExternalTrainer(Trainer):
                           "script runs its own: call scheduler.step() where plain PyTorch does")
         things = Arguments.sort(given, named)
         _refuse(things.optimizer, things.scheduler)
-        self._follows = resumes
+        self._follows, self._means = resumes, {}
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if fetcher is not None and min(map(fetcher.plan.samples_in, range(fetcher.plan.steps_per_epoch))) < self._slots:
             raise Unsupported("the epoch's last batch has fewer samples than the job has slots, and a process without a "
                               "sample would not call optimizer.step(): give the loader drop_last=True")
         self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers), grouped=False)
         self._gradients = Gradients(self._values.parameters, unused)
+        self._of_name = {entry.name: entry.parameter for entry in self._values.parameters}
         device = self._values.parameters[0].parameter.device
         self._state = ScriptState(things.optimizer, things.scheduler, device)
         self._update = Update(things.optimizer, things.scheduler)
@@ -238,6 +241,7 @@ class ExternalTrainer(Trainer):
                  divided: bool | None = None) -> None:
         """Runs loss.backward() and sends gradients, as Trainer.backward does. For the round's last slot it returns with
         the mean gradient of the whole step in the parameters' `grad`; before that they have none."""
+        self._clear_means()
         super().backward(loss, samples, reduction=reduction, divided=divided)
         if not self._tally.more_to_come:
             self._end_slot()
@@ -280,11 +284,23 @@ class ExternalTrainer(Trainer):
             self._state.load(work.program_state)
         elif work.source == "gradient":
             for entry in self._values.parameters:
-                entry.parameter.grad = _gradient_of(entry, entry.view(memory))
+                entry.parameter.grad = self._means[entry.name] = _gradient_of(entry, entry.view(memory))
             self._values.statistics.move(memory, work.step)
             self._update.is_due = True
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
+
+    def _clear_means(self) -> None:
+        """Removes the mean gradients, which the script has made zero if its zero_grad() does not remove them."""
+        self._must_be_prepared()
+        for name, mean in self._means.items():
+            parameter = self._of_name[name]
+            if parameter.grad is not mean or self._update.is_due:
+                continue
+            if bool(mean.any()):
+                raise Invalid(f'parameter "{name}" still has the mean gradient of the step before, and plain PyTorch would '
+                              "add the next one to it: call optimizer.zero_grad() before trainer.backward(loss)")
+            parameter.grad = None
 
     def _end_slot(self) -> None:
         assert self._values is not None
