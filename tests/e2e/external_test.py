@@ -3,7 +3,6 @@
 server is lost, or the job is resumed."""
 import os
 import signal
-import unittest
 
 import harness
 import own_workers
@@ -71,17 +70,30 @@ class ExternalTest(own_workers.OwnWorkersTest):
                 held.open()
                 self.assertEqual(self.digest_at_end(launch, "alone", [b]), self.undisturbed())
 
-    def test_a_job_that_is_resumed_has_the_same_bits(self):
-        self.assertEqual(self.undisturbed(), self.undisturbed())
-        with self.gate_in_mid_run(), self.job("resumed", 1) as launch, self.worker(self.address(launch), "a") as a:
-            self.wait_for_steps("resumed", own_workers.KILL_AFTER)
+    def test_a_job_that_is_stopped_goes_on_where_it_was_with_the_same_bits(self):
+        with self.gate_in_mid_run() as held, self.job("stopped", 1) as launch, self.worker(self.address(launch), "a"):
+            self.wait_for_steps("stopped", own_workers.KILL_AFTER)
+            harness.kill(launch.pid, signal.SIGINT)
+            held.open()
+            self.assertEqual(launch.wait(), 130, launch.output)
+        done = recovery.count_records(self.path("stopped"))
+        self.assertLess(done, self.STEPS, "an invalid run: it was over")
+        with self.resumed("stopped") as launch, self.worker(self.address(launch), "a") as a:
+            self.assertEqual(self.digest_at_end(launch, "stopped", [a]), self.undisturbed())
+        self.assertEqual(len(self.metrics("stopped")), self.STEPS, "steps were done again")
+
+    def test_a_job_that_is_killed_and_resumed_has_the_same_bits(self):
+        with self.gate_in_mid_run(), self.job("killed", 1) as launch, self.worker(self.address(launch), "a") as a:
+            self.wait_for_steps("killed", own_workers.KILL_AFTER)
+            harness.kill(launch.pid)
+            launch.child.wait()
             os.kill(a.pid, signal.SIGKILL)
-            a.wait()
-            harness.kill(launch.pid, signal.SIGKILL)
-            launch.wait()
-        recovery.poll(lambda: not recovery.names_in(self.path("resumed")), "the end of all processes")
-        with self.job("resumed", 1, "--resume") as launch, self.worker(self.address(launch), "a") as a:
-            self.assertEqual(self.digest_at_end(launch, "resumed", [a]), self.undisturbed())
+        with self.resumed("killed") as launch, self.worker(self.address(launch), "a") as a:
+            self.assertEqual(self.digest_at_end(launch, "killed", [a]), self.undisturbed())
+
+    def resumed(self, run):
+        return harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path(run),
+                               cwd=self.folder)
 
 
 if __name__ == "__main__":

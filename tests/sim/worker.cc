@@ -7,6 +7,7 @@
 
 #include "common/base/hash.h"
 #include "common/config/job/limits_section.h"
+#include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
 #include "common/data/encoding.h"
 #include "common/wire/messages/group.h"

@@ -26,6 +26,7 @@ from capstan.torch.arguments import Arguments
 from capstan.torch.declaration import declare
 from capstan.torch.gradients import Gradients
 from capstan.torch.last_version import TOO_LATE
+from capstan.torch.optimizer_calls import Step
 from capstan.torch.parameters import Parameter
 from capstan.torch.passes import Batches
 from capstan.torch.program_state import pack, unpack
@@ -77,6 +78,16 @@ class ScriptState:
             self._scheduler.load_state_dict(tree["schedule"])
 
 
+class ScriptStep(Step):
+    """Replaces optimizer.step of a script that runs its own optimizer."""
+
+    def __call__(self, closure: Any = None) -> None:
+        if closure is not None:
+            raise Unsupported("step(closure): a step of a job has one gradient; write trainer.backward(loss), then "
+                              "optimizer.step() without a closure")
+        super().__call__()
+
+
 class Update:
     """The step that the script makes with a round's mean gradient: optimizer.step(), and scheduler.step() after it."""
 
@@ -85,6 +96,7 @@ class Update:
         self._step: Callable[[], object] = optimizer.step
         self.is_due = False  # the parameters have the mean gradient, and optimizer.step() has not been called
         self._made = False  # it was called, and the script has not computed since
+        self.acts = False  # the scheduler acts right now; only then may torch's code read the optimizer's step()
         self._act: Callable[..., object] | None = scheduler.step if scheduler is not None else None
         if scheduler is not None:
             scheduler.step = self._scheduler_steps
@@ -106,7 +118,9 @@ class Update:
 
     def _scheduler_steps(self, *arguments: Any, **named: Any) -> None:
         if self._made and self._act is not None:
+            self.acts = True
             self._act(*arguments, **named)
+            self.acts = False
 
 
 class ExternalRounds(Rounds):
@@ -183,6 +197,9 @@ class ExternalTrainer(Trainer):
 
     _update: Update
     _state: ScriptState
+    _of_name: dict[str, torch.nn.Parameter]
+    _means: dict[str, torch.Tensor]  # the newest mean gradient that the parameters were given
+    _final: LastWeights | None = None
     _is_at_end = False  # the model has the job's last weights
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
@@ -200,17 +217,19 @@ class ExternalTrainer(Trainer):
                           "script runs its own: call scheduler.step() where plain PyTorch does")
         things = Arguments.sort(given, named)
         _refuse(things.optimizer, things.scheduler)
-        self._follows = resumes
+        self._follows, self._means = resumes, {}
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if fetcher is not None and min(map(fetcher.plan.samples_in, range(fetcher.plan.steps_per_epoch))) < self._slots:
             raise Unsupported("the epoch's last batch has fewer samples than the job has slots, and a process without a "
                               "sample would not call optimizer.step(): give the loader drop_last=True")
         self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers), grouped=False)
         self._gradients = Gradients(self._values.parameters, unused)
+        self._of_name = {entry.name: entry.parameter for entry in self._values.parameters}
         device = self._values.parameters[0].parameter.device
         self._state = ScriptState(things.optimizer, things.scheduler, device)
         self._update = Update(things.optimizer, things.scheduler)
-        things.optimizer.step = self._optimizer_steps
+        update = self._update
+        things.optimizer.step = ScriptStep(self._optimizer_steps, lambda: update.acts)
         self._rounds = ExternalRounds(self.client, self._round_begins, self._job_ends, self._waits, self._keep_version)
         self._final = LastWeights(Reader(self._address, key_file=self._key_file), self._job)
         self._say_topology()
@@ -222,6 +241,7 @@ class ExternalTrainer(Trainer):
                  divided: bool | None = None) -> None:
         """Runs loss.backward() and sends gradients, as Trainer.backward does. For the round's last slot it returns with
         the mean gradient of the whole step in the parameters' `grad`; before that they have none."""
+        self._clear_means()
         super().backward(loss, samples, reduction=reduction, divided=divided)
         if not self._tally.more_to_come:
             self._end_slot()
@@ -247,6 +267,11 @@ class ExternalTrainer(Trainer):
         self._must_be_prepared()
         self._tally.log(metrics)
 
+    def close(self, reason: str | None = None) -> None:
+        if self._final is not None:
+            self._final.close()
+        super().close(reason)
+
     # ---- the job's life cycle ---------------------------------------------------------------------------------------
 
     def _round_begins(self, work: Work, before: Work | None) -> None:
@@ -259,11 +284,23 @@ class ExternalTrainer(Trainer):
             self._state.load(work.program_state)
         elif work.source == "gradient":
             for entry in self._values.parameters:
-                entry.parameter.grad = _gradient_of(entry, entry.view(memory))
+                entry.parameter.grad = self._means[entry.name] = _gradient_of(entry, entry.view(memory))
             self._values.statistics.move(memory, work.step)
             self._update.is_due = True
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
+
+    def _clear_means(self) -> None:
+        """Removes the mean gradients, which the script has made zero if its zero_grad() does not remove them."""
+        self._must_be_prepared()
+        for name, mean in self._means.items():
+            parameter = self._of_name[name]
+            if parameter.grad is not mean or self._update.is_due:
+                continue
+            if bool(mean.any()):
+                raise Invalid(f'parameter "{name}" still has the mean gradient of the step before, and plain PyTorch would '
+                              "add the next one to it: call optimizer.zero_grad() before trainer.backward(loss)")
+            parameter.grad = None
 
     def _end_slot(self) -> None:
         assert self._values is not None
@@ -275,10 +312,7 @@ class ExternalTrainer(Trainer):
         assert isinstance(self._rounds, ExternalRounds)
         self._rounds.go_on()
 
-    def _optimizer_steps(self, closure: Any = None) -> None:
-        if closure is not None:
-            raise Unsupported("step(closure): a step of a job has one gradient; write trainer.backward(loss), then "
-                              "optimizer.step() without a closure")
+    def _optimizer_steps(self) -> None:
         self._must_be_prepared()
         if self._gradients.begun and not self._tally.more_to_come:
             raise Invalid(messages.NO_BACKWARD)
@@ -295,10 +329,11 @@ class ExternalTrainer(Trainer):
         work.keep_version(weights, self._state.pack())
 
     def _waits(self) -> None:
-        self._final.go_on_asking()
+        if self._final is not None:
+            self._final.go_on_asking()
 
     def _job_ends(self) -> None:
-        assert self._values is not None
+        assert self._values is not None and self._final is not None
         if not self._is_at_end:
             self._final.take(self._values)
         self._final.close()
@@ -321,4 +356,5 @@ class ExternalTrainer(Trainer):
 def _gradient_of(entry: Parameter, mean: torch.Tensor) -> torch.Tensor:
     """A tensor of the script's own, in the parameter's memory order."""
     gradient = torch.empty_like(entry.parameter, requires_grad=False)
-    return gradient.copy_(mean)
+    gradient.copy_(mean)
+    return gradient
