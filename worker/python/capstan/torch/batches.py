@@ -142,18 +142,25 @@ def _shuffles(loader: DataLoader[Any]) -> bool:
                       "with trainer.slots()")
 
 
+def batch_size_of(loader: DataLoader[Any]) -> int:
+    """Returns the loader's batch_size. Refuses a loader whose samples have no numbers by which the job could choose
+    them."""
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
+        raise Unsupported("the loader has no samples by number (an IterableDataset, or batches of its own): ask for work "
+                          "yourself with trainer.slots()")
+    return loader.batch_size
+
+
 class Fetcher:
     """Returns the batches of pieces, prefetched by the worker processes of the script's loader, if it has any."""
 
     def __init__(self, loader: DataLoader[Any], *, seed: int, steps: int, global_batch: int, slots: int) -> None:
-        if isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
-            raise Unsupported("the loader has no samples by number (an IterableDataset, or batches of its own): ask "
-                              "for work yourself with trainer.slots()")
+        batch = batch_size_of(loader)
         self._loader, self._seed, self._steps = loader, seed, steps
         self.samples = len(loader.dataset)  # type: ignore[arg-type]
         self.plan = Plan(seed=seed, samples=self.samples, global_batch=global_batch, slots=slots,
-                         batch=loader.batch_size, shuffle=_shuffles(loader), drop_last=loader.drop_last)
-        self.fingerprint = (self.samples, loader.batch_size, _shuffles(loader), loader.drop_last)
+                         batch=batch, shuffle=_shuffles(loader), drop_last=loader.drop_last)
+        self.fingerprint = (self.samples, batch, _shuffles(loader), loader.drop_last)
         self._ahead: Iterator[tuple[Piece, Any]] = iter(())
 
     def fetch(self, piece: Piece, slots: list[int]) -> Any:

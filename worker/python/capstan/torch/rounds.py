@@ -10,9 +10,10 @@ class Rounds:
     """Owns the client's rounds. Calls `begins` when a round's weights are in the client's memory, `ends` when the job
     is done, and `waits` regularly while waiting."""
 
-    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
+    def __init__(self, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
                  waits: Callable[[], None]) -> None:
-        self._client, self._begins, self._ends, self._waits = client, begins, ends, waits
+        self._begins, self._ends, self._waits = begins, ends, waits
+        self._is_sync = False  # the job's mode is sync
         self._coming: Iterator[Work] = iter(())
         self._rest: Iterator[Slot] = iter(())  # the round's slots that have not begun
         self.work: Work | None = None  # the current round; None: not begun, or the job is done
@@ -21,9 +22,10 @@ class Rounds:
         self.slot: Slot | None = None  # the current slot
         self.done = False  # the job's last step is committed
 
-    def open(self) -> None:
+    def open(self, client: Client) -> None:
         """Waits for the first round."""
-        self._coming = self._client.work(self._waits)
+        self._is_sync = client.job["job"]["mode"] == "sync"
+        self._coming = client.work(self._waits)
         self._next_round()
 
     def next_slot(self) -> None:
@@ -44,7 +46,7 @@ class Rounds:
         of the current step and the one before. Empty before the first round."""
         if self.newest is None:
             return []
-        oldest = self.newest.step - (0 if self._client.job["job"]["mode"] == "sync" else 1)
+        oldest = self.newest.step - (0 if self._is_sync else 1)
         return sorted(slot for slot, step in self._computed.items() if step >= oldest)
 
     def is_last(self, slot: Slot) -> bool:
