@@ -1,13 +1,16 @@
 // capstan: the user's command: launches and stops jobs, inspects runs and their snapshots, and runs benchmarks.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/bench_command.h"
 #include "cli/command_line.h"
+#include "cli/command_words.h"
 #include "cli/doctor_command.h"
 #include "cli/explain_command.h"
 #include "cli/flight_command.h"
@@ -16,6 +19,7 @@
 #include "cli/reference_command.h"
 #include "cli/run/build_info.h"
 #include "cli/run/process.h"
+#include "cli/script_command.h"
 #include "cli/snapshot_command.h"
 #include "cli/view_command.h"
 #include "common/config/suggestion.h"
@@ -23,30 +27,65 @@
 namespace capstan::cli {
 namespace {
 
+// Options that `capstan launch` and `capstan run` have in common.
+void DescribeRunning(Command command, LaunchArguments* arguments) {
+  command
+      .Add("--max-restarts", &arguments->max_restarts,
+           "how often each process that is killed is started again within an hour; one more death ends the job")
+      .ShowDefault();
+  command.Add("--keys", &arguments->keys,
+              "FOLDER with the job's key files, as capstan keygen makes it (default, where [security] transport is "
+              "\"curve\": keys of this run, in its directory, until it ends)");
+  DescribeAllowPlaintext(command, &arguments->allow_plaintext);
+  command.Add("--trace", &arguments->trace,
+              "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
+              "trace.worker-0.json and so on, each written when its process ends");
+  command
+      .Add("--end-seconds", &arguments->end_seconds,
+           "how long programs of your own may take to end by themselves after the job")
+      .InRange(0.0, 1e9)
+      .ShowDefault();
+  command.AddFlag("-q,--quiet", &arguments->quiet, "say warnings and errors only");
+}
+
+Command DescribeRun(Command app, ScriptArguments* arguments) {
+  Command run = app.AddCommand("run", "Train a PyTorch script's model on this machine, without a job file.");
+  run.Add("SCRIPT.py", &arguments->job.script, "the script; all words behind it are its own arguments");
+  run.Add("--servers", &arguments->job.servers, "server processes").InRange(1, 4096).ShowDefault();
+  run.Add("--workers", &arguments->job.workers, "copies of the script").InRange(1, 4096).ShowDefault();
+  run.Add("--slots", &arguments->job.slots,
+          "shares of a global batch, on which the result's bits depend (default: as many as workers)")
+      .InRange(1, 4096);
+  const Option steps =
+      run.Add("--steps", &arguments->job.steps, "updates of the weights (default: until the script's own loop ends)");
+  run.Add("--epochs", &arguments->job.epochs, "passes over the prepared loader, in place of --steps").NotWith(steps);
+  run.Add("--set", &arguments->job.overrides,
+          "section.key=value: a value for a key of the job file, or several; it comes before all other options");
+  run.Add("--run-dir", &arguments->launch.run_dir, "folder for what the run leaves behind (default: runs/NAME-TIME)");
+  run.Add("--python", &arguments->python,
+          "the interpreter of the script (default: the one that capstan is installed for, else python3)");
+  run.Add("--prepare-seconds", &arguments->prepare_seconds, "how long the script may take to call prepare()")
+      .InRange(0.1, 1e9)
+      .ShowDefault();
+  run.AddFlag("--model-from-script", &arguments->model_from_script,
+              "model, optimizer and batch are the script's: so it is in any case");
+  DescribeRunning(run, &arguments->launch);
+  run.Footer(
+      "The script calls capstan.torch.connect() and trainer.prepare(model, optimizer, loader). Optimizer and global "
+      "batch "
+      "of the job follow from these objects. The job is printed, and kept as job.toml in the run directory, from which "
+      "capstan launch runs it again. An example: capstan run --servers 2 --workers 4 --slots 4 train.py --lr 0.1");
+  return run;
+}
+
 Command DescribeLaunch(Command app, LaunchArguments* arguments) {
   Command launch = app.AddCommand("launch", "Run a whole job on this machine.");
   launch.Add("JOB.toml", &arguments->job_file, "the job file; with --resume the run directory's by default");
   launch.Add("--run-dir", &arguments->run_dir,
              "folder for what the run leaves behind (default: runs/NAME-TIME; with --resume the newest run)");
   launch.Add("--set", &arguments->overrides, "section.key=value: another value than the job file's, or several");
-  launch
-      .Add("--max-restarts", &arguments->max_restarts,
-           "how often each process that is killed is started again within an hour; one more death ends the job")
-      .ShowDefault();
   DescribeResume(launch, "", &arguments->begin);
-  launch.Add("--keys", &arguments->keys,
-             "FOLDER with the job's key files, as capstan keygen makes it (default, where [security] transport is "
-             "\"curve\": keys of this run, in its directory, until it ends)");
-  DescribeAllowPlaintext(launch, &arguments->allow_plaintext);
-  launch.Add("--trace", &arguments->trace,
-             "FILE for what servers and workers did and when, for Perfetto: trace.json becomes "
-             "trace.worker-0.json and so on, each written when its process ends");
-  launch
-      .Add("--end-seconds", &arguments->end_seconds,
-           "how long programs of your own may take to end by themselves after the job")
-      .InRange(0.0, 1e9)
-      .ShowDefault();
-  launch.AddFlag("-q,--quiet", &arguments->quiet, "say warnings and errors only");
+  DescribeRunning(launch, arguments);
   launch.AddFlag("--print-config", &arguments->print_config,
                  "print the job file with every default filled in, and end");
   launch.Footer(
@@ -54,7 +93,9 @@ Command DescribeLaunch(Command app, LaunchArguments* arguments) {
       "of a "
       "job with [model] kind = \"client\", with CAPSTAN_COORDINATOR (its address), CAPSTAN_WORKER (its name), "
       "CAPSTAN_INDEX "
-      "(from 0) and CAPSTAN_INDEXES (how many) in its environment: capstan launch job.toml -- python3 train.py");
+      "(from 0) and CAPSTAN_INDEXES (how many) in its environment: capstan launch job.toml -- python3 train.py. The "
+      "job "
+      "file's worker.command does the same.");
   return launch;
 }
 
@@ -110,13 +151,24 @@ void AskForHelp(std::vector<std::string>* words) {
   words->insert(words->begin() + (words->empty() ? 0 : 1), "--help");
 }
 
+// The wheel's program `capstan` names the interpreter that the wheel is installed for.
+int RunRun(const char* capstan, ScriptArguments arguments) {
+  arguments.launch.capstan = capstan;
+  if (const char* python = std::getenv("CAPSTAN_PYTHON"); python != nullptr && *python != 0) {
+    arguments.default_python = python;
+  }
+  return RunScript(std::move(arguments));
+}
+
 int Main(int argc, char** argv) {
   CommandLine line("Parameter-server training: launch jobs, keep what they learned, measure.", "capstan");
   Command app = line.root();
   app.AddVersion(VersionLine("capstan"));
   app.AllowOneCommand();
   LaunchArguments launch_arguments;
+  ScriptArguments run_arguments;
   BenchArguments bench_arguments;
+  const Command run = DescribeRun(app, &run_arguments);
   const Command launch = DescribeLaunch(app, &launch_arguments);
   ViewCommand view(app);
   Command keygen = app.AddCommand("keygen", "Make keys for the processes of a job on several machines.");
@@ -150,6 +202,7 @@ int Main(int argc, char** argv) {
   const Command explain = DescribeExplain(app, &explain_arguments);
   const ReferenceCommands reference(app);
   std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "run") run_arguments.words = TakeScriptArguments(run.Facts(), &words);
   const std::vector<std::string> program = TakeProgram(&words);
   AskForHelp(&words);
   if (!AreCommands(app.Facts(), words)) return kExitUsage;
@@ -157,6 +210,7 @@ int Main(int argc, char** argv) {
   launch_arguments.capstan = argv[0];
   launch_arguments.program = program;
   if (launch.parsed()) return RunLaunch(launch_arguments);
+  if (run.parsed()) return RunRun(argv[0], std::move(run_arguments));
   if (view.parsed()) return view.Run();
   if (keygen.parsed()) return RunKeygen(keys);
   if (snapshot.parsed()) return snapshot.Run();

@@ -75,6 +75,26 @@ Result<std::vector<std::string>> SpreadSettings(const std::vector<std::string>& 
   return spread;
 }
 
+std::vector<std::string> TakeScriptArguments(const CommandFacts& run, std::vector<std::string>* words) {
+  const auto takes_value = [&](const std::string& word) {
+    return std::any_of(run.options.begin(), run.options.end(), [&](const OptionFacts& option) {
+      return option.kind != ValueKind::kFlag && std::count(option.names.begin(), option.names.end(), word) > 0;
+    });
+  };
+  std::size_t at = 1;
+  for (; at < words->size() && (*words)[at].starts_with('-') && (*words)[at] != "--"; ++at) {
+    const bool is_set = (*words)[at] == kSet;
+    if (takes_value((*words)[at])) ++at;
+    while (is_set && at + 1 < words->size() && IsAssignment((*words)[at + 1])) ++at;
+  }
+  if (at < words->size() && (*words)[at] == "--") words->erase(words->begin() + static_cast<std::ptrdiff_t>(at));
+  if (at + 1 >= words->size()) return {};
+  const auto first = words->begin() + static_cast<std::ptrdiff_t>(at) + 1;
+  std::vector<std::string> arguments(first, words->end());
+  words->erase(first, words->end());
+  return arguments;
+}
+
 std::string ExplainUnexpected(const CommandWords& words) {
   const std::vector<std::string>& unexpected = words.unexpected;
   const auto option = std::find_if(unexpected.begin(), unexpected.end(), IsOption);

@@ -51,6 +51,7 @@ Status Launcher::Run() {
   Fail(Add(calls_.Coordinator(options_.coordinator, options_.begin)));
   while (!members_.AllEnded()) {
     Wait();
+    if (scripts_) scripts_->broker.Serve();
     const Clock::time_point now = Clock::now();
     const std::vector<std::string> validations = progress_.Update();  // before the events, so steps appear first
     TakeEvents();
@@ -92,6 +93,7 @@ Status Launcher::StartMembers() {
   const std::string& coordinator = endpoints_.coordinator;
   CAPSTAN_RETURN_IF_ERROR(AddAll(calls_.Servers(coordinator)));
   if (config_.model.built_in()) return AddAll(calls_.Workers(coordinator));
+  if (options_.concludes) return {};
   const std::string count = std::to_string(config_.cluster.workers);
   if (!options_.program) {
     const std::string key = options_.keys.empty() ? "" : " CAPSTAN_KEY_FILE=" + KeyFileIn(options_.keys, Role::kWorker);
@@ -99,8 +101,25 @@ Status Launcher::StartMembers() {
                   key);
     return {};
   }
+  if (scripts_) {
+    TakeOverScripts();
+    return {};
+  }
   screen_->Line("starting " + count + " of: " + ShellWords(options_.program->words));
   return AddAll(calls_.OwnPrograms(*options_.program, coordinator));
+}
+
+void Launcher::TakeOverScripts() {
+  std::vector<ProgramCall> calls = calls_.OwnPrograms(*options_.program, endpoints_.coordinator);
+  CAPSTAN_CHECK(calls.size() == scripts_->members.size());
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Member& member = scripts_->members[i];
+    member.SetCall(std::move(calls[i]));  // a copy that is started again finds the job there
+    member.WritePidFile(directory_.path(), screen_);
+    members_.Add(std::move(member));
+  }
+  scripts_->members.clear();
+  scripts_->broker.Announce(endpoints_.coordinator);
 }
 
 void Launcher::StartDueMembers(Clock::time_point now) {
@@ -125,6 +144,7 @@ void Launcher::WriteMissingPids() {
 
 void Launcher::Wait() {
   std::vector<pollfd> fds = {{signals_->signal_fd(), POLLIN, 0}, {screen_->reader_fd(), 0, 0}};
+  if (scripts_) scripts_->broker.AddTo(&fds);
   int timeout_ms = kRefreshMs;
   for (const Member& member : members_) {
     const int fd = member.process().pipe_fd();

@@ -1,6 +1,7 @@
 // Launcher: runs a whole job on this machine: starts its processes, watches them, restarts those that are killed, and
 // ends them together. Workers of a job with model.kind = "client" are programs of the user's own: the launcher starts
-// the program that it was given. Without one it prints the address to connect to, and the coordinator waits.
+// the program that it was given, or takes over copies that run already and wait for this job (StartedScripts). Without
+// a program it prints the address to connect to, and the coordinator waits.
 //
 // Kind:   used by main's thread, which must be the only thread when processes are started.
 // Limits: processes that do not end when asked are killed, after the times in Ending.
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/launch/member_ends.h"
@@ -21,6 +23,7 @@
 #include "cli/launch/own_program.h"
 #include "cli/launch/program_calls.h"
 #include "cli/launch/screen.h"
+#include "cli/launch/script_start.h"
 #include "cli/launch/shutdown.h"
 #include "cli/launch/silence_watch.h"
 #include "cli/report/progress.h"
@@ -41,6 +44,8 @@ class Launcher {
     double end_seconds = 300;           // the program may take so long to end by itself after the job
     Plaintext plaintext = Plaintext::kRefused;
     std::string keys;  // folder with the job's key files; empty: it has no keys
+    // The run has done all its steps and needs no workers: it only writes its final weights.
+    bool concludes = false;
   };
 
   // `binaries`: the folder of capstan-server and capstan-worker. All references and pointers outlive the launcher.
@@ -49,10 +54,15 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
+  // Takes over copies of Options::program that wait for this job. Call it before Run.
+  void Adopt(StartedScripts scripts) { scripts_.emplace(std::move(scripts)); }
+
   // Returns when the job is done, has failed or was stopped, and no process is left.
   Status Run();
   // Whether the coordinator has ended with success, which means that all steps are done.
   bool job_done() const { return job_done_; }
+  // Whether a job with kOpenEndedSteps was stopped because all its programs have ended well.
+  bool loops_ended() const { return ends_.loops_ended(); }
   const Progress& progress() const { return progress_; }
   const Endpoints& endpoints() const { return endpoints_; }
 
@@ -64,6 +74,8 @@ class Launcher {
   Status Start(Member* member);
   // Starts all processes except the coordinator, which runs already.
   Status StartMembers();
+  // Tells the copies that wait for the job where its coordinator is.
+  void TakeOverScripts();
   void StartDueMembers(Clock::time_point now);
   void WriteMissingPids();
   void Wait();
@@ -88,6 +100,7 @@ class Launcher {
   const ProgramCalls calls_;
   Progress progress_;
   Endpoints endpoints_;
+  std::optional<StartedScripts> scripts_;  // its members are in members_ once the job has a coordinator
   MemberList members_;
   SilenceWatch silence_;
   MemberEnds ends_;

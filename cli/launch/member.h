@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cli/launch/child_process.h"
 #include "cli/launch/restart_budget.h"
@@ -38,6 +39,9 @@ class Member {
   ChildProcess& process() { return *process_; }
   // Whether the run has done steps since this process was last started.
   bool saw_steps(std::uint64_t steps_done) const { return steps_done > steps_at_start_; }
+
+  // The next start is by this call, of the same name.
+  void SetCall(ProgramCall call) { call_ = std::move(call); }
 
   // Plans a restart. Returns false if the process has died too often.
   bool PlanRestart(TimePoint now, std::uint64_t steps_done);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/config/job/job_section.h"
+
 namespace capstan::cli {
 namespace {
 
@@ -58,15 +60,21 @@ void MemberEnds::SeeGoodOwn(const Member& member) {
   UpdateProgress();
   const std::uint64_t done = progress_->steps_done(), steps = progress_->steps();
   if (done >= steps) return;
-  screen_->Line("warning: " + member.name() + " exited with code 0 after " + std::to_string(done) + " of " +
-                std::to_string(steps) +
-                " steps, and is not started again: a worker's loop is to go on as long as the job has work for it");
+  const bool is_open = steps == kOpenEndedSteps;
+  if (is_open) {
+    screen_->Line(member.name() + " has ended, and the job has done " + std::to_string(done) + " steps");
+  } else {
+    screen_->Line("warning: " + member.name() + " exited with code 0 after " + std::to_string(done) + " of " +
+                  std::to_string(steps) +
+                  " steps, and is not started again: a worker's loop is to go on as long as the job has work for it");
+  }
   SeeWhoIsLeft();
   if (nobody_left_) return;
   nobody_left_ = std::all_of(members_->begin(), members_->end(), [](const Member& one) {
     return !one.is_own() || (one.ended() && one.process().succeeded());
   });
-  if (nobody_left_) screen_->Line("warning: no worker is left, and the job stops");
+  loops_ended_ = nobody_left_ && is_open;
+  if (nobody_left_ && !is_open) screen_->Line("warning: no worker is left, and the job stops");
 }
 
 bool MemberEnds::Restart(Member* member, TimePoint now) {

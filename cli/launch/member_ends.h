@@ -36,6 +36,8 @@ class MemberEnds {
   Status See(Member* member, TimePoint now);
   // Whether no worker is left, so that the job is to stop.
   bool nobody_left() const { return nobody_left_; }
+  // Whether no worker is left because every program of a job with kOpenEndedSteps has exited with 0: the job is done.
+  bool loops_ended() const { return loops_ended_; }
   // Why no worker is left. Empty: a worker is left, or none was set aside.
   const std::string& why_nobody() const { return why_nobody_; }
 
@@ -58,7 +60,7 @@ class MemberEnds {
   std::uint64_t steps_at_begin_ = 0;              // how many steps the run had before this launch
   std::map<std::string, int> failures_;           // of programs of the user's: failures in a row without a step
   std::map<std::string, std::string> set_aside_;  // why a worker is not restarted, by its name
-  bool nobody_left_ = false;
+  bool nobody_left_ = false, loops_ended_ = false;
   std::string why_nobody_;
 };
 

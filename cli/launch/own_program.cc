@@ -109,7 +109,15 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
 
 std::vector<std::string> EnvironmentOf(const OwnProgram& program, const WorkerPlace& place) {
   std::vector<std::string> variables = program.variables;
-  SetVariable("CAPSTAN_COORDINATOR", place.coordinator, &variables);
+  // A coordinator or a broker that the launcher itself inherited is another job's.
+  std::erase_if(variables, [](const std::string& variable) {
+    return variable.starts_with("CAPSTAN_COORDINATOR=") || variable.starts_with("CAPSTAN_BROKER=");
+  });
+  if (place.coordinator.empty()) {
+    SetVariable("CAPSTAN_BROKER", place.broker, &variables);
+  } else {
+    SetVariable("CAPSTAN_COORDINATOR", place.coordinator, &variables);
+  }
   if (!place.key_file.empty()) SetVariable("CAPSTAN_KEY_FILE", place.key_file, &variables);
   SetVariable("CAPSTAN_WORKER", place.worker, &variables);
   SetVariable("CAPSTAN_INDEX", std::to_string(place.index), &variables);

@@ -1,5 +1,5 @@
-// OwnProgram: the user's own program that `capstan launch JOB.toml -- PROGRAM ARGS` starts as the workers of a job: its
-// path, arguments and environment.
+// OwnProgram: the user's own program that `capstan launch` starts as the workers of a job, from the words after "--" or
+// from the job file's worker.command: its path, arguments and environment.
 //
 // Kind:   functions; AddPythonPackage creates a folder in the run directory.
 // Fails:  kInvalid: no such program, or a job that cannot use it. kUnreachable: that folder cannot be created.
@@ -33,8 +33,10 @@ Status AddPythonPackage(const std::string& binaries, const std::string& run_dir,
 
 // The place of a program of the user's own in a job, which its environment tells it.
 struct WorkerPlace {
-  std::string coordinator, key_file;  // the coordinator's address; key_file: empty if the job has no keys
-  std::string worker;                 // its name
+  std::string coordinator = {};  // its address; empty: the job does not exist yet, and the launcher has a broker
+  std::string broker = {};       // the path of the broker's socket (script_broker.h)
+  std::string key_file = {};     // empty: the job has no keys
+  std::string worker = {};       // its name
   std::uint32_t index = 0, count = 1;
 };
 // Returns the environment of a program with its place in the job.

@@ -6,6 +6,7 @@
 
 #include "cli/launch/resume.h"
 #include "cli/run/new_job.h"
+#include "common/config/job/worker_section.h"
 
 namespace capstan::cli {
 
@@ -23,8 +24,9 @@ Result<LaunchPlan> MakePlan(const LaunchArguments& arguments) {
     plan.lines = std::move(resumed.lines);
   }
   CAPSTAN_RETURN_IF_ERROR(MakePathsAbsolute(&plan.config));
-  if (arguments.program.empty()) return plan;
-  CAPSTAN_ASSIGN_OR_RETURN(plan.program, FindOwnProgram(arguments.program, plan.config, VariablesOf(environ)));
+  const std::vector<std::string>& words = arguments.program.empty() ? plan.config.worker.command : arguments.program;
+  if (words.empty() || arguments.print_config) return plan;
+  CAPSTAN_ASSIGN_OR_RETURN(plan.program, FindOwnProgram(words, plan.config, VariablesOf(environ)));
   return plan;
 }
 

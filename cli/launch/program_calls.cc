@@ -92,17 +92,27 @@ std::vector<ProgramCall> ProgramCalls::Workers(const std::string& coordinator) c
 }
 
 std::vector<ProgramCall> ProgramCalls::OwnPrograms(const OwnProgram& program, const std::string& coordinator) const {
-  const std::uint32_t count = config_.cluster.workers;
+  return Programs(program, {.coordinator = coordinator});
+}
+
+std::vector<ProgramCall> ProgramCalls::EarlyPrograms(const OwnProgram& program, const std::string& broker) const {
+  return Programs(program, {.broker = broker});
+}
+
+std::vector<ProgramCall> ProgramCalls::Programs(const OwnProgram& program, WorkerPlace place) const {
+  place.count = config_.cluster.workers;
   std::vector<ProgramCall> calls;
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < place.count; ++i) {
     const std::string name = WorkerName(i);
-    const std::string key_file = keys_.empty() ? "" : KeyFileFor(keys_, Role::kWorker, name);
+    place.worker = name;
+    place.index = i;
+    place.key_file = keys_.empty() ? "" : KeyFileFor(keys_, Role::kWorker, name);
     calls.push_back({name,
                      program.path,
                      {program.words.begin() + 1, program.words.end()},
                      directory_.LogOf(name),
                      ProgramKind::kOwn,
-                     EnvironmentOf(program, {coordinator, key_file, name, i, count})});
+                     EnvironmentOf(program, place)});
   }
   return calls;
 }

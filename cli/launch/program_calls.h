@@ -33,8 +33,11 @@ class ProgramCalls {
   std::vector<ProgramCall> Workers(const std::string& coordinator) const;
   // Returns one call of the user's own program for each worker of the job.
   std::vector<ProgramCall> OwnPrograms(const OwnProgram& program, const std::string& coordinator) const;
+  // As OwnPrograms, for programs that start before their job and ask for it at the broker with this path.
+  std::vector<ProgramCall> EarlyPrograms(const OwnProgram& program, const std::string& broker) const;
 
  private:
+  std::vector<ProgramCall> Programs(const OwnProgram& program, WorkerPlace place) const;
   ProgramCall Ours(const std::string& name, Role role, std::vector<std::string> arguments) const;
   std::vector<std::string> TraceArguments(const std::string& name) const;
 

@@ -58,12 +58,10 @@ bool HasRecord(const std::string& run_dir) {
 }
 
 Status CheckSteps(const std::string& run_dir, const JobConfig& config) {
-  const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
-  if (!records.ok()) return {};  // opening it reports the reason
-  const auto manifests = server::ManifestsOf(*records, config.snapshot.keep);
-  if (manifests.empty() || manifests.back().id.version.value <= config.steps()) return {};
+  const std::optional<std::uint64_t> version = NewestSnapshotOf(run_dir, config);
+  if (!version || *version <= config.steps()) return {};
   return Invalid("job.steps = " + std::to_string(config.steps()) + ", and " + run_dir + " is at step " +
-                 std::to_string(manifests.back().id.version.value) + " already: set it to that or more");
+                 std::to_string(*version) + " already: set it to that or more");
 }
 
 bool WaitsForFree(const std::string& address) {
@@ -124,6 +122,13 @@ std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobCo
   const Result<JobConfig> logged = ParseJobConfig(job_file, "the job file in the log");
   if (!done || !logged.ok() || logged->steps() != config.steps()) return std::nullopt;
   return logged->steps();
+}
+
+std::optional<std::uint64_t> NewestSnapshotOf(const std::string& run_dir, const JobConfig& config) {
+  const auto records = server::FileCoordinatorLog::Look(run_dir + "/snapshots/coordinator.log");
+  if (!records.ok()) return std::nullopt;  // opening it reports the reason
+  const auto manifests = server::ManifestsOf(*records, config.snapshot.keep);
+  return manifests.empty() ? std::nullopt : std::optional(manifests.back().id.version.value);
 }
 
 bool HasBegun(const std::string& run_dir) { return HasRecord<server::JobRecord>(run_dir); }

@@ -28,6 +28,9 @@ Result<ResumedJob> LoadResumedJob(const std::string& job_file, const std::string
 // Returns the run's number of steps if it is done and `config` has the same number; otherwise nothing.
 std::optional<std::uint64_t> StepsIfDone(const std::string& run_dir, const JobConfig& config);
 
+// Returns the version of the run's newest snapshot; nothing if it has none.
+std::optional<std::uint64_t> NewestSnapshotOf(const std::string& run_dir, const JobConfig& config);
+
 // Whether the directory has a job to continue, and whether that job has a snapshot to continue from.
 bool HasBegun(const std::string& run_dir);
 bool HasSnapshot(const std::string& run_dir);

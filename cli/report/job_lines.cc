@@ -17,8 +17,9 @@ std::string Count(std::uint64_t count, const std::string& noun) {
 
 std::string SizeText(const JobConfig& config) {
   const bool is_default = config.job.slots == DefaultSlots(config.job.global_batch);
-  return Count(config.job.steps, "step") + ", " + Count(config.job.slots, "slot") +
-         (is_default ? " (the default)" : "");
+  const bool is_open = config.job.steps == kOpenEndedSteps;
+  return (is_open ? "steps until its programs end" : Count(config.job.steps, "step")) + ", " +
+         Count(config.job.slots, "slot") + (is_default ? " (the default)" : "");
 }
 
 std::string IdleWorkersText(const JobConfig& config) {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cli/run/json_fields.h"
+#include "common/config/job/job_section.h"
 
 namespace capstan::cli {
 namespace {
@@ -94,11 +95,13 @@ std::string Progress::Divergence() const {
 
 std::string Progress::Line() const {
   if (steps_done_ == 0) return "";
-  std::string line = "step " + std::to_string(steps_done_) + "/" + std::to_string(steps_);
+  const bool is_open = steps_ == kOpenEndedSteps;
+  std::string line = "step " + std::to_string(steps_done_) + (is_open ? "" : "/" + std::to_string(steps_));
   line += "  loss " + (loss_ ? Format("%.4f", *loss_) : std::string("not finite"));
   if (recent_seconds_ <= 0) return line;
   const double rate = std::max(recent_samples_, 0.0) / recent_seconds_;  // rounding may make it negative
   line += "  " + Format(rate < 100 ? "%.1f" : "%.0f", rate) + " samples/s";
+  if (is_open) return line;
   const double per_step = recent_seconds_ / static_cast<double>(recent_.size());
   const std::uint64_t left = steps_ > steps_done_ ? steps_ - steps_done_ : 0;
   return line + "  " + Duration(static_cast<double>(left) * per_step) + " left";

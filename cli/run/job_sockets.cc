@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kCoordinator[] = "coordinator", kShard[] = "shard-", kProbe[] = "probe";
+constexpr char kCoordinator[] = "coordinator", kShard[] = "shard-", kScripts[] = "scripts", kProbe[] = "probe";
 constexpr std::size_t kNameBytesMax = sizeof "shard-16777215" - 1;  // of the last shard that a job file can have
 
 // Whether the folder's disk has sockets: makes one and removes it.
@@ -86,12 +86,14 @@ std::string JobSockets::coordinator() const { return LocalAddress(folder_, kCoor
 
 std::string JobSockets::shard(ShardIndex shard) const { return LocalAddress(folder_, kShard + std::to_string(shard)); }
 
+std::string JobSockets::scripts() const { return LocalAddress(folder_, kScripts); }
+
 void JobSockets::Remove() const {
   std::error_code error;
   for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename();
     std::error_code ignored;
-    const bool ours = name == kCoordinator || name.starts_with(kShard);
+    const bool ours = name == kCoordinator || name == kScripts || name.starts_with(kShard);
     if (ours && fs::is_socket(entry->symlink_status(ignored))) fs::remove(entry->path(), ignored);
   }
   rmdir(folder_.c_str());

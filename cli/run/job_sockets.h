@@ -24,6 +24,7 @@ class JobSockets {
 
   std::string coordinator() const;
   std::string shard(ShardIndex shard) const;
+  std::string scripts() const;  // where the scripts of `capstan run` ask for their job
   // Removes the sockets that killed processes have left, and the folder. Call it when all processes have ended.
   void Remove() const;
 

@@ -122,16 +122,16 @@ std::string_view WordOf(OptimizerKind kind);
 std::string PrintJobConfig(const JobConfig& config);
 
 // Returns a hash of the settings that all processes of a job must share. Not included: cluster.workers, min_workers and
-// addresses; worker.threads, recompute and the device's number; [snapshot], [limits], [metrics], [security];
+// addresses; worker.threads, recompute, command and the device's number; [snapshot], [limits], [metrics], [security];
 // allreduce.local_reduce; in modes other than allreduce, all of [allreduce].
 std::uint64_t HashJobConfig(const JobConfig& config);
 
 // Describes the first setting that differs and must not, if a run begun with `begun` is to be continued with `now`. An
 // example: "[job]: it was begun with seed = 1, now seed = 2: first weights, the samples ... follow from it". Returns ""
 // if there is none. These may change: job.steps, eval_every, on_nonfinite and aggregation; optimizer.lr and clip_norm;
-// data.path and labels; worker.threads, recompute and the device's number; [schedule], [cluster], [snapshot], [limits],
-// [allreduce], [metrics] and [security]. Mode sync may become allreduce and the reverse, because both keep the same
-// data on disk.
+// data.path and labels; worker.threads, recompute, command and the device's number; [schedule], [cluster], [snapshot],
+// [limits], [allreduce], [metrics] and [security]. Mode sync may become allreduce and the reverse, because both keep
+// the same data on disk.
 std::string DescribeDifference(const JobConfig& begun, const JobConfig& now);
 
 // Lists each key of `now` in [job], [optimizer] and [schedule] that is new or has another value, such as

@@ -296,6 +296,22 @@ std::optional<Problem> FindClusterProblem(const JobConfig& c) {
   return std::nullopt;
 }
 
+// Returns a problem if the system cannot start the command.
+std::optional<Problem> FindCommandProblem(const JobConfig& c) {
+  const std::vector<std::string>& command = c.worker.command;
+  if (command.empty()) return std::nullopt;
+  if (command.front().empty()) {
+    return Problem{"worker", "command",
+                   "the first text of command is empty; it names the program: [\"python3\", \"train.py\"]"};
+  }
+  for (const std::string& word : command) {
+    if (word.find('\0') == word.npos) continue;
+    return Problem{"worker", "command",
+                   "a text of command has a zero byte, which no program can be given; leave it out"};
+  }
+  return std::nullopt;
+}
+
 std::optional<Problem> FindMetricsProblem(const JobConfig& c) {
   if (c.metrics.certificate.empty() != c.metrics.key.empty()) {
     const bool has_key = c.metrics.certificate.empty();
@@ -409,6 +425,7 @@ std::optional<Problem> FindProblem(const JobConfig& config) {
   if (auto problem = FindStepProblem(config)) return problem;
   if (auto problem = FindClusterProblem(config)) return problem;
   if (auto problem = FindMetricsProblem(config)) return problem;
+  if (auto problem = FindCommandProblem(config)) return problem;
   return built_in ? FindSizeProblem(config) : std::nullopt;
 }
 

@@ -165,7 +165,7 @@ void VisitJob(Visitor& v, JobSection& s) {
   v.Begin("job");
   v.Text({"name"}, s.name);
   v.Choice({"mode"}, s.mode, {kModes, kModesLater});
-  v.Integer({"steps", {}, Need::kRequired}, s.steps, {1, std::int64_t{1} << 40});
+  v.Integer({"steps", {}, Need::kRequired}, s.steps, {1, static_cast<std::int64_t>(kOpenEndedSteps)});
   v.Integer({"seed"}, s.seed, {});
   v.Integer({"global_batch", {}, Need::kRequired}, s.global_batch, {1, kBatchMax});
   v.Integer({"slots"}, s.slots, {0, kMembersMax});
@@ -324,6 +324,7 @@ void VisitWorker(Visitor& v, WorkerSection& s, When built_in, When can_recompute
   v.Integer({"accumulate", built_in}, s.accumulate, {1, kBatchMax});
   v.Integer({"threads", built_in}, s.threads, {0, 1024});
   v.Flag({"recompute", can_recompute}, s.recompute);
+  v.Texts({"command", {!built_in.applies, "[model] kind = \"client\""}}, s.command);
   v.End();
 }
 

@@ -131,6 +131,7 @@ EditableJobConfig TrainingPart(EditableJobConfig config) {
   config.worker.device.index.reset();
   config.worker.threads = WorkerSection().threads;
   config.worker.recompute = WorkerSection().recompute;
+  config.worker.command.clear();
   config.snapshot = {};
   config.limits = {};
   if (!WorkersUpdate(config.job.mode)) config.allreduce = {};

@@ -65,7 +65,8 @@ void AddProgress(const Job& job, bool waits, Json* json) {
   Set(json, "samples_per_second", job.records.SamplesPerSecond());
   const std::optional<double> each = job.records.MeanSeconds();
   Set(json, "step_seconds", each);
-  if (job.state.now() != CoordinatorState::kRunning || waits || !each || steps <= step) return;
+  if (job.state.now() != CoordinatorState::kRunning || waits || !each || steps <= step || steps == kOpenEndedSteps)
+    return;
   const double left = *each * static_cast<double>(steps - step);
   (*json)["seconds_left"] = static_cast<std::uint64_t>(std::min(left, 1e15));
 }

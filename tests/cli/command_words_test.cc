@@ -22,6 +22,40 @@ TEST_CASE("several assignments behind one --set are one --set each", "[cli][comm
   CHECK(SpreadSettings({"job.toml", "x=1"}).value() == Words{"job.toml", "x=1"});
 }
 
+TEST_CASE("the words behind a script are its own", "[cli][command_line]") {
+  CommandFacts run;
+  const auto add = [&](const Words& names, ValueKind kind) {
+    OptionFacts option;
+    option.names = names;
+    option.kind = kind;
+    run.options.push_back(option);
+  };
+  add({}, ValueKind::kText);  // the script
+  add({"--workers"}, ValueKind::kNumber);
+  add({"--set"}, ValueKind::kText);
+  add({"-q", "--quiet"}, ValueKind::kFlag);
+  struct Case {
+    Words typed, left, arguments;
+  };
+  for (const Case& one : {
+           Case{{"run", "train.py"}, {"run", "train.py"}, {}},
+           Case{{"run", "train.py", "--workers", "3", "--", "-q"}, {"run", "train.py"}, {"--workers", "3", "--", "-q"}},
+           Case{{"run", "--workers", "2", "-q", "train.py", "a"}, {"run", "--workers", "2", "-q", "train.py"}, {"a"}},
+           Case{{"run", "--workers=2", "train.py", "a"}, {"run", "--workers=2", "train.py"}, {"a"}},
+           Case{{"run", "--set", "a.b=1", "c.d=2", "t.py", "e.f=3"},
+                {"run", "--set", "a.b=1", "c.d=2", "t.py"},
+                {"e.f=3"}},
+           Case{{"run", "-q", "--", "train.py", "-q"}, {"run", "-q", "train.py"}, {"-q"}},
+           Case{{"run", "--workers"}, {"run", "--workers"}, {}},
+           Case{{"run", "--nothing", "train.py", "-q"}, {"run", "--nothing", "train.py"}, {"-q"}},
+       }) {
+    Words words = one.typed;
+    INFO(words.size() << " words, the last is " << words.back());
+    CHECK(TakeScriptArguments(run, &words) == one.arguments);
+    CHECK(words == one.left);
+  }
+}
+
 TEST_CASE("an assignment without = is named with what to write", "[cli][command_line]") {
   const Status status = SpreadSettings({"--set", "optimizer.lr", "0.1"}).status();
   CHECK(status.message() == "the \"=\" is missing in --set optimizer.lr 0.1; write --set optimizer.lr=0.1");

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "common/config/job/job_section.h"
 #include "common/config/job/limits_section.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
@@ -21,6 +22,8 @@ struct Nowhere {
 
 // A job whose workers are shell scripts. It never does a step.
 struct MembersOfJob {
+  explicit MembersOfJob(std::uint64_t steps = 100) : progress(folder.path("metrics.jsonl"), steps) {}
+
   Member& Add(const std::string& name, const std::string& script, std::uint32_t max_restarts) {
     Member member({name, "/bin/sh", {"-c", script}, folder.path(name + ".log"), ProgramKind::kOwn, {}}, max_restarts);
     REQUIRE(member.Start(0).ok());
@@ -39,7 +42,7 @@ struct MembersOfJob {
   const Nowhere nowhere;
   const LimitsSection limits;
   Screen screen{{}, nowhere.fd};
-  Progress progress{folder.path("metrics.jsonl"), 100};
+  Progress progress;
   MemberList members;
   SilenceWatch silence{limits, &screen};
   MemberEnds ends{&members, &progress, &silence, &screen};
@@ -78,6 +81,18 @@ TEST_CASE("a job stops once all of its programs have ended well before the job's
   CHECK(job.End(&second).ok());
   CHECK(job.ends.nobody_left());
   CHECK(job.ends.why_nobody().empty());
+  CHECK_FALSE(job.ends.loops_ended());
+}
+
+TEST_CASE("a job without a last step is done once all of its programs have ended well", "[cli][launch]") {
+  MembersOfJob job(kOpenEndedSteps);
+  Member& first = job.Add("worker-0", "exit 0", 30);
+  Member& second = job.Add("worker-1", "exit 0", 30);
+  CHECK(job.End(&first).ok());
+  CHECK_FALSE(job.ends.loops_ended());
+  CHECK(job.End(&second).ok());
+  CHECK(job.ends.loops_ended());
+  CHECK(job.ends.nobody_left());
 }
 
 }  // namespace

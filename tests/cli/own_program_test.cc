@@ -55,16 +55,30 @@ TEST_CASE("a job whose model capstan computes has no use for a program", "[cli][
 TEST_CASE("each program is told its place in the job, and keeps what it had", "[cli][own_program]") {
   OwnProgram program;
   program.variables = {"HOME=/a", "CAPSTAN_WORKER=another", "CAPSTAN_WORKERS=mine"};
-  const Words variables = EnvironmentOf(program, {"127.0.0.1:5", "", "worker-1", 1, 2});
+  const Words variables = EnvironmentOf(program, {"127.0.0.1:5", "", "", "worker-1", 1, 2});
   for (const char* wanted : {"HOME=/a", "CAPSTAN_COORDINATOR=127.0.0.1:5", "CAPSTAN_WORKER=worker-1", "CAPSTAN_INDEX=1",
                              "CAPSTAN_INDEXES=2", "CAPSTAN_WORKERS=mine", "PYTHONUNBUFFERED=1"}) {
     INFO(wanted);
     CHECK(Has(variables, wanted));
   }
   CHECK_FALSE(Has(variables, "CAPSTAN_WORKER=another"));
-  const Words with_key = EnvironmentOf(program, {"127.0.0.1:5", "/run/keys/worker.key", "worker-1", 1, 2});
+  const Words with_key = EnvironmentOf(program, {"127.0.0.1:5", "", "/run/keys/worker.key", "worker-1", 1, 2});
   CHECK(Has(with_key, "CAPSTAN_KEY_FILE=/run/keys/worker.key"));
   CHECK_FALSE(Has(variables, "CAPSTAN_KEY_FILE="));
+}
+
+TEST_CASE("a program that starts before its job is told where to ask for it, and of no other job",
+          "[cli][own_program]") {
+  OwnProgram program;
+  program.variables = {"CAPSTAN_COORDINATOR=another", "CAPSTAN_BROKER=another"};
+  const Words early = EnvironmentOf(program, {.broker = "/run/sockets/scripts", .worker = "worker-0"});
+  CHECK(Has(early, "CAPSTAN_BROKER=/run/sockets/scripts"));
+  CHECK(std::none_of(early.begin(), early.end(),
+                     [](const std::string& one) { return one.starts_with("CAPSTAN_COORDINATOR"); }));
+  const Words late = EnvironmentOf(program, {.coordinator = "127.0.0.1:5", .worker = "worker-0"});
+  CHECK(Has(late, "CAPSTAN_COORDINATOR=127.0.0.1:5"));
+  CHECK(
+      std::none_of(late.begin(), late.end(), [](const std::string& one) { return one.starts_with("CAPSTAN_BROKER"); }));
 }
 
 TEST_CASE("Python finds the package of this capstan, and nothing else that lies there", "[cli][own_program]") {

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include "common/base/rotated_file.h"
+#include "common/config/job/job_section.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 
@@ -22,6 +23,13 @@ TEST_CASE("the line says step, loss, speed of the latest steps and time left", "
   for (int step = 1; step <= 19; ++step) progress.AddLine(StepLine(step, 2.5, 0.5), &keep);
   CHECK(progress.Line() == "step 20/100  loss 2.5000  20.0 samples/s  40 s left");
   CHECK(keep.empty());
+}
+
+TEST_CASE("a job that ends with its programs' loops has no last step and no time left", "[cli][progress]") {
+  Progress progress("", kOpenEndedSteps);
+  std::vector<std::string> keep;
+  for (int step = 0; step <= 19; ++step) progress.AddLine(StepLine(step, 2.5, 0.5), &keep);
+  CHECK(progress.Line() == "step 20  loss 2.5000  20.0 samples/s");
 }
 
 TEST_CASE("validations are lines of their own", "[cli][progress]") {

@@ -1,6 +1,11 @@
 #!/usr/bin/python3
-"""The wheel made by scripts/build-wheel: installed without a network, it has the client and the programs."""
+"""The wheel made by scripts/build-wheel: installed without a network, it has the client and the programs, and runs where none of
+their libraries are."""
+import glob
+import hashlib
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -9,7 +14,20 @@ import harness
 import own_workers
 import skips
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD_WHEEL = os.path.join(own_workers.EXAMPLES, "..", "..", "scripts", "build-wheel")
+
+
+OF_THE_SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libstdc++.so.6",
+                 "libgcc_s.so.1", "ld-linux-x86-64.so.2"}
+# Libraries of ours that PyTorch does not use; the test hides the system's.
+HIDDEN = "librocksdb", "libcapnp", "libkj", "libprometheus-cpp-core"
+# A shell command that hides a folder and files from the command that follows.
+WITHOUT = """\
+mount -t tmpfs none "$1" && shift
+while [ "$1" != -- ]; do mount --bind /dev/null "$1" || exit 1; shift; done
+shift && exec "$@"
+"""
 
 
 class WheelTest(own_workers.OwnWorkersTest):
@@ -21,16 +39,30 @@ class WheelTest(own_workers.OwnWorkersTest):
         return ran.stdout.strip()
 
     def wheel(self, folder):
+        """Makes the wheel. Returns its path."""
         return self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path(folder))
+
+    def installed(self):
+        """Makes the wheel, and an environment with it. Returns the wheel's path and the environment's folder."""
+        wheel, venv = self.wheel("wheel"), self.path("venv")
+        self.run_program(sys.executable, "-m", "venv", "--system-site-packages", venv)
+        self.run_program(os.path.join(venv, "bin", "python"), "-m", "pip", "install", "--no-index", "--no-deps",
+                         "--disable-pip-version-check", wheel)
+        return wheel, venv
 
     def test_a_build_gives_the_same_bytes_each_time(self):
         first, second = self.wheel("first"), self.wheel("second")
-        self.assertRegex(os.path.basename(first), r"^capstan-[\d.]+-py3-none-linux_\w+\.whl$")
+        self.assertRegex(os.path.basename(first), r"^capstan-[\d.]+-py3-none-manylinux_2_36_\w+\.whl$")
         with open(first, "rb") as a, open(second, "rb") as b:
             self.assertEqual(a.read(), b.read())
         with zipfile.ZipFile(first) as wheel:
-            self.assertLessEqual({"capstan/__init__.py", "capstan/py.typed", "capstan/libcapstan_client.so.0"},
-                                 set(wheel.namelist()))
+            names = set(wheel.namelist())
+            self.assertLessEqual({"capstan/__init__.py", "capstan/py.typed", "capstan/libcapstan_client.so.0"}, names)
+            licences = {os.path.basename(name) for name in names if "/licenses/" in name}
+            self.assertLessEqual({"libzmq3-dev.txt", "libsodium23.txt", "libssl3.txt"}, licences)
+            for name in licences:
+                info = next(one for one in names if one.endswith(f"/licenses/{name}"))
+                self.assertRegex(wheel.read(info).decode(errors="replace"), "(?i)licen[cs]e|copyright", name)
 
     def test_its_folder_is_made(self):
         wheel = self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path("not", "there"))
@@ -45,18 +77,45 @@ class WheelTest(own_workers.OwnWorkersTest):
         self.assertFalse(os.path.exists(self.path("to")))
 
     def test_a_worker_trains_with_what_the_wheel_installs(self):
-        wheel, python = self.wheel("wheel"), self.path("venv", "bin", "python")
-        self.run_program(sys.executable, "-m", "venv", "--system-site-packages", self.path("venv"))
-        self.run_program(python, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", wheel)
+        wheel, venv = self.installed()
+        python = os.path.join(venv, "bin", "python")
         library = self.run_program(python, "-c", "import capstan.abi; print(capstan.abi._path())")
-        self.assertTrue(library.startswith(os.path.realpath(self.path("venv"))), library)
+        self.assertTrue(library.startswith(os.path.realpath(venv)), library)
         version = self.run_program(python, "-c", "import capstan; print(capstan.__version__)")
         self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), version)
         for program in ("capstan", "capstan-server", "capstan-worker"):
-            version = self.run_program(self.path("venv", "bin", program), "--version").split()[1]
+            version = self.run_program(os.path.join(venv, "bin", program), "--version").split()[1]
             self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), f"{program} {version}")
         program = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
         self.digest_of_one(lambda address, name: harness.Process(python, program, address, name))
+
+    def test_the_libraries_that_it_loads_are_its_own_or_every_systems(self):
+        _, venv = self.installed()
+        package, = glob.glob(os.path.join(venv, "lib", "python*", "site-packages", "capstan"))
+        programs = glob.glob(os.path.join(package, "bin", "*")) + [os.path.join(package, "libcapstan_client.so.0")]
+        self.assertEqual(len(programs), 4)
+        for program in programs:
+            found = re.findall(r"^\s+(\S+) => (\S+) \(", self.run_program("ldd", program), re.M)
+            self.assertGreater(len(found), 4, program)
+            for name, path in found:
+                ours = os.path.realpath(path).startswith(os.path.realpath(package) + os.sep)
+                self.assertTrue(ours or name in OF_THE_SYSTEM, f"{program} loads {path}")
+
+    def test_a_script_has_the_same_bits_where_neither_the_build_nor_its_libraries_are(self):
+        skips.need(self, "torch")
+        if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
+            skips.skip(self, "this user may not have mounts of its own")
+        script = shutil.copy(os.path.join(HERE, "run_script.py"), self.folder)
+        _, venv = self.installed()
+        hidden = [path for name in HIDDEN for path in glob.glob(f"/usr/lib/x86_64-linux-gnu/{name}[.-]*") if ".so" in path]
+        self.assertGreaterEqual(len(hidden), len(HIDDEN))
+        words = ["run", "--workers", "2", "--epochs", "3", "--set", f"limits.join={harness.DEADLINE}", "--run-dir"]
+        bare = ["env", "-i", f"HOME={self.folder}", "PATH=/usr/bin:/bin"]
+        self.run_program("unshare", "--mount", "sh", "-c", WITHOUT, "sh", os.path.dirname(harness.BIN), *hidden, "--", *bare,
+                         os.path.join(venv, "bin", "capstan"), *words, self.path("bare"), script)
+        self.run_program(*bare, harness.program("capstan"), *words, self.path("build"), "--python", sys.executable, script)
+        digests = {hashlib.sha256(self.weights(run)[1]).hexdigest() for run in ("bare", "build")}
+        self.assertEqual(len(digests), 1)
 
 
 if __name__ == "__main__":

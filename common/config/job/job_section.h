@@ -13,6 +13,10 @@ namespace capstan {
 
 enum class NonFinitePolicy : std::uint8_t { kStop, kSkip };
 
+// The most steps of a job. A job of programs that has so many ends where their loops end: capstan launch then makes the
+// steps that they have done the job's number of steps.
+inline constexpr std::uint64_t kOpenEndedSteps = std::uint64_t{1} << 40;
+
 struct JobSection {
   std::string name = "job";
   Mode mode = Mode::kSync;

@@ -353,6 +353,9 @@ class Client:
 def coordinator_address(given: str | None) -> str:
     """The given address, or else $CAPSTAN_COORDINATOR."""
     address = given if given is not None else os.environ.get("CAPSTAN_COORDINATOR")
+    if not address and "CAPSTAN_BROKER" in os.environ:
+        raise Invalid("capstan run makes a job from what trainer.prepare() of capstan.torch is given; a program that calls "
+                      "capstan.connect() needs a job file: capstan launch job.toml -- python3 PROGRAM")
     if not address:
         raise Invalid("no coordinator is named: set CAPSTAN_COORDINATOR to the address that capstan launch says, or pass it "
                       "to connect(); nothing is trained without one")

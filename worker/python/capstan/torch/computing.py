@@ -57,9 +57,11 @@ class Computing:
         self._unsynced = 0  # blocks of no_sync() around this line
         self._pass: _Pass | None = None  # the newest one of the slot
 
-    def prepare(self, models: list[torch.nn.Module], parameters: list[Parameter], unused: str | None) -> None:
+    def prepare(self, models: list[torch.nn.Module], parameters: list[Parameter], unused: str | None,
+                **calls: Callable[..., None]) -> None:
+        """`calls`: see Gradients."""
         self._models = models
-        self.gradients = Gradients(parameters, unused, PlainPasses(self))
+        self.gradients = Gradients(parameters, unused, PlainPasses(self), **calls)
 
     def close(self) -> None:
         """From now on gradients are the script's."""

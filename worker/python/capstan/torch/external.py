@@ -1,6 +1,6 @@
 """ExternalTrainer: the trainer of a job with [optimizer] kind = "external", whose optimizer stays in the script.
 
-The servers add up gradients. After the round's last slot, backward() waits for the mean gradient of the step and puts it
+The servers add up gradients. After the round's last slot, loss.backward() waits for the mean gradient of the step and puts it
 into the parameters' `grad`. What the script does then, such as clipping, optimizer.step() and scheduler.step(), runs as
 in plain PyTorch, in every process with the same numbers. After a round's earlier slots optimizer.step() and
 scheduler.step() do nothing.
@@ -21,10 +21,10 @@ import torch
 from capstan.client import Client, Work
 from capstan.errors import Error, Invalid, Unreachable, Unsupported
 from capstan.reader import Reader
-from capstan.torch import messages
+from capstan.torch import no_sync
 from capstan.torch.arguments import Arguments
 from capstan.torch.declaration import declare
-from capstan.torch.gradients import Gradients
+from capstan.torch.computing import Computing
 from capstan.torch.last_version import TOO_LATE
 from capstan.torch.optimizer_calls import Step
 from capstan.torch.parameters import Parameter
@@ -33,9 +33,9 @@ from capstan.torch.program_state import pack, unpack
 from capstan.torch.rounds import Rounds
 from capstan.torch.schedule import refuse_unknown
 from capstan.torch.statistics import Wishes
-from capstan.torch.tally import Tally
 from capstan.torch.trainer import Trainer, leave_at_exit
 from capstan.torch.values import Values
+from capstan.torch.weighing import Weighing
 
 _PLAIN = (type(None), bool, int, float, str)
 
@@ -126,27 +126,23 @@ class Update:
 class ExternalRounds(Rounds):
     """Rounds in which the script makes each version itself. `keep` gives the newest one to the job."""
 
-    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
+    def __init__(self, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
                  waits: Callable[[], None], keep: Callable[[Work], None]) -> None:
-        super().__init__(client, begins, ends, waits)
+        super().__init__(begins, ends, waits)
         self._keep = keep
 
-    def open(self) -> None:
-        self._coming = self._versions()
-        self._next_round()
+    def _begin(self, client: Client) -> Iterator[Work]:
+        for work in client.work(self._waits, follows=False):
+            if work.keep:
+                self._keep(work)
+            else:
+                yield work
 
     def go_on(self) -> None:
         """Moves to the round's next slot, or to the next round; that one's slots come when the script asks for them."""
         self.slot = next(self._rest, None)
         if self.slot is None:
             self._next_round()
-
-    def _versions(self) -> Iterator[Work]:
-        for work in self._client.work(self._waits, follows=False):
-            if work.keep:
-                self._keep(work)
-            else:
-                yield work
 
 
 class LastWeights:
@@ -218,32 +214,38 @@ class ExternalTrainer(Trainer):
         things = Arguments.sort(given, named)
         _refuse(things.optimizer, things.scheduler)
         self._follows, self._means = resumes, {}
+        self._rounds = ExternalRounds(self._round_begins, self._job_ends, self._waits, self._keep_version)
+        self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
+        self._computing.weighing = Weighing(self._job["job"], None)
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if fetcher is not None and min(map(fetcher.plan.samples_in, range(fetcher.plan.steps_per_epoch))) < self._slots:
             raise Unsupported("the epoch's last batch has fewer samples than the job has slots, and a process without a "
                               "sample would not call optimizer.step(): give the loader drop_last=True")
         self._values = declare(self.client, things.model, things.optimizer, fetcher, Wishes(buffers), grouped=False)
-        self._gradients = Gradients(self._values.parameters, unused)
-        self._of_name = {entry.name: entry.parameter for entry in self._values.parameters}
+        for part in things.models:
+            no_sync.give(part, self.no_sync)
+        self._computing.prepare(things.models, self._values.parameters, unused, clear=self._clear_mean, computed=self._end_slot)
         device = self._values.parameters[0].parameter.device
         self._state = ScriptState(things.optimizer, things.scheduler, device)
         self._update = Update(things.optimizer, things.scheduler)
         update = self._update
         things.optimizer.step = ScriptStep(self._optimizer_steps, lambda: update.acts)
-        self._rounds = ExternalRounds(self.client, self._round_begins, self._job_ends, self._waits, self._keep_version)
         self._final = LastWeights(Reader(self._address, key_file=self._key_file), self._job)
         self._say_topology()
         atexit.register(leave_at_exit, weakref.ref(self), os.getpid())
-        self._rounds.open()
-        return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan))
+        self._rounds.open(self.client)
+        return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan), things.scaler)
 
     def backward(self, loss: torch.Tensor, samples: int | None = None, *, reduction: str | None = None,
                  divided: bool | None = None) -> None:
         """Runs loss.backward() and sends gradients, as Trainer.backward does. For the round's last slot it returns with
         the mean gradient of the whole step in the parameters' `grad`; before that they have none."""
-        self._clear_means()
+        self._must_be_prepared()
+        assert self._values is not None
+        for entry in self._values.parameters:
+            self._clear_mean(entry)
         super().backward(loss, samples, reduction=reduction, divided=divided)
-        if not self._tally.more_to_come:
+        if not self._computing.tally.more_to_come:
             self._end_slot()
 
     @contextlib.contextmanager
@@ -265,7 +267,7 @@ class ExternalTrainer(Trainer):
         """Logs pairs (sum, weight) by name, as Trainer.log does; call it before the backward() of the batch, which ends
         the slot."""
         self._must_be_prepared()
-        self._tally.log(metrics)
+        self._computing.tally.log(metrics)
 
     def close(self, reason: str | None = None) -> None:
         if self._final is not None:
@@ -290,34 +292,35 @@ class ExternalTrainer(Trainer):
         if before is not None and before.generation != work.generation and work.step <= before.step:
             self._went_back(work)
 
-    def _clear_means(self) -> None:
-        """Removes the mean gradients, which the script has made zero if its zero_grad() does not remove them."""
-        self._must_be_prepared()
-        for name, mean in self._means.items():
-            parameter = self._of_name[name]
-            if parameter.grad is not mean or self._update.is_due:
-                continue
-            if bool(mean.any()):
-                raise Invalid(f'parameter "{name}" still has the mean gradient of the step before, and plain PyTorch would '
-                              "add the next one to it: call optimizer.zero_grad() before trainer.backward(loss)")
-            parameter.grad = None
+    def _clear_mean(self, entry: Parameter) -> None:
+        """Removes the parameter's mean gradient, which the script has made zero if its zero_grad() does not remove it."""
+        mean = self._means.get(entry.name)
+        if mean is None or entry.parameter.grad is not mean or self._update.is_due:
+            return
+        if bool(mean.any()):
+            raise Invalid(f'parameter "{entry.name}" still has the mean gradient of the step before, and plain PyTorch would '
+                          "add the next one to it: call optimizer.zero_grad() before loss.backward()")
+        entry.clear_gradient()
 
     def _end_slot(self) -> None:
         assert self._values is not None
-        self._values.slot_is_over(self.global_step, self._gradients.memory)
-        self._gradients.end()
-        slot, tally = self._rounds.take_slot(), self._tally
-        self._tally = Tally()
+        self._values.slot_is_over(self.global_step, self._computing.gradients.memory)
+        self._computing.gradients.end()
+        for entry in self._values.parameters:
+            entry.clear_gradient()
+        slot, tally = self._rounds.take_slot(), self._computing.ends()
         slot.end(tally.loss_sum, predictions=tally.computed, metrics=tally.metrics)
         assert isinstance(self._rounds, ExternalRounds)
         self._rounds.go_on()
 
     def _optimizer_steps(self) -> None:
         self._must_be_prepared()
-        if self._gradients.begun and not self._tally.more_to_come:
-            raise Invalid(messages.NO_BACKWARD)
-        if self._tally.more_to_come and self._handout is not None:
-            self._handout.stepped = True
+        computing = self._computing
+        computing.gradients.settle()
+        if computing.gradients.begun and not computing.tally.more_to_come:
+            computing.must_be_computed()
+        if computing.tally.more_to_come:
+            computing.batch_is_stepped()
         if self._update.make() and self._is_at_end:
             self._rounds.next_slot()  # gives the last version if the job asks this process, and waits for the end
 

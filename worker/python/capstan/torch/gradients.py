@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -18,14 +18,18 @@ from capstan.torch.staging import Staging
 
 class Gradients:
     """Takes each parameter's gradient when a backward pass has computed it, and sends it when nothing more is added to
-    it. Trainer.backward() runs a pass by compute(); a pass that the script runs by itself is noticed by `plain`."""
+    it. Trainer.backward() runs a pass by compute(); a pass that the script runs by itself is noticed by `plain`.
 
-    def __init__(self, parameters: list[Parameter], unused: str | None = None, plain: PlainPasses | None = None) -> None:
+    `clear` is called before a pass adds to a parameter's gradient, and `computed` after a pass of the script's that is its
+    slot's last."""
+
+    def __init__(self, parameters: list[Parameter], unused: str | None = None, plain: PlainPasses | None = None, *,
+                 clear: Callable[[Parameter], None] = lambda _: None, computed: Callable[[], None] = lambda: None) -> None:
         if unused not in (None, "zero"):
             raise Invalid(f'prepare(..., unused={unused!r}): wanted "zero"')
         self._parameters = parameters
         self._unused = unused
-        self._plain = plain
+        self._plain, self._clear, self._computed = plain, clear, computed
         self._staging = Staging(parameters)
         self._taking = threading.Lock()  # backward() uses a thread per device
         self._slot: Slot | None = None
@@ -97,6 +101,7 @@ class Gradients:
             self._plain.ends(loss)
             if self._last:
                 self.send_the_rest()
+                self._computed()
 
     def scale(self, factor: float) -> None:
         """Multiplies the gradients that the slot has so far, of which none has been sent."""
@@ -179,6 +184,7 @@ class Gradients:
     def _make_room(self, entry: Parameter) -> None:
         """Follows what plain PyTorch would add the new gradient to, by what stands in .grad."""
         self._put_arrived(wait=self._staging.has(entry))
+        self._clear(entry)
         if entry.final:
             raise Invalid(messages.SECOND_GRADIENT.format(name=entry.name))
         if entry.is_hidden:

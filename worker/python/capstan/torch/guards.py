@@ -63,7 +63,7 @@ class Weights:
         now = self._look_at_all()
         if not _same_bits(now, self._seen):
             sizes = [look.numel() for look in self._looks]
-            pairs = zip(self._parameters, now.split(sizes), self._seen.split(sizes))
+            pairs = zip(self._parameters, torch.split(now, sizes), torch.split(self._seen, sizes))
             changed = next(entry for entry, new, old in pairs if not _same_bits(new, old))
             raise Unsupported(_CHANGED.format(name=changed.name, step=step))
 
@@ -75,7 +75,7 @@ class Weights:
 
 def _look(values: torch.Tensor) -> torch.Tensor:
     """A view of the compared elements, in memory order."""
-    flat = values.as_strided((values.numel(),), (1,))
+    flat: torch.Tensor = values.as_strided((values.numel(),), (1,))
     return flat if values.numel() <= _WHOLE else flat[::_EACH]
 
 

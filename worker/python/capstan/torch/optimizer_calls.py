@@ -55,7 +55,7 @@ def replace_calls(optimizer: torch.optim.Optimizer, step: Step, take_state: Call
     def add_param_group(_: object) -> None:
         raise Unsupported("the job's tensors and their groups are declared: give prepare() all of them")
 
-    optimizer.step = step  # type: ignore[method-assign,assignment]
+    optimizer.step = step  # type: ignore[method-assign]
     optimizer.zero_grad = zero_grad  # type: ignore[method-assign]
     optimizer.state_dict = state_dict_of_servers  # type: ignore[method-assign]
     optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]

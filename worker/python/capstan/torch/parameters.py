@@ -19,7 +19,8 @@ def copied(memory: memoryview[float], tensor: torch.Tensor) -> torch.Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the memory is read-only, and is only read here
         values = torch.frombuffer(memory, dtype=torch.float32)
-    return torch.empty_like(tensor, requires_grad=False).copy_(values.view(tensor.shape))
+    copy: torch.Tensor = torch.empty_like(tensor, requires_grad=False).copy_(values.view(tensor.shape))
+    return copy
 
 
 def buffer_of(tensor: torch.Tensor) -> tuple[torch.Tensor, memoryview[float]]:

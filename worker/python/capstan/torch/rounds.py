@@ -10,9 +10,11 @@ class Rounds:
     """Owns the client's rounds. Calls `begins` when a round's weights are in the client's memory, `ends` when the job
     is done, and `waits` regularly while waiting."""
 
-    def __init__(self, client: Client, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
+    def __init__(self, begins: Callable[[Work, Work | None], None], ends: Callable[[], None],
                  waits: Callable[[], None]) -> None:
-        self._client, self._begins, self._ends, self._waits = client, begins, ends, waits
+        self._begins, self._ends, self._waits = begins, ends, waits
+        self._is_sync = False  # the job's mode is sync
+        self._steps = 0  # of the job
         self._coming: Iterator[Work] = iter(())
         self._rest: Iterator[Slot] = iter(())  # the round's slots that have not begun
         self.work: Work | None = None  # the current round; None: not begun, or the job is done
@@ -21,15 +23,19 @@ class Rounds:
         self.slot: Slot | None = None  # the current slot
         self.done = False  # the job's last step is committed
 
-    def open(self) -> None:
+    def open(self, client: Client) -> None:
         """Waits for the first round."""
-        self._coming = self._client.work(self._waits)
+        self._is_sync, self._steps = client.job["job"]["mode"] == "sync", int(client.job["job"]["steps"])
+        self._coming = self._begin(client)
         self._next_round()
+
+    def _begin(self, client: Client) -> Iterator[Work]:
+        return client.work(self._waits)
 
     @property
     def step(self) -> int:
         """The current step, which equals the number of committed steps."""
-        return self.work.step if self.work is not None else int(self._client.job["job"]["steps"])
+        return self.work.step if self.work is not None else self._steps
 
     @property
     def loss_scale(self) -> float:
@@ -59,7 +65,7 @@ class Rounds:
         of the current step and the one before. Empty before the first round."""
         if self.newest is None:
             return []
-        oldest = self.newest.step - (0 if self._client.job["job"]["mode"] == "sync" else 1)
+        oldest = self.newest.step - (0 if self._is_sync else 1)
         return sorted(slot for slot, step in self._computed.items() if step >= oldest)
 
     def is_last(self, slot: Slot) -> bool:

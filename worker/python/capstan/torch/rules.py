@@ -65,13 +65,26 @@ def _same_step(kind: type, known: type) -> bool:
     return inspect.unwrap(kind.step) is inspect.unwrap(known.step)  # type: ignore[attr-defined]
 
 
-def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
-    """`kind`: the job file's optimizer.kind."""
-    name = type(optimizer).__name__
+def _known_rule(optimizer: torch.optim.Optimizer) -> Rule:
     rule = _rule_for(type(optimizer))
     if rule is None:
         known = ", ".join(known.__name__ for known in _RULES)
-        raise Unsupported(f"the servers do not run {name}; they run torch.optim's {known}")
+        raise Unsupported(f"the servers do not run {type(optimizer).__name__}; they run torch.optim's {known}")
+    return rule
+
+
+def kind_of(optimizer: torch.optim.Optimizer) -> str:
+    """The value of optimizer.kind of a job that is made for this optimizer."""
+    rule = _known_rule(optimizer)
+    if "sgd" in rule.kinds and not any(group["momentum"] for group in optimizer.param_groups):
+        return "sgd"  # which keeps no state
+    return rule.kinds[0]
+
+
+def rule_of(optimizer: torch.optim.Optimizer, kind: str) -> Rule:
+    """`kind`: the job file's optimizer.kind."""
+    name = type(optimizer).__name__
+    rule = _known_rule(optimizer)
     if kind not in rule.kinds:
         raise Invalid(f'the script\'s optimizer is {name}, the job\'s is optimizer.kind = "{kind}"; set it to '
                       f'"{rule.kinds[0]}" in the job file')

@@ -208,7 +208,8 @@ class Statistics:
         if value.shape != home.shape or value.dtype != home.dtype:
             raise Invalid(f'buffer "{place.name}" became {value.dtype} of shape {tuple(value.shape)} in step '
                           f"{self._step}, and the job keeps {home.dtype} of shape {tuple(home.shape)}")
-        return value.reshape(-1)
+        flat: torch.Tensor = value.reshape(-1)
+        return flat
 
     def _go_home(self, index: int, place: Place) -> torch.Tensor:
         """The tensor that the model had in prepare(), or a new one if the value moved to another device."""
@@ -225,7 +226,7 @@ class Statistics:
         for counter in self._counters:
             pieces = counter.value - begin if counter.averages else 0
             if pieces > 1:
-                for place, part in zip(self._places, observed.split(self._sizes)):
+                for place, part in zip(self._places, torch.split(observed, self._sizes)):
                     if place.owner is counter.owner:
                         part.mul_((begin + pieces) / (pieces * (begin + 1)))
 

@@ -27,6 +27,7 @@ from capstan.torch.computing import Computing
 from capstan.torch.grad_scaler import GradScaler
 from capstan.torch.identity import Identity
 from capstan.torch.interval import Interval
+from capstan.torch.joining import BROKER, OPEN_ENDED, Joining, refuse_endless
 from capstan.torch.last_version import LastVersion
 from capstan.torch.optimizer_calls import Step, replace_calls
 from capstan.torch.orders import key_of, seed_generators
@@ -53,32 +54,30 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     lost. Its name is then "rank-N", so that a process started in its place replaces it. Without the argument, the rank
     is that of torchrun, mpirun or srun, if one of them started the process and more than one; `on_notice` says so. Copies
     that capstan launch starts have a number, and no slots of their own. Without a coordinator nothing is trained.
+
+    In a script that `capstan run` has started, prepare() joins: the job follows from what it is given.
     """
-    address = capstan.client.coordinator_address(coordinator)
+    early = coordinator is None and BROKER in os.environ
     identity = Identity.given(rank, ranks)
     if identity.notice:
         on_notice(identity.notice)
     if identity.binds:
         rank, ranks = identity.rank, identity.ranks
-    client = capstan.client.connect(address, worker, rank=rank, ranks=ranks, join_seconds=join_seconds,
-                                    on_notice=on_notice, key_file=key_file)
-    kind: type[Trainer] = Trainer
-    if client.job["optimizer"]["kind"] == "external":
-        from capstan.torch.external import ExternalTrainer  # it imports this module
-        kind = ExternalTrainer
-    return kind(client, address, identity, key_file)
+    joining = Joining(functools.partial(capstan.client.connect, worker=worker, rank=rank, ranks=ranks,
+                                        join_seconds=join_seconds, on_notice=on_notice, key_file=key_file),
+                      None if early else capstan.client.coordinator_address(coordinator))
+    return Trainer(joining, identity, key_file)
 
 
 class Trainer:
     """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
 
-    def __init__(self, client: Client, address: str, identity: Identity = Identity(), key_file: str | None = None) -> None:
-        self.client = client
-        self._address, self._identity, self._key_file = address, identity, key_file
-        self._job = client.job
-        self._rounds = Rounds(client, self._round_begins, self._job_ends, self._waits)
+    def __init__(self, joining: Joining, identity: Identity = Identity(), key_file: str | None = None) -> None:
+        self._joining, self._identity, self._key_file = joining, identity, key_file
+        self._client: Client | None = None  # None: prepare() is to join
+        self._address = ""
+        self._rounds = Rounds(self._round_begins, self._job_ends, self._waits)
         self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
-        self._computing.weighing = Weighing(self._job["job"], None)
         self._clipping: Clipping | None = None
         self._values: Values | None = None
         self._rates: Rates | None = None  # None: prepare() has not been called
@@ -90,6 +89,8 @@ class Trainer:
         self._held_back = False  # the current slot ends once the script has shown when its scheduler acts
         self._ended_by_clip = False  # clip_grad_norm_() has ended the slot; optimizer.step() has not come
         self._has_left = False
+        if joining.address is not None:
+            self._join(joining.address)
 
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
@@ -121,14 +122,18 @@ class Trainer:
             raise Invalid("prepare() comes once: give it all loaders and models at once, or train the second model in a job "
                           "and a trainer of its own")
         things = Arguments.sort(given, named)
+        if self._client is None:
+            self._join(self._joining.ask(things))
+            return self.prepare(*given, scheduler_interval=scheduler_interval, resumes=resumes, unused=unused,
+                                buffers=buffers, **named)
         rule = rule_of(things.optimizer, self._job["optimizer"]["kind"])
         scaler = None if things.scaler is None else GradScaler(self, things.scaler.is_enabled())
         self._follows = resumes
         model = things.model
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if things.scheduler is not None:
-            interval = Interval(scheduler_interval, self._passes and self._passes.steps_per_epoch,
-                                type(things.scheduler).__name__)
+            per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
+            interval = Interval(scheduler_interval, per_epoch, type(things.scheduler).__name__)
             self._schedule = Schedule(things.scheduler, things.optimizer, interval)
             self._schedule.call_at_step(things.scheduler, self._scheduler_steps)
         elif scheduler_interval is not None:
@@ -148,13 +153,14 @@ class Trainer:
                       self._take_optimizer_state)
         self._say_topology()
         atexit.register(leave_at_exit, weakref.ref(self), os.getpid())
-        self._rounds.open()
+        self._rounds.open(self.client)
         return things.answer(None if fetcher is None else Batches(self, things.loader, fetcher.plan), scaler)
 
     def slots(self) -> Iterator[Slot]:
         """Yields the slots to compute until the job is done. For each, choose samples that depend only on slot.key,
         then call backward() and step(). Steps may be repeated, also earlier ones."""
         self._must_be_prepared()
+        refuse_endless(self._job, "slots()", "")
         self._replays = self._follows = True
         self._rounds.next_slot()
         while (slot := self._rounds.slot) is not None:
@@ -171,6 +177,8 @@ class Trainer:
         self._must_be_prepared()
         if self._passes is None:
             raise Invalid("epochs() are of a prepared loader: give prepare() one, or take work from slots()")
+        if count is None:
+            refuse_endless(self._job, "epochs()", "write epochs(COUNT), or ")
         epoch = self.global_step // self._passes.steps_per_epoch
         while not self.done and (count is None or epoch < count):
             self._passes.expect(epoch)
@@ -271,7 +279,9 @@ class Trainer:
             return
         self._has_left = True
         self._computing.close()
-        if reason is None and self._rates is not None and not self.done:
+        if self._client is None:
+            return
+        if reason is None and self._rates is not None and not self.done and self._steps != OPEN_ENDED:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
             reason = f"its script ended at step {self.global_step} of {self._steps}"
@@ -285,6 +295,13 @@ class Trainer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with contextlib.suppress(Error):  # the caller must see the block's exception, not this one
             self.close(None if kind is None else f"{kind.__name__} ended it")
+
+    @property
+    def client(self) -> Client:
+        """The client library's object, for what this class does not offer."""
+        if self._client is None:
+            raise Invalid("capstan run makes the job of this script in prepare(): this comes after prepare()")
+        return self._client
 
     @property
     def done(self) -> bool:
@@ -379,6 +396,18 @@ class Trainer:
 
     # ---- beginning --------------------------------------------------------------------------------------------------
 
+    def _join(self, address: str) -> None:
+        """Becomes a worker of the job of the coordinator at this address."""
+        self._client, self._address = self._joining.connect(address), address
+        self._computing.weighing = Weighing(self._job["job"], None)
+        if self._job["optimizer"]["kind"] == "external":
+            from capstan.torch.external import ExternalTrainer  # it imports this module
+            self.__class__ = ExternalTrainer
+
+    @property
+    def _job(self) -> dict[str, Any]:
+        return self.client.job
+
     @property
     def _steps(self) -> int:
         return int(self._job["job"]["steps"])
@@ -398,12 +427,14 @@ class Trainer:
         job, passes = self._job["job"], self._passes
         replay = "not replayable (no loader was prepared)" if passes is None else "replayable"
         per_epoch = passes.steps_per_epoch if passes is not None else 0
+        steps = "steps until its programs end" if self._steps == OPEN_ENDED else f"{job['steps']} steps"
         epochs = f" ({job['steps'] / per_epoch:.4g} epochs of {per_epoch})" if per_epoch else ""
+        epochs = f" (epochs of {per_epoch})" if per_epoch and self._steps == OPEN_ENDED else epochs
         assert self._values is not None
         parameters, statistics = self._values.parameters, len(self._values.statistics)
         elements = sum(entry.parameter.numel() for entry in parameters)
         kept = f" and {statistics} of statistics" if statistics else ""
-        print(f'capstan: job "{job["name"]}" at {self._address}: {job["mode"]}, {job["steps"]} steps{epochs}, global '
+        print(f'capstan.torch: job "{job["name"]}" at {self._address}: {job["mode"]}, {steps}{epochs}, global '
               f'batch {job["global_batch"]} in {job["slots"]} slots, {self._job["cluster"]["servers"]} servers, '
               f"{len(parameters)} tensors with {elements} parameters{kept}, {replay}", file=sys.stderr)
 
