@@ -247,6 +247,27 @@ class Trainer:
         """Waits until every worker of the job has called it; see Client.barrier."""
         self.client.barrier(seconds)
 
+    def mean(self, metrics: Mapping[str, tuple[Any, Any]], seconds: float | None = None) -> dict[str, float]:
+        """Returns sum / weight over all processes for each name; call it in all of them, between steps. See
+        Client.mean."""
+        return self.client.mean(metrics, seconds=seconds)
+
+    def all_reduce(self, values: Any, op: str = "sum", seconds: float | None = None) -> Any:
+        """Reduces a tensor or an array over all processes, in place; see Client.all_reduce."""
+        return self.client.all_reduce(values, op, seconds=seconds)
+
+    def broadcast(self, values: Any, root: int = 0, seconds: float | None = None) -> Any:
+        """Replaces a tensor or an array by that of process `root`; see Client.broadcast."""
+        return self.client.broadcast(values, root, seconds=seconds)
+
+    def all_gather(self, values: Any, seconds: float | None = None) -> list[Any]:
+        """Returns each process's tensor or array; see Client.all_gather."""
+        return self.client.all_gather(values, seconds=seconds)
+
+    def broadcast_object(self, value: Any = None, root: int = 0, seconds: float | None = None) -> Any:
+        """Returns the object of process `root`, which travels as a pickle; see Client.broadcast_object."""
+        return self.client.broadcast_object(value, root, seconds=seconds)
+
     def close(self, reason: str | None = None) -> None:
         """Leaves the job; other workers take over its slots. Without a `reason`, logs a warning if the job is not
         done."""
