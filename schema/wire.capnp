@@ -47,6 +47,12 @@ struct Header {
     meshPiece @35 :MeshPiece;
     meshGrant @36 :MeshGrant;
     meshControl @37 :MeshControl;
+    unused38 @38 :Void;
+    unused39 @39 :Void;
+    teamAsk @40 :TeamAsk;
+    teamGive @41 :TeamGive;
+    teamState @42 :TeamState;
+    teamPiece @43 :TeamPiece;
   }
 }
 
@@ -593,6 +599,58 @@ struct MeshGrant {
 
 struct MeshControl {
   control @0 :Data;
+}
+
+# ---- a member of a team <-> coordinator -----------------------------------------------------------------------------
+
+struct TeamAsk {
+  session @0 :UInt64;
+  nonce @1 :UInt64;
+  team @2 :UInt64;
+  forming @3 :UInt64;
+  rank @4 :UInt32;
+  ranks @5 :UInt32;
+  former @6 :UInt32;
+  call @7 :UInt64;
+  what @8 :Text;
+  bytes @9 :UInt64;
+  received @10 :UInt32;
+  again @11 :Bool;
+  question @12 :UInt64;
+}
+
+struct TeamGive {
+  session @0 :UInt64;
+  team @1 :UInt64;
+  call @2 :UInt64;
+  piece @3 :UInt32;
+  payloadHash @4 :UInt64;
+}
+
+struct TeamState {
+  team @0 :UInt64;
+  forming @1 :UInt64;
+  rank @2 :UInt32;
+  ranks @3 :UInt32;
+  call @4 :UInt64;
+  held @5 :UInt32;
+  complete @6 :UInt32;
+  floor @7 :UInt32;
+  wanted @8 :Bool;
+  answers @9 :UInt64;
+  failure @10 :Code;
+  message @11 :Text;
+  waiting @12 :UInt32;
+}
+
+struct TeamPiece {
+  team @0 :UInt64;
+  call @1 :UInt64;
+  rank @2 :UInt32;
+  piece @3 :UInt32;
+  bytes @4 :UInt64;
+  floor @5 :UInt32;
+  payloadHash @6 :UInt64;
 }
 
 # ---- any -> any -----------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@
 #include "common/wire/messages/snapshot_id.h"
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/step_parameters.h"
+#include "common/wire/messages/team.h"
 #include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
@@ -61,7 +62,7 @@ using MessageTypes =
     TypeList<Ping, Reset, Commit, Redo, ClockUpdate, Pin, RetainedSnapshots, Shutdown, Prepared, Committed, Hello,
              ResetDone, ResetBad, Progress, SnapshotDone, Join, View, Heartbeat, Leave, Push, EndSlot, CoverageQuery,
              Staged, Pull, Weights, UploadBlock, UploadAck, Published, Fetch, Fetched, Error, LiveSessions,
-             Disagreement, MeshPiece, MeshGrant, MeshControl>;
+             Disagreement, MeshPiece, MeshGrant, MeshControl, TeamAsk, TeamGive, TeamState, TeamPiece>;
 
 using MessageVariant = MessageTypes::In<std::variant>;
 

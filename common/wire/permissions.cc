@@ -39,6 +39,8 @@ constexpr std::array<Row, kMessages> kRows = [] {
   set(TypeList<Join>(), {.coordinator = kServers | kWorkers | kReaders});  // a server asks for the job file
   set(TypeList<Heartbeat, Leave>(), {.coordinator = kWorkers | kReaders});
   set(TypeList<View>(), {.worker = kCoordinator, .reader = kCoordinator});
+  set(TypeList<TeamAsk, TeamGive>(), {.coordinator = kWorkers});
+  set(TypeList<TeamState, TeamPiece>(), {.worker = kCoordinator});
   set(TypeList<Push, EndSlot, UploadBlock>(), {.shard = kWorkers});
   set(TypeList<UploadAck>(), {.worker = kServers});
   // The coordinator reads the final weights as a reader does.

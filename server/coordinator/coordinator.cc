@@ -15,6 +15,7 @@
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/snapshot_done.h"
+#include "common/wire/messages/team.h"
 #include "server/coordinator/coordinator_text.h"
 #include "server/coordinator/hello_check.h"
 #include "server/coordinator/job_metrics.h"
@@ -47,6 +48,14 @@ std::string DescribeJoin(const Worker& worker) {
   return text;
 }
 
+Teams::Facts TeamFacts(const Job& job) {
+  const ClusterSection& cluster = job.options.config.cluster;
+  const Instant since = job.clock.last_tick() - job.clock.started();
+  const bool is_late = since >= std::max(job.lease(), FromSeconds(job.options.config.limits.join / 2));
+  return {job.members, job.journal.term(), is_late ? cluster.min_workers : cluster.workers, WantedWorkers(job),
+          since >= job.lease()};
+}
+
 // Whether the report is from the shard's incarnation with which the newest generation runs.
 template <class Report>
 bool IsFromRunning(PeerId from, const Report& report, const Job& job) {
@@ -72,7 +81,7 @@ void Coordinator::Handle(PeerId from, const Principal& sender, const Message& me
   if (header.VisitAs<Heartbeat, ResetDone, Prepared, Committed, Progress, ResetBad, SnapshotDone, Disagreement>(take))
     return;
   if (const auto* leave = header.As<Leave>()) return On(*leave, now, out);
-  if (header.Is<Error>()) return;
+  if (header.Is<Error>() || HandleTeam(from, message, now, out)) return;
   RefuseTo(from, Code::kInvalid, "the coordinator does not take this message", out);
 }
 
@@ -402,6 +411,25 @@ void Coordinator::On(const Leave& leave, Instant, Outbox* out) {
   course_.Reassign(out);
 }
 
+bool Coordinator::HandleTeam(PeerId from, const Message& message, Instant now, Outbox* out) {
+  const auto* ask = message.header.As<TeamAsk>();
+  const auto* give = message.header.As<TeamGive>();
+  if (ask == nullptr && give == nullptr) return false;
+  Worker* worker = job_.members.Find(ask != nullptr ? ask->session : give->session);
+  if (worker == nullptr || (ask != nullptr && worker->nonce != ask->nonce)) {
+    if (ask != nullptr) RefuseTo(from, Code::kStale, "unknown session; join again", out);
+    return true;
+  }
+  worker->peer = from;
+  worker->last_message = now;
+  const Teams::Facts facts = TeamFacts(job_);
+  const bool completed = ask != nullptr ? teams_.Handle(*worker, *ask, facts, out)
+                                        : teams_.Handle(*worker, *give, message.payload, facts, out);
+  // A collective call that all have made is progress, too: a job does not stand still while its program evaluates.
+  if (completed) job_.clock.Restart(now);
+  return true;
+}
+
 void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
   const Worker* worker = job_.members.Find(name);
   if (worker == nullptr) return;
@@ -449,6 +477,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   job_.steps->Repeat(now, out);
   HelpSlowWorkers(&job_, now, out);
   PassBarrierWhenComplete(&job_, out);  // a missing worker may have left
+  teams_.Tick(TeamFacts(job_), out);
   (void)TellShards(&job_, TellWhen::kNow, out);
   job_.told.sessions.BeginTurn();
   SendDueViews(&job_, out);

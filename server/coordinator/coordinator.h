@@ -23,6 +23,7 @@
 #include "server/coordinator/job_status.h"
 #include "server/coordinator/job_view.h"
 #include "server/coordinator/roster.h"
+#include "server/coordinator/teams.h"
 #include "server/coordinator/waiting.h"
 
 namespace capstan {
@@ -116,6 +117,8 @@ class Coordinator {
   void On(PeerId from, const Principal& sender, const Join& join, Instant now, Outbox* out);
   void On(PeerId from, const Heartbeat& beat, Instant now, Outbox* out);
   void On(const Leave& leave, Instant now, Outbox* out);
+  // Takes a message of a member of a team; returns whether it is one.
+  bool HandleTeam(PeerId from, const Message& message, Instant now, Outbox* out);
 
   // `incarnation`: of the shard that is refused; another incarnation at the same address ignores the message. 0: any.
   void RefuseTo(PeerId to, Code code, std::string message, Outbox* out, Incarnation incarnation = {}) const;
@@ -123,6 +126,7 @@ class Coordinator {
 
   Job job_;
   JobCourse course_;
+  Teams teams_;
   Instant next_report_{}, next_ping_{};
 };
 

@@ -28,8 +28,12 @@ std::string WhyIdle(const Job& job) {
          "bits";
 }
 
-// During the first lease after this coordinator's start the barrier waits for cluster.workers members, because earlier
-// members may not have come back yet. Later cluster.min_workers are enough. With ranks it waits for every rank.
+std::size_t WantedWorkers(const Job& job) {
+  const ClusterSection& cluster = job.options.config.cluster;
+  return job.clock.last_tick() - job.clock.started() < job.lease() ? cluster.workers : cluster.min_workers;
+}
+
+// With ranks the barrier waits for every rank.
 std::string MissingInBarrier(const Job& job) {
   std::string who = job.barrier.Missing(job.members);
   if (job.ranks.in_use()) {
@@ -37,9 +41,7 @@ std::string MissingInBarrier(const Job& job) {
       AddName(&who, ranks);
     return who;
   }
-  const ClusterSection& cluster = job.options.config.cluster;
-  const std::size_t wanted =
-      job.clock.last_tick() - job.clock.started() < job.lease() ? cluster.workers : cluster.min_workers;
+  const std::size_t wanted = WantedWorkers(job);
   if (job.members.size() < wanted) {
     AddName(&who, std::to_string(wanted - job.members.size()) + " of " + Count(wanted, "worker") + " (not joined)");
   }

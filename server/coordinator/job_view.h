@@ -22,6 +22,9 @@ void SendViews(Job* job, Outbox* out);
 // Raises the views' number, because the job has changed, and sends the views.
 void SendChangedViews(Job* job, Outbox* out);
 
+// How many workers the job waits for where its workers meet. During the first lease after this coordinator's start
+// these are cluster.workers, because earlier members may not have come back yet; later cluster.min_workers.
+std::size_t WantedWorkers(const Job& job);
 // Names the members that a barrier waits for; empty if there are none.
 std::string MissingInBarrier(const Job& job);
 // Explains why a worker has no slot.

@@ -9,6 +9,7 @@
 #include "common/wire/messages/pull.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
+#include "common/wire/messages/team.h"
 #include "common/wire/messages/upload_block.h"
 
 namespace capstan::server {
@@ -22,7 +23,9 @@ std::optional<RequestOp> OpOf(const Header& header) {
   if (header.Is<Pull>()) return RequestOp::kPull;
   if (header.Is<EndSlot>()) return RequestOp::kEndSlot;
   if (header.Is<Heartbeat>()) return RequestOp::kHeartbeat;
-  if (header.Is<CoverageQuery>() || header.Is<Leave>() || header.Is<UploadBlock>()) return RequestOp::kOther;
+  if (header.Is<CoverageQuery>() || header.Is<Leave>() || header.Is<UploadBlock>() || header.Is<TeamAsk>() ||
+      header.Is<TeamGive>())
+    return RequestOp::kOther;
   return std::nullopt;
 }
 

@@ -486,7 +486,7 @@ class LauncherTest(IdiomsTest):
                 self.assertTrue(re.search(said.lstrip("^"), process.output), process.output)
 
     def test_which_variables_count(self):
-        lines = ["from capstan.torch.identity import Identity", "def of(*given, **variables):",
+        lines = ["from capstan.place import Identity", "def of(*given, **variables):",
                  "    found = Identity.given(*(given or (None, 0)), variables)",
                  "    print(found.rank, found.ranks, found.local_rank, found.binds, bool(found.notice))",
                  "torchrun = {'RANK': '1', 'WORLD_SIZE': '4', 'LOCAL_RANK': '0'}", "slurm = {'SLURM_PROCID': '2', 'SLURM_NTASKS': '3'}",

@@ -1,8 +1,12 @@
 // The client's functions of <capstan/capstan.h>, which call <capstan/client.h>.
 #include <capstan/capstan.h>
 #include <capstan/client.h>
+#include <capstan/collectives.h>
 
+#include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -321,6 +325,67 @@ capstan_code capstan_barrier(capstan_client* client, double seconds) {
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
     return c.Barrier(deadline);
+  });
+}
+
+capstan_code capstan_form_team(capstan_client* client, uint32_t rank, uint32_t ranks, double seconds,
+                               capstan_team* team) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    if (rank > ranks || (rank == 0) != (ranks == 0)) {
+      return Invalid("rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
+                     " ranks: capstan_form_team counts it from 1, or both are 0");
+    }
+    std::optional<capstan::TeamPlace> place;
+    if (rank != 0) place = {rank - 1, ranks};
+    CAPSTAN_ASSIGN_OR_RETURN(const capstan::TeamPlace formed, c.collectives().FormTeam(place, deadline));
+    return WriteStruct({sizeof(capstan_team), formed.rank, formed.ranks, 0}, team, "capstan_team");
+  });
+}
+
+capstan_code capstan_read_team(capstan_client* client, capstan_team* team) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    const uint32_t waiting = c.collectives().WaitingForTeam();
+    const capstan::TeamPlace place = c.collectives().place().value_or(capstan::TeamPlace{});
+    return WriteStruct({sizeof(capstan_team), place.rank, place.ranks, waiting}, team, "capstan_team");
+  });
+}
+
+capstan_code capstan_all_reduce(capstan_client* client, void* values, uint64_t count, int type, int reduction,
+                                double seconds) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    if (values == nullptr && count > 0) return IsMissing("values");
+    if (type < CAPSTAN_FLOAT32 || type > CAPSTAN_UINT8) return Invalid("type " + std::to_string(type) + " is none");
+    if (reduction < CAPSTAN_SUM || reduction > CAPSTAN_PRODUCT)
+      return Invalid("reduction " + std::to_string(reduction) + " is none");
+    return c.collectives().AllReduce(values, count, static_cast<capstan::NumberType>(type),
+                                     static_cast<capstan::Reduction>(reduction), deadline);
+  });
+}
+
+capstan_code capstan_all_gather(capstan_client* client, const void* given, uint64_t bytes, const char* what,
+                                double seconds) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    if (given == nullptr && bytes > 0) return IsMissing("given");
+    return c.collectives().AllGather({static_cast<const std::byte*>(given), bytes}, TextOf(what), deadline);
+  });
+}
+
+capstan_code capstan_gathered(capstan_client* client, uint32_t rank, const void** given, uint64_t* bytes) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    const std::span<const std::byte> gathered = c.collectives().Gathered(rank);
+    CAPSTAN_RETURN_IF_ERROR(WriteOut<const void*>(gathered.data(), given, "given"));
+    return WriteOut<uint64_t>(gathered.size(), bytes, "bytes");
+  });
+}
+
+capstan_code capstan_broadcast(capstan_client* client, void* values, uint64_t bytes, uint32_t root, double seconds) {
+  return AnswerFor(client, [&](Client& c) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
+    if (values == nullptr && bytes > 0) return IsMissing("values");
+    return c.collectives().Broadcast(values, bytes, root, deadline);
   });
 }
 

@@ -48,6 +48,20 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   return connection;
 }
 
+ClientBase::ClientBase(Connection connection)
+    : loop_(std::move(connection.loop)),
+      job_file_(std::move(connection.job_file)),
+      team_({[this] {
+               if (!failure_.ok()) return failure_;
+               return declared_ ? Status() : Misuse("collective calls come after Declare");
+             },
+             [this](Deadline deadline) { return TakeEvent(deadline, "the team"); },
+             [this] {
+               const Status status = LookUp();
+               return status.code() == Code::kStale ? Status() : status;
+             },
+             [this](session::Command command) { loop_->Send(std::move(command)); }, [this] { return finished_; }}) {}
+
 void ClientBase::Close() {
   if (!loop_) return;
   if (!ended_) (void)Leave("the client was closed").ok();

@@ -1,11 +1,12 @@
 // ClientBase: the base of all Client implementations. It runs the session's thread and handles its events, rounds,
-// barriers and leaving. Derived classes handle weights and gradients.
+// barriers, collective calls and leaving. Derived classes handle weights and gradients.
 //
 // Kind:   owned by the application's thread.
 // Fails:  as Client does.
 #pragma once
 
 #include <capstan/client.h>
+#include <capstan/collectives.h>
 
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "worker/client/machine_reduce.h"
+#include "worker/client/team_calls.h"
 #include "worker/session/session_loop.h"
 
 namespace capstan::client {
@@ -46,6 +48,7 @@ class ClientBase : public Client {
   const std::string& job_file() const override { return job_file_; }
   Result<std::optional<capstan::Work>> NextWork(Deadline deadline) override;
   Status Barrier(Deadline deadline) override;
+  Collectives& collectives() override { return team_; }
   Status Leave(const std::string& reason) override;
   ClientCounters counters() const override { return loop_->counters(); }
   // Only a job whose optimizer stays in the program has these.
@@ -54,8 +57,7 @@ class ClientBase : public Client {
   Status KeepVersion(const float* weights, std::string_view state) override;
 
  protected:
-  explicit ClientBase(Connection connection)
-      : loop_(std::move(connection.loop)), job_file_(std::move(connection.job_file)) {}
+  explicit ClientBase(Connection connection);
   // Leaves the job and stops the session's thread. Every derived destructor must call it, because until then the thread
   // may write into the weights.
   void Close();
@@ -94,6 +96,10 @@ class ClientBase : public Client {
   }
   void On(session::Session::BarrierWaits& waits) { barrier_missing_ = std::move(waits.missing); }
   void On(session::Session::BarrierPassed&) { barrier_state_ = BarrierState::kPassed; }
+  void On(session::TeamFormed& formed) { team_.On(formed); }
+  void On(session::TeamPieces& pieces) { team_.On(pieces); }
+  void On(session::TeamWaits& waits) { team_.On(waits); }
+  void On(session::TeamFailed& failed) { team_.On(failed); }
   void On(session::Session::Finished&) { finished_ = ended_ = true; }
   void On(session::Session::Failed& failed) {
     failure_ = failed.status;
@@ -108,6 +114,7 @@ class ClientBase : public Client {
 
   enum class BarrierState { kNone, kWaiting, kPassed } barrier_state_ = BarrierState::kNone;
   std::string barrier_missing_;  // names of missing workers
+  TeamCalls team_;
 
   // The current round.
   bool asked_ = false;  // work was requested and has not come yet

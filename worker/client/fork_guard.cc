@@ -76,6 +76,7 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->Barrier(deadline);
   }
+  Collectives& collectives() override { return client_->collectives(); }  // checks by itself
   Status Leave(const std::string& reason) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->Leave(reason);

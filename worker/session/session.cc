@@ -171,7 +171,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
 void Session::Barrier(Instant now, Outbox* out) {
   if (ended_ || left_ || barrier_.waits()) return;
   barrier_.Begin();
-  if (joined() && view_.known()) FollowBarrier(view_.newest(), now, out);
+  if (id().value != 0 && view_.known()) FollowBarrier(view_.newest(), now, out);
 }
 
 void Session::FollowBarrier(const View& view, Instant now, Outbox* out) {
@@ -214,17 +214,17 @@ void Session::UploadInitialWeights(Instant now, Outbox* out) {
 void Session::ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out) {
   if (ended_ || left_ || !declaration_ || generation != context_.generation) return;
   mode_.group->Report(state, std::move(text));
-  if (joined()) SendBeat(now, out);  // otherwise the next session's first Heartbeat reports it
+  if (id().value != 0) SendBeat(now, out);  // otherwise the next session's first Heartbeat reports it
 }
 
 void Session::ReportMachineGroup(std::uint64_t epoch, GroupState state, std::string text, Instant now, Outbox* out) {
-  if (ended_ || left_ || !joined() || epoch != mode_.group->epoch()) return;
+  if (ended_ || left_ || id().value == 0 || epoch != mode_.group->epoch()) return;
   mode_.group->Report(state, std::move(text));
   SendBeat(now, out);
 }
 
 void Session::Leave(const std::string& reason, Outbox* out) {
-  if (joined()) out->Send(options_.coordinator, capstan::Leave{context_.session, options_.nonce, reason});
+  if (id().value != 0) out->Send(options_.coordinator, capstan::Leave{context_.session, options_.nonce, reason});
   left_ = true;
 }
 
@@ -576,7 +576,7 @@ void Session::Tick(Instant now, Outbox* out) {
                             std::to_string(std::chrono::duration_cast<std::chrono::seconds>(limit).count()) +
                             " s; is capstan-server --coordinator running there, and is the address right?"));
   }
-  if (!joined()) {
+  if (id().value == 0) {
     if (coordinator_.JoinIsDue(now)) SendJoin(now, out);
     return;
   }
@@ -601,7 +601,7 @@ Session::Owed Session::OwedBy(const ShardLink& link) const {
 }
 
 std::string Session::WaitingFor() const {
-  if (!joined()) {
+  if (id().value == 0) {
     if (!declaration_) return "the coordinator (no job file yet)";
     return "the coordinator (" + (coordinator_.busy().empty() ? "no answer to our join" : coordinator_.busy()) + ")";
   }

@@ -140,7 +140,8 @@ class Session {
   void Barrier(Instant now, Outbox* out);
   void Leave(const std::string& reason, Outbox* out);
 
-  bool joined() const { return context_.session.value != 0; }
+  // 0: this worker has not joined.
+  SessionId id() const { return context_.session; }
   Step step() const { return mode_.plan ? mode_.plan->step() : Step{}; }
   Generation generation() const { return context_.generation; }
   // For counts of pushes.

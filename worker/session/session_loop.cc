@@ -45,6 +45,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
     return Unsupported("the system gives no random numbers (getrandom)");
   }
   session.coordinator = *coordinator;
+  loop->team_ = std::make_unique<TeamMember>(*coordinator, session.nonce);
   session.silence_limit = options.silence_limit;
   session.rank = options.rank;
   session.ranks = options.ranks;
@@ -95,6 +96,7 @@ void SessionLoop::Run() {
     if (before >= next_tick) {
       next_tick = before + kTick;
       session_->Tick(before, &out_);
+      team_->Tick(session_->id(), before, &out_);
       notices_.Look(before);
       ReportWaiting(before);
       PublishCounters();
@@ -104,6 +106,7 @@ void SessionLoop::Run() {
                      [&](PeerId from, const Principal& sender, Message message) {
                        if (!MaySend(sender, message.header, Receiver::kWorker)) return;
                        session_->Handle(from, message, Now(), &out_);
+                       team_->Handle(from, message, session_->id(), Now(), &out_);
                        SendOut();
                        NoteStaged();
                        HandOverEvents();
@@ -155,7 +158,14 @@ void SessionLoop::Dispatch(Command& command, Instant now) {
                    session.ReportMachineGroup(group.epoch, group.state, std::move(group.text), now, &out_);
                  },
                  [&](BarrierCommand&) { session.Barrier(now, &out_); },
-                 [&](LeaveCommand& leave) { session.Leave(leave.reason, &out_); },
+                 [&](FormTeamCommand& form) { team_->Form(form.rank, form.ranks, session.id(), now, &out_); },
+                 [&](CallTeamCommand& call) {
+                   team_->Call(std::move(call.what), std::move(call.given), session.id(), now, &out_);
+                 },
+                 [&](LeaveCommand& leave) {
+                   team_->Stop();
+                   session.Leave(leave.reason, &out_);
+                 },
              },
              command);
   SendOut();
@@ -190,6 +200,9 @@ float* SessionLoop::PlaceOf(std::uint32_t array) const {
 void SessionLoop::HandOverEvents() {
   for (Session::Event& event : session_->TakeEvents()) {
     NoteEvent(event);
+    if (std::holds_alternative<Session::Joined>(event)) team_->Rejoined(session_->id(), Now(), &out_);
+    if (std::holds_alternative<Session::Finished>(event) || std::holds_alternative<Session::Failed>(event))
+      team_->Stop();
     std::visit(
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
@@ -210,6 +223,11 @@ void SessionLoop::HandOverEvents() {
           }
         },
         event);
+  }
+  SendOut();  // what the team sends after a Joined
+  for (TeamEvent& event : team_->TakeEvents()) {
+    NoteEvent(event);
+    std::visit([this](auto& body) { (void)events_.Push(std::move(body)).ok(); }, event);
   }
 }
 
@@ -232,8 +250,17 @@ void SessionLoop::NoteEvent(const Session::Event& event) {
              event);
 }
 
+void SessionLoop::NoteEvent(const TeamEvent& event) {
+  const auto note = [&](std::string_view text) {
+    flight_.State(text, Now(), session_->step().value, session_->generation());
+  };
+  if (std::holds_alternative<TeamFormed>(event)) note("is in a team");
+  if (const auto* failed = std::get_if<TeamFailed>(&event)) note("has lost its team: " + failed->status.message());
+}
+
 void SessionLoop::ReportWaiting(Instant now) {
-  std::string who = session_->WaitingFor();
+  std::string who = team_->WaitingFor();
+  if (who.empty() || session_->id().value == 0) who = session_->WaitingFor();
   if (who != waiting_for_) {  // the text names the version too, so any progress restarts the timer
     waiting_for_ = std::move(who);
     waiting_since_ = now;
@@ -250,11 +277,11 @@ void SessionLoop::ReportWaiting(Instant now) {
 // handed over, so counters() has a round's time before the application receives the next round.
 void SessionLoop::NoteStaged() {
   const std::size_t unstaged = session_->links().unstaged_pushes();
-  if (unstaged == 0 && unstaged_before_ > 0) {
-    all_staged_ = std::chrono::steady_clock::now();
+  if (unstaged == 0 && staging_.unstaged_before > 0) {
+    staging_.all_staged = std::chrono::steady_clock::now();
     PublishCounters();
   }
-  unstaged_before_ = unstaged;
+  staging_.unstaged_before = unstaged;
 }
 
 void SessionLoop::PublishCounters() {
@@ -275,7 +302,7 @@ void SessionLoop::PublishCounters() {
   now.connections_lost = counters.connections_lost;
   now.unstaged_pushes = session_->links().unstaged_pushes();
   now.unsent_pushes = session_->links().unsent_pushes();
-  now.all_staged = all_staged_;
+  now.all_staged = staging_.all_staged;
   published_.Publish(now);
 }
 

@@ -1,4 +1,5 @@
-// SessionLoop: the thread that serves a worker's application (Client): owns the socket, the clock and the Session core.
+// SessionLoop: the thread that serves a worker's application (Client): owns the socket, the clock and two cores,
+// Session and, for collective calls, TeamMember.
 //
 // Kind:   its thread owns everything except the two mailboxes and the published counters.
 // Limits: kMailboxValues commands or events in a mailbox.
@@ -26,6 +27,7 @@
 #include "common/wire/zmq_transport.h"
 #include "worker/session/session.h"
 #include "worker/session/shard_connections.h"
+#include "worker/session/team_member.h"
 #include "worker/session/wait_times.h"
 
 namespace capstan::session {
@@ -91,12 +93,21 @@ struct DeclineVersionCommand {
   std::uint64_t round = 0;
 };
 struct BarrierCommand {};
+// The arguments of TeamMember::Form and TeamMember::Call.
+struct FormTeamCommand {
+  std::uint32_t rank = 0, ranks = 0;
+};
+struct CallTeamCommand {
+  std::string what;
+  Slice given;
+};
 struct LeaveCommand {
   std::string reason;
 };
 using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
                              UploadCommand, KeepVersionCommand, TookVersionCommand, DeclineVersionCommand, GroupCommand,
-                             ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, LeaveCommand>;
+                             ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, FormTeamCommand,
+                             CallTeamCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {
@@ -104,8 +115,8 @@ struct BlockArrived {
   std::string program_state;  // with block 0
 };
 using LoopEvent = std::variant<Session::JobFile, Session::Joined, Session::WorkReady, BlockArrived, Session::WorkVoid,
-                               Session::BarrierWaits, Session::BarrierPassed, Session::GroupKnown, Session::Finished,
-                               Session::Failed>;
+                               Session::BarrierWaits, Session::BarrierPassed, TeamFormed, TeamPieces, TeamWaits,
+                               TeamFailed, Session::GroupKnown, Session::Finished, Session::Failed>;
 
 class SessionLoop {
  public:
@@ -152,12 +163,14 @@ class SessionLoop {
   void NoteStaged();
   TimeSpent Spent() const;
   void NoteEvent(const Session::Event& event);
+  void NoteEvent(const TeamEvent& event);
 
   const Options options_;
   std::unique_ptr<TransportCounters> counters_;
   std::unique_ptr<Transport> transport_;
   ShardConnections shards_;
   std::unique_ptr<Session> session_;
+  std::unique_ptr<TeamMember> team_;
   struct Application {  // what the application declared
     std::unique_ptr<Catalog> catalog;
     float* weights = nullptr;
@@ -180,8 +193,11 @@ class SessionLoop {
   std::atomic<bool> stopping_{false};
   Latest<ClientCounters> published_;
   WaitTimes waits_;
-  std::size_t unstaged_before_ = 0;                        // used by the loop's thread
-  std::chrono::steady_clock::time_point all_staged_ = {};  // used by the loop's thread
+  struct Staging {  // used by the loop's thread
+    std::size_t unstaged_before = 0;
+    std::chrono::steady_clock::time_point all_staged = {};
+  };
+  Staging staging_;
   std::thread thread_;
 };
 

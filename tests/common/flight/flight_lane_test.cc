@@ -212,7 +212,7 @@ TEST_CASE("every type of message has a name, and all names differ", "[common][fl
   for (std::size_t type = 0; !MessageName(type).empty(); ++type) names.emplace_back(MessageName(type));
   CHECK(names.size() == std::variant_size_v<MessageVariant>);
   CHECK(names.front() == "Ping");
-  CHECK(names.back() == "MeshControl");
+  CHECK(names.back() == "TeamPiece");
 }
 
 TEST_CASE("a wait is noted after a second, and when it ends", "[common][flight]") {

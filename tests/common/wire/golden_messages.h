@@ -106,6 +106,10 @@ inline std::vector<Header> GoldenMessages() {
       MeshPiece{1, 2, 3},
       MeshGrant{1, 2, 3},
       MeshControl{state},
+      TeamAsk{{1}, 2, 3, 4, 5, 6, 7, 8, "a call", 9, 10, true, 11},
+      TeamGive{{1}, 2, 3, 4, 5},
+      TeamState{1, 2, 3, 4, 5, 6, 7, 8, true, 9, Code::kStale, "a message", 10},
+      TeamPiece{1, 2, 3, 4, 5, 6, 7},
   };
 }
 

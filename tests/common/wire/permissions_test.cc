@@ -87,6 +87,10 @@ std::vector<Cells> Table() {
       Row<MeshPiece>("MeshPiece", {"-", "-", "-", "-"}),
       Row<MeshGrant>("MeshGrant", {"-", "-", "-", "-"}),
       Row<MeshControl>("MeshControl", {"-", "-", "-", "-"}),
+      Row<TeamAsk>("TeamAsk", {"W", "-", "-", "-"}),
+      Row<TeamGive>("TeamGive", {"W", "-", "-", "-"}),
+      Row<TeamState>("TeamState", {"-", "-", "C", "-"}),
+      Row<TeamPiece>("TeamPiece", {"-", "-", "C", "-"}),
       Row<Error>("Error", {"SWRA", "CSWRA", "CS", "CS"}),
   };
 }

@@ -16,13 +16,14 @@ Or follow a job without taking part in it:
 """
 from capstan import abi
 from capstan.client import Client, Slot, Work, connect
+from capstan.collectives import Collectives, Team
 from capstan.errors import (Busy, Corrupt, Error, Invalid, Refused, Rewound, Stale, Timeout, Unreachable, Unsupported)
 from capstan.hyper_parameters import HyperParameters
 from capstan.reader import Progress, Reader, Version, follow
 from capstan.tensors import Tensor, Tensors
 
-__all__ = ["Busy", "Client", "Corrupt", "Error", "HyperParameters", "Invalid", "Progress", "Reader", "Refused",
-           "Rewound", "Slot", "Stale", "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Version", "Work",
+__all__ = ["Busy", "Client", "Collectives", "Corrupt", "Error", "HyperParameters", "Invalid", "Progress", "Reader", "Refused",
+           "Rewound", "Slot", "Stale", "Team", "Tensor", "Tensors", "Timeout", "Unreachable", "Unsupported", "Version", "Work",
            "connect", "follow"]
 
 __version__: str

@@ -75,6 +75,10 @@ class Counters(Sized):
     _fields_ = [("size", c_size_t), *((name, c_uint64) for name in COUNTERS)]
 
 
+class Team(Sized):
+    _fields_ = [("size", c_size_t), ("rank", c_uint32), ("ranks", c_uint32), ("waiting", c_uint32)]
+
+
 class ReaderOptions(Sized):
     _fields_ = [("size", c_size_t), ("coordinator", c_char_p), ("name", c_char_p), ("join_seconds", c_double),
                 ("key_file", c_char_p)]
@@ -124,6 +128,12 @@ _ARGUMENTS: dict[str, list[object]] = {
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],
     "barrier": [c_void_p, c_double],
+    "form_team": [c_void_p, c_uint32, c_uint32, c_double, POINTER(Team)],
+    "read_team": [c_void_p, POINTER(Team)],
+    "all_reduce": [c_void_p, c_void_p, c_uint64, c_int, c_int, c_double],
+    "all_gather": [c_void_p, c_char_p, c_uint64, c_char_p, c_double],
+    "gathered": [c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_uint64)],
+    "broadcast": [c_void_p, c_void_p, c_uint64, c_uint32, c_double],
     "leave": [c_void_p, c_char_p],
     "read_counters": [c_void_p, POINTER(Counters)],
     "free": [c_void_p],

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from capstan import abi
+from capstan.collectives import Collectives
 from capstan.errors import Error, Invalid, Stale
 from capstan.handle import Handle, key_file_bytes, own_name, patiently, text_bytes
 from capstan.hyper_parameters import HyperParameters
 from capstan.notices import log
+from capstan.place import Identity
 from capstan.tensors import INITIALS, Tensor, Tensors
 
 
@@ -168,11 +170,11 @@ class Work:
             self._over = True
 
 
-class Client:
+class Client(Collectives):
     """Takes part in a job as a worker. It belongs to one thread at a time, and to the process that connected it."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle, place: tuple[int, int] | None = None) -> None:
+        self._handle, self._place = handle, place
         self._tensors: tuple[Tensor, ...] = ()
         self._index: dict[str, int] = {}
         self._gradients: dict[int, Tensors] = {}  # by address
@@ -380,7 +382,9 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     address = coordinator_address(coordinator)
     own = own_name() if rank is None else f"rank-{rank}"
     name = worker if worker is not None else os.environ.get("CAPSTAN_WORKER", own)
+    identity = Identity.given(rank, ranks)
+    place = None if identity.rank is None else (identity.rank, identity.ranks)
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", address), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks,
-        key_file=key_file_bytes(key_file))))
+        key_file=key_file_bytes(key_file))), place)

@@ -279,6 +279,62 @@ capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capst
  * barrier. CAPSTAN_STALE: the job is done. */
 capstan_code capstan_barrier(capstan_client* client, double seconds);
 
+/* ---- collective calls: all members of a team of workers make the same calls in the same order ----------------------
+ *
+ *   capstan_form_team(client, 0, 0, 60, &team);
+ *   capstan_all_reduce(client, values, 1000, CAPSTAN_FLOAT32, CAPSTAN_SUM, 60);
+ *
+ * A member gives at most 64 MiB in a call, and a team has at most 128 members. Values are reduced in the order of the
+ * ranks, so the bits depend on neither timing nor restarts of servers and of the coordinator. CAPSTAN_TIMEOUT names the
+ * missing members; the same call, made again, goes on. CAPSTAN_UNREACHABLE: a member is lost; CAPSTAN_INVALID: the
+ * members' calls differ. Both end the team: every later call fails alike until capstan_form_team succeeds.
+ * CAPSTAN_STALE: the team, or the job, is over. */
+
+typedef enum capstan_type {
+  CAPSTAN_FLOAT32 = 0,
+  CAPSTAN_FLOAT64 = 1,
+  CAPSTAN_FLOAT16 = 2, /* 16-bit numbers are added as float32, and rounded once */
+  CAPSTAN_BFLOAT16 = 3,
+  CAPSTAN_INT32 = 4, /* the sum of integers wraps around */
+  CAPSTAN_INT64 = 5,
+  CAPSTAN_UINT8 = 6
+} capstan_type;
+
+typedef enum capstan_reduction {
+  CAPSTAN_SUM = 0,
+  CAPSTAN_MEAN = 1, /* the sum divided by the number of ranks; not for integers */
+  CAPSTAN_MIN = 2,
+  CAPSTAN_MAX = 3,
+  CAPSTAN_PRODUCT = 4
+} capstan_reduction;
+
+typedef struct capstan_team {
+  size_t size;
+  uint32_t rank;    /* from 0 */
+  uint32_t ranks;   /* number of members; 0: there is no team */
+  uint32_t waiting; /* processes that wait for another team, as far as is known */
+} capstan_team;
+
+/* Joins the next team, after capstan_declare. The team before is over for this member. `rank` is counted from 1, of
+ * `ranks`. With 0 and 0 the team is of all current workers, at least cluster.min_workers: members of the team before keep
+ * their order, and others follow in the order of their names. */
+capstan_code capstan_form_team(capstan_client* client, uint32_t rank, uint32_t ranks, double seconds,
+                               capstan_team* team);
+/* Reads the present team; waits for nothing. */
+capstan_code capstan_read_team(capstan_client* client, capstan_team* team);
+/* Replaces `values`, `count` numbers, by those of all ranks reduced, number by number. `type` is a capstan_type,
+ * `reduction` a capstan_reduction. */
+capstan_code capstan_all_reduce(capstan_client* client, void* values, uint64_t count, int type, int reduction,
+                                double seconds);
+/* Sends `bytes` bytes to all members and receives theirs, of any sizes. `what` has the call in words, the same in all
+ * members, at most 256 bytes; it may be null. */
+capstan_code capstan_all_gather(capstan_client* client, const void* given, uint64_t bytes, const char* what,
+                                double seconds);
+/* What `rank`, from 0, gave to the last capstan_all_gather; valid until the next call. */
+capstan_code capstan_gathered(capstan_client* client, uint32_t rank, const void** given, uint64_t* bytes);
+/* Replaces `values`, `bytes` bytes in every member, by those of rank `root`, from 0. */
+capstan_code capstan_broadcast(capstan_client* client, void* values, uint64_t bytes, uint32_t root, double seconds);
+
 /* Leaves the job. The handle gets no more work afterwards. */
 capstan_code capstan_leave(capstan_client* client, const char* reason);
 capstan_code capstan_read_counters(capstan_client* client, capstan_counters* counters);

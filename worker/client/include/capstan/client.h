@@ -128,6 +128,8 @@ struct SlotResult {
   std::vector<Metric> metrics = {};
 };
 
+class Collectives;  // <capstan/collectives.h>
+
 class [[gnu::visibility("default")]] Client {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -210,6 +212,9 @@ class [[gnu::visibility("default")]] Client {
   // workers; this worker still counts as waiting, and the next call continues the same barrier. kStale: the job is
   // done.
   virtual Status Barrier(Deadline deadline) = 0;
+  // Calls that all members of a team of workers make together: all-reduce, all-gather, broadcast
+  // (<capstan/collectives.h>).
+  virtual Collectives& collectives() = 0;
 
   // Leaves the job. This client cannot take part in it again.
   virtual Status Leave(const std::string& reason) = 0;

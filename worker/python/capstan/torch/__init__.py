@@ -16,6 +16,7 @@ script's torch.optim object names. Any number of processes may run the script; t
 job is done, the model of each has the final weights, and BatchNorm's statistics with them.
 """
 from capstan.torch.grad_scaler import GradScaler
+from capstan.torch.reduce_hook import reduce_hook
 from capstan.torch.trainer import Trainer, connect
 
-__all__ = ["GradScaler", "Trainer", "connect"]
+__all__ = ["GradScaler", "Trainer", "connect", "reduce_hook"]

@@ -17,6 +17,7 @@ import torch
 import capstan.client
 from capstan.client import Client, Slot, Work
 from capstan.errors import Error, Invalid, Rewound
+from capstan.place import Identity
 from capstan.reader import Reader
 from capstan.torch import messages, no_sync
 from capstan.torch.arguments import Arguments
@@ -25,7 +26,6 @@ from capstan.torch.declaration import declare
 from capstan.torch.clipping import Clipping
 from capstan.torch.computing import Computing
 from capstan.torch.grad_scaler import GradScaler
-from capstan.torch.identity import Identity
 from capstan.torch.interval import Interval
 from capstan.torch.joining import BROKER, OPEN_ENDED, Joining, refuse_endless
 from capstan.torch.last_version import LastVersion
@@ -271,6 +271,27 @@ class Trainer:
     def barrier(self, seconds: float | None = None) -> None:
         """Waits until every worker of the job has called it; see Client.barrier."""
         self.client.barrier(seconds)
+
+    def mean(self, metrics: Mapping[str, tuple[Any, Any]], seconds: float | None = None) -> dict[str, float]:
+        """Returns sum / weight over all processes for each name; call it in all of them, between steps. See
+        Client.mean."""
+        return self.client.mean(metrics, seconds=seconds)
+
+    def all_reduce(self, values: Any, op: str = "sum", seconds: float | None = None) -> Any:
+        """Reduces a tensor or an array over all processes, in place; see Client.all_reduce."""
+        return self.client.all_reduce(values, op, seconds=seconds)
+
+    def broadcast(self, values: Any, root: int = 0, seconds: float | None = None) -> Any:
+        """Replaces a tensor or an array by that of process `root`; see Client.broadcast."""
+        return self.client.broadcast(values, root, seconds=seconds)
+
+    def all_gather(self, values: Any, seconds: float | None = None) -> list[Any]:
+        """Returns each process's tensor or array; see Client.all_gather."""
+        return self.client.all_gather(values, seconds=seconds)
+
+    def broadcast_object(self, value: Any = None, root: int = 0, seconds: float | None = None) -> Any:
+        """Returns the object of process `root`, which travels as a pickle; see Client.broadcast_object."""
+        return self.client.broadcast_object(value, root, seconds=seconds)
 
     def close(self, reason: str | None = None) -> None:
         """Leaves the job; other workers take over its slots. Without a `reason`, logs a warning if the job is not
