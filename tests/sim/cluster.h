@@ -94,6 +94,11 @@ struct ClusterOptions {
   // Since edition 9.
   double strangers = 0.0;  // probability that a shard gets a forged message in front of a worker's or another shard's
 
+  // Since edition 10.
+  // Whether the program gives the limits by which steps are clipped. If so, its gradients also depend on the norm of
+  // the step before.
+  enum class ProgramClip { kNone, kNorm, kValue } program_clip = ProgramClip::kNone;
+
   bool unconnected = false;  // workers of a group never connect to each other
 
   // Only OldJob and SlowLines set this option.

@@ -43,6 +43,7 @@ ClusterOptions OptionsOf(const RunName& name) {
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
   if (!HasGlobalSteps(name.mode)) options.optimizer = OptimizerKind::kAdamW;
   if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;
+  if (name.mode != Mode::kSync || name.local) options.program_clip = ClusterOptions::ProgramClip::kNone;
   return options;
 }
 

@@ -78,6 +78,7 @@ const std::vector<Marker>& Sync() {
       {"Commit of a former generation ignored", 298},
       {"Redo decided again by a new coordinator", 24},
       {"trust ratios decided again by a new coordinator", 15},
+      {"elements clipped to the program's limit", 1800},
       {"trust ratios of a clipped gradient", 1326},
       {"trust ratios without clipping", 4746},
       {"coordinator dies during a Redo", 193},

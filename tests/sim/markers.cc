@@ -33,6 +33,7 @@ void Markers::SentByCoordinator(const Envelope& envelope, bool zombie) {
     const bool again = !added && first->second != redo->term, with_ratios = !redo->trust_ratios.empty();
     if (again) Count("Redo decided again by a new coordinator");
     if (again && with_ratios) Count("trust ratios decided again by a new coordinator");
+    if (redo->clip_value > 0) Count("elements clipped to the program's limit");
     if (with_ratios) Count(redo->clip < 1.0F ? "trust ratios of a clipped gradient" : "trust ratios without clipping");
     redoing_ = true;
   }

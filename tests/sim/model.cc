@@ -1,5 +1,6 @@
 #include "tests/sim/model.h"
 
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -32,6 +33,8 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   config.job.global_batch = options.slots;
   config.job.on_nonfinite = NonFinitePolicy::kSkip;
   config.optimizer.kind = options.optimizer;
+  config.optimizer.amsgrad = options.optimizer == OptimizerKind::kAdam;
+  config.optimizer.centered = true;  // rmsprop: with a momentum, three states
   if (TakesTrustRatio(options.optimizer)) config.optimizer.weight_decay = 0.01;
   config.optimizer.trust_coefficient = 1.0;
   config.optimizer.lr = 0.05;
@@ -73,8 +76,21 @@ std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, St
     const Random4 r = Philox(8, group, step.value);
     const auto draw = [&](int i) { return static_cast<double>(UnitFloat(r[i])); };
     groups.push_back({0.1 * draw(0), 0.9 * draw(1), 0.9 * draw(1), 0.99, 1e-6 + 1e-3 * draw(2), 0.1 * draw(3), false});
+    groups.back().alpha = 0.9 * draw(1);
   }
   return groups;
+}
+
+Clipping ClippingOf(const ClusterOptions& options, Step step) {
+  const auto draw = static_cast<double>(UnitFloat(Philox(41, step.value, 0)[0]));
+  if (options.program_clip == ClusterOptions::ProgramClip::kNone || draw < 0.2) return {};
+  if (options.program_clip == ClusterOptions::ProgramClip::kNorm) return {.norm = 3.0 * draw};
+  return {.value = draw};
+}
+
+float NormFactor(const ClusterOptions& options, double norm_before) {
+  if (options.program_clip == ClusterOptions::ProgramClip::kNone || !std::isfinite(norm_before)) return 1.0F;
+  return static_cast<float>(1.0 / (1.0 + norm_before));
 }
 
 float FirstWeight(std::uint32_t kind, std::uint64_t element) { return UnitFloat(Philox(17, element, kind)[0]) - 0.5F; }

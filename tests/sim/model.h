@@ -10,6 +10,7 @@
 
 #include "common/config/job_config.h"
 #include "common/data/catalog.h"
+#include "common/data/clipping.h"
 #include "tests/sim/cluster.h"
 
 namespace capstan::sim {
@@ -18,6 +19,11 @@ EditableJobConfig MakeConfig(const ClusterOptions& options);
 std::vector<TensorSpec> MakeCatalog(const ClusterOptions& options);
 // Returns every group's hyper-parameters, which differ from step to step; empty: the job file sets them.
 std::vector<HyperParameters> HyperParametersOf(const ClusterOptions& options, Step step);
+// Returns the limits that the program gives for a step's clipping. Some steps have none.
+Clipping ClippingOf(const ClusterOptions& options, Step step);
+// Returns a factor of the slots' gradients. It depends on the norm of the step before, so that a wrong norm changes the
+// weights.
+float NormFactor(const ClusterOptions& options, double norm_before);
 // Returns an element of the first weights that workers of this kind bring.
 float FirstWeight(std::uint32_t kind, std::uint64_t element);
 // Returns the state that a program makes at the end of a step from the state it was given. Its length varies.

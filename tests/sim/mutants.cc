@@ -206,27 +206,6 @@ void AddTerms(std::vector<Mutant>* all) {
        })});
 }
 
-void AddRedos(std::vector<Mutant>* all) {
-  const auto add = [&](const char* name, const char* broken, Hook deliver) {
-    all->push_back({name, broken, Mode::kSync, Flaw::kNone, std::move(deliver), {}});
-  };
-  const auto is_last = [](const Tampering& t, std::uint64_t address) {
-    return address == kShards + t.world->shards.size() - 1;
-  };
-  add("redo-coefficient", "the last shard does not look at the verdict's coefficient",
-      On<Redo>([is_last](Tampering* t, Redo& redo) {
-        if (is_last(*t, t->to)) redo.clip = 1.0F;
-      }));
-  add("redo-ratios", "the last shard does not look at the verdict's trust ratios",
-      On<Redo>([is_last](Tampering* t, Redo& redo) {
-        if (is_last(*t, t->to)) redo.trust_ratios.clear();
-      }));
-  add("norms-in-part", "trust ratios leave out what the last shard has of a tensor",
-      On<Prepared>([is_last](Tampering* t, Prepared& prepared) {
-        if (is_last(*t, t->from)) std::ranges::fill(prepared.report.direction_squares, 0.0);
-      }));
-}
-
 void AddAnswers(std::vector<Mutant>* all) {
   const auto add = [&](Mutant mutant) { all->push_back(std::move(mutant)); };
   add({"prepared-life",

@@ -106,6 +106,8 @@ struct Mutant {
 };
 
 const std::vector<Mutant>& Mutants();
+// Adds the mutants of steps that are computed again.
+void AddRedos(std::vector<Mutant>* all);
 // Adds the mutants of speculative weights.
 void AddSpeculative(std::vector<Mutant>* all);
 // Adds the mutants of the end of a job.

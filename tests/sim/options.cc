@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "common/base/random.h"
+#include "common/config/job_config.h"
 
 namespace capstan::sim {
 
@@ -99,6 +100,17 @@ ClusterOptions RandomOptions(std::uint64_t seed, int edition) {
   if (edition < 9) return options;
   random = RandomStream(seed, 14);
   options.strangers = rate(3, 0.5);
+  if (edition < 10) return options;
+  random = RandomStream(seed, 15);
+  constexpr OptimizerKind kMoreKinds[] = {OptimizerKind::kAdam,    OptimizerKind::kRmsprop, OptimizerKind::kNadam,
+                                          OptimizerKind::kRadam,   OptimizerKind::kAdamax,  OptimizerKind::kAdadelta,
+                                          OptimizerKind::kAdagrad, OptimizerKind::kLion};
+  if (pick(3) == 0) options.optimizer = kMoreKinds[pick(std::size(kMoreKinds))];
+  constexpr ClusterOptions::ProgramClip kClips[] = {
+      ClusterOptions::ProgramClip::kNone, ClusterOptions::ProgramClip::kNone, ClusterOptions::ProgramClip::kNorm,
+      ClusterOptions::ProgramClip::kValue};
+  options.program_clip = kClips[pick(std::size(kClips))];
+  if (options.program_clip == ClusterOptions::ProgramClip::kValue) options.clip_norm = 0.0;
   return options;
 }
 
@@ -175,6 +187,7 @@ ClusterOptions Undisturbed(ClusterOptions options) {
   calm.block_elements = options.block_elements;
   calm.tensor_sizes = options.tensor_sizes;
   calm.clip_norm = options.clip_norm;
+  calm.program_clip = options.program_clip;
   calm.optimizer = options.optimizer;
   calm.empty_slots = options.empty_slots;
   calm.groups = options.groups;
@@ -195,7 +208,8 @@ std::string ReferenceKey(const ClusterOptions& options) {
          std::to_string(options.empty_slots) + "/" + std::to_string(options.groups) + "/" +
          std::to_string(static_cast<int>(options.precision)) + "/" + std::to_string(options.statistics) + "/" +
          std::to_string(static_cast<int>(options.optimizer)) + "/" + std::to_string(options.tensor_sizes.size()) + "/" +
-         std::to_string(options.non_finite) + "/" + std::to_string(static_cast<int>(options.aggregation)) + "/" +
+         std::to_string(static_cast<int>(options.program_clip)) + "/" + std::to_string(options.non_finite) + "/" +
+         std::to_string(static_cast<int>(options.aggregation)) + "/" +
          (options.given ? std::to_string(options.given_from) : "seed");
 }
 
@@ -218,6 +232,9 @@ std::string Describe(const ClusterOptions& options) {
   if (options.program_state == ClusterOptions::ProgramState::kLastSlot) text += ", a program state of last slots";
   if (options.optimizer == OptimizerKind::kLars) text += ", lars";
   if (options.optimizer == OptimizerKind::kLamb) text += ", lamb";
+  if (options.program_clip == ClusterOptions::ProgramClip::kNorm) text += ", norms from the program";
+  if (options.program_clip == ClusterOptions::ProgramClip::kValue) text += ", limits of elements from the program";
+  if (options.optimizer > OptimizerKind::kLamb) text += ", " + std::string(WordOf(options.optimizer));
   add("clip", options.clip_norm);
   add("groups", options.groups ? 2 : 0);
   add("snapshot seconds", options.snapshot_every_seconds);

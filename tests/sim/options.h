@@ -9,7 +9,7 @@
 
 namespace capstan::sim {
 
-inline constexpr int kNewestEdition = 9;
+inline constexpr int kNewestEdition = 10;
 // Returns a random job. `edition`: which options are random; each edition added some. A seed that was recorded with an
 // older edition makes the same job again with that edition.
 ClusterOptions RandomOptions(std::uint64_t seed, int edition = kNewestEdition);

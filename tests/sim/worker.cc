@@ -176,7 +176,8 @@ void SimWorker::SumFromTheLast(const std::vector<BufferRef>& gradients,
 // Computes the gradient of a slot, rounded to the encoding in which it travels; for statistics, the observed values.
 void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
   for (const Block& block : settings_.catalog->blocks()) {
-    const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_;
+    const float factor = NormFactor(*settings_.options, work_.gradient_norm);
+    const float scale = block.kind == TensorKind::kStatistic ? 1.0F : loss_scale_ * factor;
     for (std::uint64_t i = block.flat_offset; i < block.flat_offset + block.count; ++i) {
       gradient[i] = GradientOf(*settings_.options, weights_[i], work_.step, data, i) * scale;
     }
@@ -241,6 +242,7 @@ void SimWorker::Compute(Instant now, Outbox* out) {
     report.samples = SamplesOf(options, work_.step, slot);
     report.loss_sum = static_cast<double>(slot) + static_cast<double>(work_.step.value);
     report.predictions = report.samples;
+    report.clipping = ClippingOf(options, work_.step);
     const bool gives = options.program_state == ClusterOptions::ProgramState::kEverySlot ||
                        (options.program_state == ClusterOptions::ProgramState::kLastSlot && slot == work_.slots.back());
     std::string state = gives ? NextProgramState(program_state_, work_.step) : std::string();

@@ -279,7 +279,8 @@ TEST_CASE("durable acknowledgements go with the modes without global steps only"
 
 TEST_CASE("a key of another kind says which kind it goes with", "[config]") {
   CHECK_THAT(Message(kSmallest, {"model.layers=3"}), Contains("\"layers\" in [model] goes with kind = \"gpt\" only"));
-  CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}), Contains("kind = \"momentum\" or \"lars\" only"));
+  CHECK_THAT(Message(kSmallest, {"optimizer.momentum=0.5"}),
+             Contains("kind = \"momentum\", \"rmsprop\" or \"lars\" only"));
 }
 
 TEST_CASE("a model of the workers' own has no sizes, no data and no settings of our workers", "[config]") {
