@@ -53,6 +53,10 @@ EditableJobConfig MakeConfig(const ClusterOptions& options) {
   config.limits.stall = options.line_bytes_per_second > 0 ? 1500 : 150;  // a job that hangs fails by name
   config.limits.join = 90;  // longer than all faults together, with clogs and clock jumps
   config.limits.lease = 4;
+  if (options.optimizer == OptimizerKind::kExternal) {  // the program's own are the model and the learning rate
+    config.model.kind = ModelKind::kClient;
+    config.schedule = {};
+  }
   return config;
 }
 
