@@ -102,7 +102,7 @@ class Trainer:
             raise Invalid("prepare() comes once: give it all loaders at once, and several models as one, "
                           "torch.nn.ModuleList([first, second]); or train the second in a job and a trainer of its own")
         things = Arguments.sort(given, named)
-        rule = rule_of(things.optimizer, self._job["optimizer"]["kind"])
+        rule = rule_of(things.optimizer, self._job["optimizer"])
         self._follows = resumes
         fetcher = self._take_over(things.loader) if things.loader is not None else None
         if things.scheduler is not None:
