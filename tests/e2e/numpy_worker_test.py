@@ -122,10 +122,10 @@ class NumpyWorkerTest(own_workers.OwnWorkersTest):
                 self.worker(self.address(launch), "a") as worker:
             wanted = self.digest_at_end(launch, "of-job", [worker])
         self.assertNotEqual(wanted, self.undisturbed())
-        with self.job("one", 1) as launch, start(self.address(launch), "a") as worker:
-            self.assertEqual(self.digest_at_end(launch, "one", [worker]), wanted)
+        with self.job("by-program", 1) as launch, start(self.address(launch), "a") as worker:
+            self.assertEqual(self.digest_at_end(launch, "by-program", [worker]), wanted)
         printed = {int(step): float(norm) for step, norm in re.findall(r"^norm (\d+) (\S+)$", worker.output, re.M)}
-        norms = {record["step"] + 1: record["grad_norm"] for record in self.metrics("one")}
+        norms = {record["step"] + 1: record["grad_norm"] for record in self.metrics("by-program")}
         self.assertEqual(printed.pop(0), 0.0)
         self.assertEqual(printed, {step: norm for step, norm in norms.items() if step < self.STEPS})
         self.assertEqual(self.digest_with_a_killed_worker(start), wanted)

@@ -17,6 +17,16 @@ OPTIMIZERS = {
     "adam": (torch.optim.Adam, {"lr": 0.01, "betas": (0.8, 0.99), "eps": 1e-7}),
     "adamw": (torch.optim.AdamW, {"lr": 0.01}),
     "adagrad": (torch.optim.Adagrad, {"lr": 0.05, "eps": 1e-8}),
+    "momentum-dampening": (torch.optim.SGD, {"lr": 0.02, "momentum": 0.9, "dampening": 0.2}),
+    "adam-amsgrad": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
+    "adamw-amsgrad": (torch.optim.AdamW, {"lr": 0.01, "amsgrad": True}),
+    "adagrad-decay": (torch.optim.Adagrad, {"lr": 0.05, "lr_decay": 0.01, "initial_accumulator_value": 0.1}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.005, "alpha": 0.95}),
+    "rmsprop-centered": (torch.optim.RMSprop, {"lr": 0.002, "momentum": 0.9, "centered": True, "eps": 1e-3}),
+    "adadelta": (torch.optim.Adadelta, {"lr": 1.0}),
+    "adamax": (torch.optim.Adamax, {"lr": 0.01}),
+    "nadam": (torch.optim.NAdam, {"lr": 0.01, "foreach": True}),  # see rules.py
+    "radam": (torch.optim.RAdam, {"lr": 0.01}),
 }
 
 

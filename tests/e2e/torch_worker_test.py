@@ -17,6 +17,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TRAINING = os.path.join(HERE, "torch_training.py")
 STEPS = 100
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad")
+# Kinds and options that are compared with clipping only, each with its settings of the job file.
+MORE_OPTIMIZERS = {
+    "momentum-dampening": {}, "adam-amsgrad": {"optimizer.amsgrad": "true"},
+    "adamw-amsgrad": {"optimizer.amsgrad": "true"}, "adagrad-decay": {}, "rmsprop": {},
+    "rmsprop-centered": {"optimizer.centered": "true", "optimizer.momentum": "0.9"},
+    "adadelta": {}, "adamax": {}, "nadam": {}, "radam": {},
+}
 
 
 class TorchJobTest(own_workers.OwnWorkersTest):
@@ -32,7 +39,8 @@ class TorchJobTest(own_workers.OwnWorkersTest):
     def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS, global_batch=64,
                      precision="fp32"):
         settings = {"job.steps": steps, "job.global_batch": global_batch, "job.slots": slots,
-                    "optimizer.kind": f'"{optimizer}"', "optimizer.clip_norm": clip_norm,
+                    "optimizer.kind": f'"{optimizer.partition("-")[0]}"', "optimizer.clip_norm": clip_norm,
+                    **MORE_OPTIMIZERS.get(optimizer, {}),
                     "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2,
                     "limits.join": 300}
         return self.launch(os.path.join(own_workers.EXAMPLES, "pytorch", "digits.toml"),
@@ -79,6 +87,16 @@ class LossCurveTest(TorchJobTest):
                                             global_batch=64, clip_norm=clip_norm)
                     print(f"{run}: {self.assert_near(self.losses(run), wanted, 1e-5):.1e} from PyTorch alone")
 
+    def test_more_optimizers_and_options_have_the_losses_of_pytorch_alone(self):
+        for optimizer in MORE_OPTIMIZERS:
+            with self.subTest(optimizer):
+                with self.training_job(optimizer, optimizer, clip_norm=0.3) as launch, \
+                        self.train(launch, optimizer=optimizer) as worker:
+                    self.digest_at_end(launch, optimizer, [worker])
+                wanted = self.reference("plain", seed=5, job_seed=1, optimizer=optimizer, steps=STEPS,
+                                        global_batch=64, clip_norm=0.3)
+                print(f"{optimizer}: {self.assert_near(self.losses(optimizer), wanted, 1e-5):.1e} from PyTorch alone")
+
     def test_two_processes_have_the_losses_of_ddp(self):
         with self.training_job("two", "adamw", workers=2) as launch:
             with self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
@@ -90,7 +108,7 @@ class LossCurveTest(TorchJobTest):
     def test_what_was_trained_goes_on_in_pytorch_alone(self):
         """The script saves weights and optimizer state after the job's end; PyTorch alone loads them and continues."""
         half = STEPS // 2
-        for optimizer in ("momentum", "adam", "adagrad"):
+        for optimizer in ("momentum", "adam", "adagrad", "rmsprop-centered", "adamw-amsgrad", "nadam", "adadelta"):
             run, saved = f"half-{optimizer}", self.path(f"{optimizer}.pt")
             with self.training_job(run, optimizer, steps=half) as launch, \
                     self.train(launch, optimizer=optimizer, save=saved) as worker:
@@ -177,15 +195,26 @@ except capstan.Error as error:
 """
 # Mistakes of scripts, and the answer to each. None of these scripts takes part in the job.
 WRONG_USES = {
-    "an optimizer that the servers do not run": (["prepare(trainer, kind=torch.optim.RMSprop, name='sgd')"],
-                                                 "^Unsupported: .*RMSprop.*AdamW"),
+    "an optimizer that the servers do not run": (["prepare(trainer, kind=torch.optim.Rprop, name='sgd')"],
+                                                 '^Unsupported: .*Rprop.*AdamW.*RAdam.*optimizer.kind = "external"'),
     "another optimizer than the job's": (["prepare(trainer, name='adam')"], '^Invalid: .*Adam.*"adamw".*"adam"'),
     # As AdamW derives from Adam in newer torch: the nearest class decides.
     "an optimizer that derives from another": (
         ["from capstan.torch import rules", "class Derived(torch.optim.Adam): pass",
          "rules._RULES[Derived] = rules._RULES[torch.optim.Adagrad]", "prepare(trainer, name='adam', kind=Derived)"],
         '^Invalid: .*Derived.*"adamw".*"adagrad"'),
-    "an option that the servers do not know": (["prepare(trainer, amsgrad=True)"], "^Unsupported: .*amsgrad"),
+    "an option that the job file does not have": (
+        ["prepare(trainer, amsgrad=True)"],
+        "^Invalid: AdamW, group 0 has amsgrad=True.*optimizer.amsgrad = false.*set it to true in the job file"),
+    "an option that torch ignores in a group": (
+        ["from capstan.torch.rules import rule_of", "optimizer = torch.optim.Adagrad([{'params': "
+         "training.network(5).parameters(), 'initial_accumulator_value': 0.3}])", "rule_of(optimizer, {'kind': 'adagrad'})"],
+        r"^Unsupported: Adagrad, group 0, has initial_accumulator_value=0.3.*write Adagrad\(..., "
+        r"initial_accumulator_value=0\)"),
+    "a momentum that the servers do not keep": (
+        ["from capstan.torch.rules import rule_of", "optimizer = torch.optim.RMSprop(training.network(5).parameters(), "
+         "momentum=0.9)", "rule_of(optimizer, {'kind': 'rmsprop', 'centered': False, 'momentum': 0.0})"],
+        "^Invalid: RMSprop, group 0 has momentum=0.9.*set optimizer.momentum = 0.9 in the job file"),
     "a parameter in no group": (["model = training.network(5)", "trainer.prepare(model, torch.optim.AdamW(model[0].parameters()))"],
                                 '^Invalid: .*"2.weight"'),
     "a parameter of another model": (["model = training.network(5)",

@@ -78,6 +78,5 @@ class LastVersion:
         for entry in self._values.parameters:
             state: dict[str, Any] = {name: copied(tensors[entry.name], entry.parameter)
                                      for name, tensors in version.state.items()}
-            if self._rule.counts_steps:
-                state["step"] = torch.tensor(float(version.updates))
+            state.update(self._rule.scalars(self._optimizer.param_groups[entry.group], version.updates))
             self._optimizer.state[entry.parameter] = state

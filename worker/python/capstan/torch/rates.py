@@ -1,10 +1,12 @@
 """Sends the hyper-parameters of the optimizer's groups to the servers, once per round."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from capstan.client import Client, Slot, Work
-from capstan.errors import Invalid
+from capstan.errors import Invalid, Unsupported
 from capstan.hyper_parameters import HyperParameters
 from capstan.torch import messages
 from capstan.torch.rules import Rule
@@ -21,6 +23,7 @@ class Rates:
         self._told: list[HyperParameters] | None = None  # sent in this round
         self._before: list[HyperParameters] | None = None  # sent in the last round that sent any
         self._looks = 0
+        self._fixed = self._of_groups(rule.fixed)  # values that must not change while the job runs
 
     def round_begins(self) -> None:
         self._told = None
@@ -28,6 +31,10 @@ class Rates:
     def tell(self, work: Work, slot: Slot) -> None:
         """Called before anything of the slot is sent."""
         groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
+        if self._fixed != self._of_groups(self._rule.fixed):
+            raise Unsupported(f"{', '.join(self._rule.fixed)} of {type(self._optimizer).__name__} changed from "
+                              f"{self._fixed} to {self._of_groups(self._rule.fixed)}, and the servers compute each "
+                              "update as if they had always been the same: leave them as prepare() found them")
         if self._told is None:
             self._look_for_schedulers(groups)
             if self._schedule is not None:
@@ -45,6 +52,8 @@ class Rates:
         groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
         if self._told is not None and groups != self._told:
             raise Invalid(messages.LATE_RATE.format(step=step, now=groups[0], told=self._told[0]))
+    def _of_groups(self, options: tuple[str, ...]) -> list[list[Any]]:
+        return [[group[option] for option in options] for group in self._optimizer.param_groups]
 
     def _look_for_schedulers(self, groups: list[HyperParameters]) -> None:
         """Searches before the first step and when a number has changed, at most _LOOKS_MAX times."""

@@ -126,7 +126,7 @@ class Trainer:
             self._join(self._joining.ask(things))
             return self.prepare(*given, scheduler_interval=scheduler_interval, resumes=resumes, unused=unused,
                                 buffers=buffers, **named)
-        rule = rule_of(things.optimizer, self._job["optimizer"]["kind"])
+        rule = rule_of(things.optimizer, self._job["optimizer"])
         scaler = None if things.scaler is None else GradScaler(self, things.scaler.is_enabled())
         self._follows = resumes
         model = things.model
