@@ -45,8 +45,9 @@ std::string LossText(const json& loss) {
 // Returns a text such as "step 120 of 600, loss 2.13, workers: 2, running" for the answer of a coordinator.
 std::string StateText(const json& status) {
   std::string line;
-  if (status.contains("step") && status.contains("steps")) {
-    line += "step " + TextOf(status["step"]) + " of " + TextOf(status["steps"]) + ", ";
+  if (status.contains("step")) {
+    const std::string of = status.contains("steps") ? " of " + TextOf(status["steps"]) : "";  // else it is open-ended
+    line += "step " + TextOf(status["step"]) + of + ", ";
   }
   if (status.contains("loss")) line += "loss " + LossText(status["loss"]) + ", ";
   if (status.contains("worker_count")) line += "workers: " + TextOf(status["worker_count"]) + ", ";

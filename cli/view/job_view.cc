@@ -6,6 +6,7 @@
 #include "cli/run/go_on_file.h"
 #include "cli/run/http_get.h"
 #include "cli/run/json_fields.h"
+#include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
 
 namespace capstan::cli {
@@ -90,7 +91,7 @@ void JobView::ReadFiles(const std::function<bool()>& goes_on) {
   if (model_.figures.step) return;
   if (!last_step_.steps) {
     const Result<JobConfig> config = LoadJobConfig(target_.run_dir + "/job.toml");
-    if (config.ok()) last_step_.steps = config->steps();
+    if (config.ok() && config->steps() != kOpenEndedSteps) last_step_.steps = config->steps();
     if (config.ok() && model_.job.empty()) model_.job = config->name();
   }
   model_.figures = last_step_;  // no coordinator says more

@@ -322,7 +322,7 @@ function markOf(event) {
 
 function drawHead() {
   $('job').textContent = job.job;
-  document.title = `${job.job}: ${job.step} of ${job.steps}`;
+  document.title = `${job.job}: ${job.step}${job.steps ? ` of ${job.steps}` : ''}`;
   const words = [`up ${duration(job.seconds_up)}`];
   if (job.generation > 1) words.push(`generation ${job.generation}`);
   if (job.transport) words.push(job.transport);
@@ -334,17 +334,18 @@ function drawHead() {
 function drawProgress() {
   $('step').textContent = whole(job.step);
   const share = job.steps ? job.step / job.steps : 0;
-  $('steps').textContent = `of ${whole(job.steps)} steps · ${Math.floor(100 * share)} %`;
+  // Without a number of steps the job ends where its programs end.
+  $('steps').textContent = job.steps ? `of ${whole(job.steps)} steps · ${Math.floor(100 * share)} %` : 'steps';
   const left = $('left');
   if (typeof job.seconds_left === 'number') left.textContent = `${duration(job.seconds_left)} left`;
   else left.textContent = job.state === 'finished' ? 'done' : job.state === 'running' ? '' : job.state;
   $('done').style.width = `${100 * share}%`;
   $('bar').setAttribute('aria-valuenow', job.step);
-  $('bar').setAttribute('aria-valuemax', job.steps);
-  $('marks').replaceChildren(...(job.snapshots || []).map((snapshot) => {
+  $('bar').setAttribute('aria-valuemax', job.steps || job.step);
+  $('marks').replaceChildren(...(job.steps ? job.snapshots || [] : []).map((snapshot) => {
     const mark = el('i');
     mark.title = `snapshot of version ${whole(snapshot.version)}`;
-    mark.style.left = `${100 * snapshot.version / (job.steps || 1)}%`;
+    mark.style.left = `${100 * snapshot.version / job.steps}%`;
     return mark;
   }));
   const bound = job.bound_by || {}, [word, tone] = BOUNDS[bound.what] || ['', 'calm'];

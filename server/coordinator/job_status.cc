@@ -57,7 +57,7 @@ void Set(Json* json, const char* key, std::optional<double> value) {
 void AddProgress(const Job& job, bool waits, Json* json) {
   const std::uint64_t step = job.steps->step().value, steps = job.options.config.steps();
   (*json)["step"] = step;
-  (*json)["steps"] = steps;
+  if (steps != kOpenEndedSteps) (*json)["steps"] = steps;
   Set(json, "loss", job.metrics->loss.value());
   Set(json, "validation_loss", job.metrics->validation_loss.value());
   Set(json, "learning_rate", job.metrics->learning_rate.value());

@@ -22,6 +22,15 @@ TEST_CASE("a job that gets on is running, and its workers and shards are listed"
   CHECK_THAT(json, Contains(R"({"shard":"server 1","state":"alive","address":"shard-1",)"));
 }
 
+TEST_CASE("a job that ends with its programs' loops says no number of steps, and no time left", "[server][status]") {
+  CoordinatorHarness harness;
+  harness.config.job.steps = kOpenEndedSteps;
+  harness.Run();
+  harness.DoStep(0);
+  const std::string json = harness.coordinator->StatusJson(harness.now);
+  CHECK_THAT(json, Contains(R"("step":1)") && !Contains(R"("steps")") && !Contains("seconds_left"));
+}
+
 TEST_CASE("a job that waits says so in the words of its log", "[server][status]") {
   CoordinatorHarness harness;
   harness.config.job.steps = 100;
