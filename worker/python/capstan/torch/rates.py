@@ -52,6 +52,7 @@ class Rates:
         groups = [self._rule.hyper_parameters(group) for group in self._optimizer.param_groups]
         if self._told is not None and groups != self._told:
             raise Invalid(messages.LATE_RATE.format(step=step, now=groups[0], told=self._told[0]))
+
     def _of_groups(self, options: tuple[str, ...]) -> list[list[Any]]:
         return [[group[option] for option in options] for group in self._optimizer.param_groups]
 
