@@ -37,8 +37,8 @@ class TorchJobTest(own_workers.OwnWorkersTest):
             return json.loads(process.lines[-1])
 
     def training_job(self, run, optimizer, *, workers=1, slots=2, clip_norm=0.0, steps=STEPS, global_batch=64,
-                     precision="fp32"):
-        settings = {"job.steps": steps, "job.global_batch": global_batch, "job.slots": slots,
+                     precision="fp32", on_nonfinite="stop"):
+        settings = {"job.on_nonfinite": f'"{on_nonfinite}"', "job.steps": steps, "job.global_batch": global_batch, "job.slots": slots,
                     "optimizer.kind": f'"{optimizer.partition("-")[0]}"', "optimizer.clip_norm": clip_norm,
                     **MORE_OPTIMIZERS.get(optimizer, {}),
                     "worker.precision": f'"{precision}"', "cluster.workers": workers, "limits.lease": 2,

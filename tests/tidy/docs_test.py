@@ -53,7 +53,8 @@ class NavigationTest(unittest.TestCase):
 class IdiomsTest(unittest.TestCase):
     """The table of docs/how-to/pytorch-idioms.md."""
 
-    FILE = "torch_idioms_test.py"
+    FILE = "torch_idioms_test.py"  # which a row need not name
+    FILES = (FILE, "torch_launchers_test.py")  # each of their tests has a row
 
     def setUp(self):
         with open(os.path.join(ROOT, "docs", "how-to", "pytorch-idioms.md"), encoding="utf-8") as file:
@@ -76,7 +77,8 @@ class IdiomsTest(unittest.TestCase):
             file, test = words if len(words) == 2 else (self.FILE, *words)
             self.assertIn(test, self.names_in(file), row)
             named.add((file, test))
-        self.assertEqual({test for file, test in named if file == self.FILE}, self.names_in(self.FILE))
+        for name in self.FILES:
+            self.assertEqual({test for file, test in named if file == name}, self.names_in(name))
 
     def test_the_words_of_each_refusal_are_in_a_message(self):
         folder = os.path.join(ROOT, "worker", "python", "capstan", "torch")

@@ -10,10 +10,11 @@
             optimizer.step()
         scheduler.step()
 
-The rest of the loop stays as it is: accumulation, clipping, GradScaler and schedulers follow the job, or are refused at their
-line with the line to write. The job file says how many steps there are, the global batch and its slots; the servers run the optimizer that the
-script's torch.optim object names. Any number of processes may run the script; they may come, go and be killed. When the
-job is done, the model of each has the final weights, and BatchNorm's statistics with them.
+The rest of the loop stays as it is: accumulation, clipping, GradScaler and schedulers follow the job, or are refused at
+their line with the line to write. The job file says how many steps there are, the global batch and its slots; the
+servers run the optimizer that the script's torch.optim object names. Any number of processes may run the script; they
+may come, go and be killed. When the job is done, the model of each has the final weights, and BatchNorm's statistics
+with them.
 """
 from capstan.torch.grad_scaler import GradScaler
 from capstan.torch.reduce_hook import reduce_hook
