@@ -61,6 +61,35 @@ for line in {lines!r}:
         print(f"{{line}} => nothing")
     o._gradients._seen.clear()
 """
+# Draws samples as several processes would, one after the other.
+SAMPLER = """\
+import capstan.horovod as hvd
+from capstan.horovod.process import process
+
+def drawn(processes, state=None):
+    samplers = []
+    for rank in range(processes):
+        process.place = type(process.place)(rank, processes, 0, 1, 0, 1)
+        sampler = hvd.elastic.ElasticSampler(range(10), shuffle=False)
+        if state is not None:
+            sampler.load_state_dict(state)
+        samplers.append(sampler)
+    print(processes, "processes:", [list(sampler) for sampler in samplers])
+    return samplers
+
+hvd.init()
+alone = process.place
+first, second = drawn(2)
+first.record_batch(0, 2)
+second.record_batch(0, 2)
+state = first.state_dict()
+state["processed_indices"] = sorted({*first.processed_indices, *second.processed_indices})
+drawn(3, state)
+sampler = drawn(4, state)[0]
+process.place = alone
+sampler.set_epoch(1)
+print("next epoch:", len(sampler), "samples")
+"""
 
 
 class HorovodTest(harness.JobTest):
@@ -154,6 +183,13 @@ class HorovodTest(harness.JobTest):
                 self.assertTrue(any("resets [2]" in line for line in lines), lines)
                 self.assertEqual(self.losses_in(lines), undisturbed)
                 os.remove(self.path("died"))
+
+    def test_an_elastic_sampler_shares_out_what_is_left_of_the_epoch(self):
+        script = self.write("sampler.py", SAMPLER)
+        lines = self.run_job(1, script, run="sampler")
+        for said in ("2 processes: [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]", "3 processes: [[4, 7], [5, 8], [6, 9]]",
+                     "4 processes: [[4, 8], [5, 9], [6, 4], [7, 5]]", "next epoch: 10 samples"):
+            self.assertTrue(any(said in line for line in lines), (said, lines))
 
     def losses(self, run):
         return self.losses_in(self.run_job(2, ELASTIC, self.folder, run=run))
