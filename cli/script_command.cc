@@ -55,10 +55,9 @@ struct Begun {
   StartedScripts scripts;
 };
 
-Result<Begun> Begin(const ScriptArguments& arguments, Draft draft, LaunchSession* session) {
+Result<Begun> Begin(const ScriptArguments& arguments, Draft draft, const JobSockets& sockets, LaunchSession* session) {
   const RunDirectory& directory = session->directory();
   CAPSTAN_RETURN_IF_ERROR(AddPythonPackage(OwnFolder(), directory.path(), &draft.program));
-  CAPSTAN_ASSIGN_OR_RETURN(const JobSockets sockets, JobSockets::Make(directory.path()));
   CAPSTAN_ASSIGN_OR_RETURN(ScriptBroker broker, ScriptBroker::Create(SocketPathOf(sockets.scripts())));
   const ProgramCalls calls(draft.job, directory, OwnFolder(), "", session->plaintext(), session->keys());
   std::vector<ProgramCall> early = calls.EarlyPrograms(draft.program, broker.path());
@@ -89,9 +88,13 @@ int RunScript(ScriptArguments arguments) {
   if (Status status = session.Open(arguments.launch.run_dir, draft->job); !status.ok()) {
     return FailLaunch(status.message(), ExitCode(status));
   }
-  Result<Begun> begun = Begin(arguments, std::move(draft).value(), &session);
-  if (!begun.ok()) return session.FailEarly(begun.status());
-  return session.Run(std::move(begun->plan), std::move(begun->scripts));
+  const Result<JobSockets> sockets = JobSockets::Make(session.directory().path());
+  if (!sockets.ok()) return session.FailEarly(sockets.status());
+  Result<Begun> begun = Begin(arguments, std::move(draft).value(), *sockets, &session);
+  const int code =
+      begun.ok() ? session.Run(std::move(begun->plan), std::move(begun->scripts)) : session.FailEarly(begun.status());
+  sockets->Remove();
+  return code;
 }
 
 }  // namespace capstan::cli

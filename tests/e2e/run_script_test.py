@@ -104,6 +104,13 @@ class GoodEndTest(RunScriptTest):
         self.assertEqual(self.digest(), self.digest("undisturbed"))
         self.assert_nothing_runs()
 
+    def test_with_keys_it_has_the_same_bits_and_leaves_neither_keys_nor_sockets(self):
+        self.trained(options=("--epochs", "3"), run="plain")
+        self.trained(options=("--set", "security.transport=curve"), run="keys")
+        self.assertEqual(self.digest("keys"), self.digest("plain"))
+        for run in ("plain", "keys"):
+            self.assertEqual({"keys", "sockets"} & set(os.listdir(self.path(run))), set(), run)
+
     def test_what_set_says_comes_before_the_script(self):
         self.trained(options=("--set", "job.global_batch=50", "job.name=mine", "--epochs", "2"))
         self.assertEqual((self.job()["job"]["global_batch"], self.job()["job"]["steps"], self.job()["job"]["name"]), (50, 4, "mine"))
@@ -162,7 +169,7 @@ class BadEndTest(RunScriptTest):
         self.assertRegex(output, r"capstan: worker-\d exited with code 1 before it called prepare\(\) in .*run_script.py; the last "
                                  r"lines of its log:\n(  .*\n)*  ValueError: no such file as digits.csv")
         self.assertNotIn("starting it again", output)
-        self.assertFalse(os.path.exists(self.path("run", "final.safetensors")))
+        self.assertEqual({"final.safetensors", "sockets"} & set(os.listdir(self.path("run"))), set())
 
     def test_a_script_that_never_prepares_is_told_the_lines(self):
         output = self.refused("--how", "leave")
