@@ -14,8 +14,8 @@ import gate
 def paced(work):
     gates = [text.split(":", 1) for text in os.environ[gate.VARIABLE].split()]
 
-    def rounds(client, *arguments):
-        for one in work(client, *arguments):
+    def rounds(client, *arguments, **named):
+        for one in work(client, *arguments, **named):
             while gates and one.step >= int(gates[0][0]):
                 gate.wait_at(gates.pop(0)[1])
             yield one

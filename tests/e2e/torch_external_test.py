@@ -97,16 +97,8 @@ class TorchExternalTest(own_workers.OwnWorkersTest):
                 self.assertEqual(self.digest_at_end(launch, "two", [a, b]), self.undisturbed())
                 self.assertEqual(a.lines[-1], b.lines[-1])
 
-    def test_a_process_that_is_killed_and_started_again_changes_no_bit(self):
-        with self.gate_in_mid_run() as held, self.job("killed", 2) as launch:
-            address = self.address(launch)
-            with self.train(address, "a") as a, self.train(address, "b") as b:
-                self.kill_in_mid_run(b.pid, "killed")
-                self.assertEqual(b.wait(), -signal.SIGKILL)
-                with self.train(address, "b") as again:
-                    launch.wait_for_line('"b" died|"b" has been silent|"b" joined again')
-                    held.open()
-                    self.assertEqual(self.digest_at_end(launch, "killed", [a, again]), self.undisturbed())
+    def test_a_process_that_is_killed_and_another_in_its_place_change_no_bit(self):
+        self.assertEqual(self.digest_with_a_killed_worker(self.train), self.undisturbed())
 
     def test_the_only_process_is_killed_and_started_again(self):
         with self.gate_in_mid_run() as held, self.job("alone", 1) as launch:
