@@ -153,6 +153,7 @@ Status WeightsReader::Take(std::size_t shard, const Weights& weights, const Slic
   if (Status status = on_block_(block, fetch.array, payload); !status.ok()) return status;
   stop_ = stop_ || weights.stop;
   updates_ = std::min(updates_.value_or(weights.updates), weights.updates);
+  gradient_norm_ = weights.gradient_norm;
   if (std::exchange(fetch.waits, false)) {  // so far the pull waited for its version, not for the line
     for (auto& [index, sent] : fetch.asked) sent.at = now;
   }

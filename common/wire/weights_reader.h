@@ -71,6 +71,8 @@ class WeightsReader {
   bool stop() const { return stop_; }
   // The smallest number of updates in a received block; with global steps all blocks have the same number.
   std::uint64_t updates() const { return updates_.value_or(0); }
+  // With global steps: the norm of the gradient that made the version, as the shards have it; else 0.
+  double gradient_norm() const { return gradient_norm_; }
   // Names the shards that the reading waits for, such as "shard 1 at tcp://10.0.0.7:29601 (3 of 12 blocks of version 8
   // are here)"; empty when done.
   std::string WaitingFor() const;
@@ -112,6 +114,7 @@ class WeightsReader {
   std::optional<Step> passed_;
   bool outdated_ = false, stop_ = false;
   std::optional<std::uint64_t> updates_;
+  double gradient_norm_ = 0.0;
   Status status_;
 };
 

@@ -65,6 +65,7 @@ Status Pull(Reader* reader, const capstan_pull_options* options, double seconds,
     out.step = version->step;
     out.generation = version->generation;
     out.updates = version->updates;
+    out.gradient_norm = version->gradient_norm;
   }
   return WriteStruct(out, pulled, "capstan_pulled");
 }

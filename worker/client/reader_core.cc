@@ -146,7 +146,8 @@ void ReaderCore::Begin(Step step, Instant now, Outbox* out) {
 
 void ReaderCore::Finish(Outbox* out) {
   const bool last = reads_last_ || (job_.versions().last_is_marked && reader_->stop());
-  reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last, reader_->updates()};
+  reading_ = Reading{Step{reader_->version().value}, reader_->generation(), last, reader_->updates(),
+                     reader_->gradient_norm()};
   reader_.reset();
   request_.reset();
   steps_past_ = std::max<std::uint64_t>(1, steps_past_ / 2);

@@ -60,6 +60,7 @@ class ReaderCore {
     Generation generation;
     bool done = false;  // this is the job's last version
     std::uint64_t updates = 0;
+    double gradient_norm = 0.0;
   };
 
   explicit ReaderCore(ReaderCoreOptions options);

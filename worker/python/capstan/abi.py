@@ -96,7 +96,7 @@ class PullOptions(Sized):
 
 class Pulled(Sized):
     _fields_ = [("size", c_size_t), ("nothing_newer", c_int32), ("done", c_int32), ("step", c_uint64),
-                ("generation", c_uint64), ("updates", c_uint64)]
+                ("generation", c_uint64), ("updates", c_uint64), ("gradient_norm", c_double)]
 
 
 class ReaderTensor(Sized):

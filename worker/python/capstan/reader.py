@@ -39,6 +39,7 @@ class Version:
     generation: int
     done: bool  # this is the job's last version
     updates: int  # updates of these weights, without skipped steps; async, bounded: the fewest of a block
+    grad_norm: float  # of the step that made these weights, as Work.grad_norm
     weights: Tensors
     state: dict[str, Tensors]  # by PyTorch's names, like "exp_avg"; empty unless requested
 
@@ -103,8 +104,8 @@ class Reader:
             return None
         names = self.state_names if optimizer_state else ()
         state = {name: self._views("state", index) for index, name in enumerate(names)}
-        return Version(pulled.step, pulled.generation, bool(pulled.done), pulled.updates, self._views("weights"),
-                       state)
+        return Version(pulled.step, pulled.generation, bool(pulled.done), pulled.updates, pulled.gradient_norm,
+                       self._views("weights"), state)
 
     def follow(self, *, optimizer_state: bool = False) -> Iterator[Version]:
         """Yields newer versions up to the job's last. Steps rise; versions that come faster than they can be read are

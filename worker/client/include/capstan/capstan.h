@@ -393,6 +393,7 @@ typedef struct capstan_pulled {
   uint64_t generation;
   /* Updates of these weights, without skipped steps. async, bounded: those of the block with the fewest. */
   uint64_t updates;
+  double gradient_norm; /* since version 3; as in capstan_work */
 } capstan_pulled;
 
 typedef struct capstan_reader_tensor {

@@ -67,6 +67,7 @@ struct PulledVersion {
   // The number of updates that these weights have had, without skipped steps. async, bounded: that of the block with
   // the fewest.
   std::uint64_t updates = 0;
+  double gradient_norm = 0.0;  // as in Work; of a version that was read while its step was not yet committed: 0
 };
 
 class [[gnu::visibility("default")]] Reader {

@@ -53,8 +53,9 @@ class LastVersion:
         """From now on the job's end does not wait for this process."""
         self._reader.close()
 
-    def take(self) -> None:
-        """Copies the weights after the last step into the model, and the state into the optimizer."""
+    def take(self) -> float:
+        """Copies the weights after the last step into the model, and the state into the optimizer. Returns the norm of the
+        last step's gradient."""
         try:
             version = self._reader.pull(newer_than=self._steps - 1, optimizer_state=True)
         except Error as error:
@@ -64,6 +65,7 @@ class LastVersion:
         self._values.take(version.weights, self._steps)
         self._take_state(version)
         self.close()
+        return version.grad_norm
 
     def take_optimizer_state(self) -> None:
         """Copies the newest state into the optimizer while the job runs."""

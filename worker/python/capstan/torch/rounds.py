@@ -22,6 +22,7 @@ class Rounds:
         self._computed: dict[int, int] = {}  # by slot: the last step in which this process had it
         self.slot: Slot | None = None  # the current slot
         self.done = False  # the job's last step is committed
+        self.last_norm: float | None = None  # of the gradient of the job's last step
 
     def open(self, client: Client) -> None:
         """Waits for the first round."""
@@ -44,7 +45,9 @@ class Rounds:
 
     @property
     def grad_norm(self) -> float:
-        """The norm of the gradient that made the newest version that a round began with; 0 if none has made it."""
+        """The norm of the gradient that made the newest version; 0 if none has made it."""
+        if self.last_norm is not None:
+            return self.last_norm
         return self.newest.grad_norm if self.newest is not None else 0.0
 
     def next_slot(self) -> None:

@@ -114,8 +114,8 @@ class Trainer:
         not depend on it.
 
         torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) ends the step, waits for it, and returns the norm of
-        the gradient over all processes. Where another slot of the step follows in this process, where nothing shows yet
-        when the scheduler acts, and in the job's last step, it returns the norm of the step before, or 0.
+        the gradient over all processes. Where another slot of the step follows in this process, and where nothing shows
+        yet when the scheduler acts, it returns the norm of the step before, or 0.
         clip_grad_value_() clips the mean gradient. Both need mode sync.
         """
         if self._rates is not None:
@@ -413,7 +413,7 @@ class Trainer:
         assert self._last is not None
         if self._schedule is not None and self._schedule.interval.word is not None:
             self._schedule.go_to(self._steps, b"")
-        self._last.take()
+        self._rounds.last_norm = self._last.take()
 
     # ---- beginning --------------------------------------------------------------------------------------------------
 
