@@ -58,7 +58,8 @@ std::uint32_t TeamCalls::WaitingForTeam() {
 
 // Waits for one event. kTimeout names the members that are missing.
 Status TeamCalls::Wait(const std::string& what, Deadline deadline) {
-  if (owner_.finished()) return {Code::kStale, "the job is done: nobody comes to " + what + " any more"};
+  if (owner_.finished()) return {Code::kStale, "the job is done, and its members leave it: " + what +
+                              " comes before the job's last step, or is computed by one member from all samples"};
   const Status status = owner_.wait(deadline);
   if (status.code() != Code::kTimeout) return status;
   return Timeout("waited for " + (missing_.empty() ? "the coordinator's word" : missing_) + " in " + what +

@@ -90,17 +90,17 @@ def _reduced(tensors: Sequence[torch.Tensor], op: ReduceOp, compression: type[Co
     sent: list[tuple[torch.Tensor, Any]] = []
     for tensor in tensors:
         _must_be_plain(what, tensor)
-        scaled = tensor.detach() if prescale == 1.0 else tensor.detach() * prescale
+        scaled = tensor.detach() if prescale == 1.0 else torch.mul(tensor.detach(), prescale)
         sent.append(compression.compress(scaled))
     results: list[torch.Tensor | None] = [None] * len(tensors)
     for kind in dict.fromkeys(value.dtype for value, _ in sent):
         places = [index for index, (value, _) in enumerate(sent) if value.dtype == kind]
         flat = torch.cat([sent[index][0].reshape(-1) for index in places])
         reduce_flat(flat, op)
-        for index, part in zip(places, flat.split([sent[index][0].numel() for index in places])):
+        for index, part in zip(places, torch.split_with_sizes(flat, [sent[index][0].numel() for index in places])):
             value, context = sent[index]
             result = compression.decompress(part.reshape(value.shape), context)
-            results[index] = result * postscale if postscale != 1.0 else result.clone()
+            results[index] = torch.mul(result, postscale) if postscale != 1.0 else result.clone()
     return [result for result in results if result is not None]
 
 
@@ -162,7 +162,7 @@ def allgather(tensor: torch.Tensor, name: str | None = None, process_set: object
     if tensor.dim() == 0:
         raise Invalid("hvd.allgather of a tensor without dimensions: give tensor.reshape(1)")
     if process.client is None:
-        return tensor.detach().clone()
+        return torch.clone(tensor.detach())
     with internal_errors():
         parts = process.client.all_gather(tensor.detach().contiguous())
     for other, part in enumerate(parts):
@@ -242,7 +242,7 @@ def reducescatter(tensor: torch.Tensor, op: ReduceOp | None = None, compression:
                       prescale_factor=prescale_factor, postscale_factor=postscale_factor)
     share, more = divmod(tensor.shape[0], size())
     begin = rank() * share + min(rank(), more)
-    return whole[begin:begin + share + (rank() < more)].clone()
+    return torch.clone(whole[begin:begin + share + (rank() < more)])
 
 
 def barrier(process_set: object = None) -> None:

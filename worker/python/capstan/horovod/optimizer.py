@@ -79,7 +79,7 @@ class _Gradients:
         flat = self._compression.decompress(sent, context)
         if self._predivide != 1.0:
             flat.mul_(self._predivide / process.here.size)
-        for parameter, part in zip(parameters, flat.split([parameter.numel() for parameter in parameters])):
+        for parameter, part in zip(parameters, torch.split_with_sizes(flat, [parameter.numel() for parameter in parameters])):
             parameter.grad.copy_(part.reshape(parameter.shape))
 
 

@@ -196,7 +196,7 @@ class Statistics:
         self.restore()
 
     def kept(self) -> dict[str, torch.Tensor]:
-        parts = self._kept.split(self._sizes) if self._places else ()
+        parts = torch.split(self._kept, self._sizes) if self._places else ()
         return {place.name: part.view(place.value.shape) for place, part in zip(self._places, parts)}
 
     def _flat(self, memory: Tensors) -> torch.Tensor:

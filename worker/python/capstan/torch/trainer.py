@@ -37,6 +37,7 @@ from capstan.torch.rounds import Rounds
 from capstan.torch.rules import rule_of
 from capstan.torch.schedule import Schedule, refuse_unknown
 from capstan.torch.statistics import Wishes
+from capstan.torch.together import Together
 from capstan.torch.values import Values
 from capstan.torch.weighing import Weighing
 
@@ -69,7 +70,7 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     return Trainer(joining, identity, key_file)
 
 
-class Trainer:
+class Trainer(Together):
     """A worker of a job. It belongs to one thread at a time, and to the process that connected it."""
 
     def __init__(self, joining: Joining, identity: Identity = Identity(), key_file: str | None = None) -> None:
@@ -267,31 +268,6 @@ class Trainer:
         if self._rounds.slot is None or not self._computing.gradients.begun:
             raise Invalid("log() comes between backward() and step(), and before clip_grad_norm_()")
         self._computing.tally.log(metrics)
-
-    def barrier(self, seconds: float | None = None) -> None:
-        """Waits until every worker of the job has called it; see Client.barrier."""
-        self.client.barrier(seconds)
-
-    def mean(self, metrics: Mapping[str, tuple[Any, Any]], seconds: float | None = None) -> dict[str, float]:
-        """Returns sum / weight over all processes for each name; call it in all of them, between steps. See
-        Client.mean."""
-        return self.client.mean(metrics, seconds=seconds)
-
-    def all_reduce(self, values: Any, op: str = "sum", seconds: float | None = None) -> Any:
-        """Reduces a tensor or an array over all processes, in place; see Client.all_reduce."""
-        return self.client.all_reduce(values, op, seconds=seconds)
-
-    def broadcast(self, values: Any, root: int = 0, seconds: float | None = None) -> Any:
-        """Replaces a tensor or an array by that of process `root`; see Client.broadcast."""
-        return self.client.broadcast(values, root, seconds=seconds)
-
-    def all_gather(self, values: Any, seconds: float | None = None) -> list[Any]:
-        """Returns each process's tensor or array; see Client.all_gather."""
-        return self.client.all_gather(values, seconds=seconds)
-
-    def broadcast_object(self, value: Any = None, root: int = 0, seconds: float | None = None) -> Any:
-        """Returns the object of process `root`, which travels as a pickle; see Client.broadcast_object."""
-        return self.client.broadcast_object(value, root, seconds=seconds)
 
     def close(self, reason: str | None = None) -> None:
         """Leaves the job; other workers take over its slots. Without a `reason`, logs a warning if the job is not
