@@ -523,7 +523,7 @@ void Session::KeepVersion(std::uint64_t round, std::vector<Slice> arrays, std::s
 
 void Session::TookVersion(Generation generation, Step version, Instant now, Outbox* out) {
   if (generation != context_.generation) return;
-  if (mode_.plan->Took(version) && joined()) SendBeat(now, out);
+  if (mode_.plan->Took(version) && id().value != 0) SendBeat(now, out);
 }
 
 void Session::DeclineVersion(std::uint64_t round) {
