@@ -22,6 +22,8 @@ void SendViews(Job* job, Outbox* out);
 // Raises the views' number, because the job has changed, and sends the views.
 void SendChangedViews(Job* job, Outbox* out);
 
+// Whether this session's worker is to upload weights: the initial ones or, in an external job, a version to keep.
+bool IsFounder(const Job& job, SessionId session);
 // Names the members that a barrier waits for; empty if there are none.
 std::string MissingInBarrier(const Job& job);
 // Explains why a worker has no slot.

@@ -86,7 +86,7 @@ class ParameterServerClient : public client::ClientBase {
  private:
   void GiveUpRound() override {
     if (machine_) machine_->GiveUpRound();
-    slot_open_ = hyper_parameters_settled_ = false;
+    slot_open_ = hyper_parameters_.settled = false;
     sums_.reset();
     state_after_step_.clear();
   }
@@ -104,6 +104,14 @@ class ParameterServerClient : public client::ClientBase {
   bool waits_for_all() const { return verdict_ && verdict_->waits_for_all(); }
   bool left_out() const { return verdict_ && verdict_->left_out(); }
   void RefuseGradient();
+  // Tells the session what the program has made of the round.
+  void Settle(session::VersionSettled settled) {
+    external_->settled = true;
+    settled.round = round();
+    settled.generation = Generation{work().generation};
+    settled.version = Step{work().step};
+    loop().Send(std::move(settled));
+  }
   void BeginMachineReduce();
   Status AwaitMachineReduce();
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
@@ -125,10 +133,11 @@ class ParameterServerClient : public client::ClientBase {
   std::atomic<std::uint64_t> slots_left_out_{0};  // by verdict_; any thread reads it
 
   std::unique_ptr<client::ProgramVersion> external_;  // null: the servers run the optimizer
-  bool version_settled_ = false;                      // external: the round's version was taken, or given
 
-  bool has_hyper_parameters_ = false;      // SetHyperParameters was called
-  bool hyper_parameters_settled_ = false;  // a gradient of the round is final
+  struct {
+    bool given = false;    // SetHyperParameters was called
+    bool settled = false;  // a gradient of the round is final
+  } hyper_parameters_;
 
   // The current round.
   std::vector<bool> arrived_;     // this round's weights, by block
@@ -191,7 +200,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
     if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
   }
   arrived_.assign(catalog_->blocks().size(), ready.weights_complete);
-  version_settled_ = false;
+  if (external_) external_->settled = false;
   sums_ = std::make_unique<SlotSums>(next.slots, ReductionTree(next.slot_count, aggregation_));
   slots_begun_ = 0;
   slot_open_ = false;
@@ -215,13 +224,13 @@ Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t las
 Status ParameterServerClient::SetHyperParameters(const std::vector<HyperParameters>& groups) {
   if (!failure().ok()) return failure();
   if (!catalog_) return Misuse("SetHyperParameters comes after Declare");
-  if (hyper_parameters_settled_) {
+  if (hyper_parameters_.settled) {
     return Misuse("SetHyperParameters comes after NextWork and before the round's first gradient is final");
   }
   if (Status status = CheckHyperParameters(groups, catalog_->group_count()); !status.ok()) {
     return Misuse("SetHyperParameters: " + status.message());
   }
-  has_hyper_parameters_ = true;
+  hyper_parameters_.given = true;
   loop().Send(session::HyperParametersCommand{groups});
   return {};
 }
@@ -249,18 +258,17 @@ Status ParameterServerClient::SetProgramState(std::string_view state) {
 // Called when gradients of a round are final. From then on the hyper-parameters must not change in this round, because
 // all its pushes carry them.
 Status ParameterServerClient::SettleHyperParameters(const char* call) {
-  if (catalog_->group_count() > 0 && !has_hyper_parameters_) {
+  if (catalog_->group_count() > 0 && !hyper_parameters_.given) {
     return Misuse(std::string(call) + " comes after SetHyperParameters: the tensors are declared with groups");
   }
-  hyper_parameters_settled_ = true;
+  hyper_parameters_.settled = true;
   return {};
 }
 
 Result<std::optional<Work>> ParameterServerClient::NextWork(Deadline deadline) {
-  const bool unsettled = external_ && sums_ && failure().ok() && !version_settled_ && LookUp().ok();
+  const bool unsettled = external_ && sums_ && failure().ok() && !external_->settled && LookUp().ok();
   if (unsettled && work().slots.empty() && !work().keep) {
-    version_settled_ = true;
-    loop().Send(session::DeclineVersionCommand{round()});
+    Settle({.how = session::VersionSettled::How::kDeclined});
   } else if (unsettled) {
     return Misuse("NextWork comes after " + std::string(work().keep ? "KeepVersion" : "TakeVersion") +
                   " in the round of step " + std::to_string(work().step));
@@ -270,7 +278,7 @@ Result<std::optional<Work>> ParameterServerClient::NextWork(Deadline deadline) {
 
 Status ParameterServerClient::TakeVersion() {
   if (!failure().ok()) return failure();
-  if (!external_ || !sums_ || version_settled_ || work().keep) {
+  if (!external_ || !sums_ || external_->settled || work().keep) {
     return Misuse("TakeVersion comes once in a round without `keep`, in a job with [optimizer] kind = \"external\"");
   }
   CAPSTAN_RETURN_IF_ERROR(LookUp());
@@ -279,8 +287,7 @@ Status ParameterServerClient::TakeVersion() {
   } else {
     external_->Forget();
   }
-  version_settled_ = true;
-  loop().Send(session::TookVersionCommand{Generation{work().generation}, Step{work().step}});
+  Settle({.how = session::VersionSettled::How::kTaken});
   return {};
 }
 
@@ -291,8 +298,9 @@ Status ParameterServerClient::KeepVersion(const float* weights, std::string_view
   }
   Result<client::ProgramVersion::Parts> parts = external_->Give(weights, state);
   if (!parts.ok()) return Fail(parts.status());
-  version_settled_ = true;
-  loop().Send(session::KeepVersionCommand{round(), std::move(parts->arrays), std::move(parts->head)});
+  Settle({.how = session::VersionSettled::How::kGiven,
+          .arrays = std::move(parts->arrays),
+          .program_state = std::move(parts->head)});
   return {};
 }
 
@@ -301,7 +309,7 @@ Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_
   if (!sums_ || slot_open_ || slots_begun_ == work().slots.size() || work().slots[slots_begun_] != slot) {
     return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
   }
-  if (external_ && !version_settled_) return Misuse("BeginSlot comes after TakeVersion");
+  if (external_ && !external_->settled) return Misuse("BeginSlot comes after TakeVersion");
   ++slots_begun_;
   slot_open_ = true;
   slot_samples_ = samples;

@@ -77,26 +77,14 @@ struct GroupCommand {
   GroupState state = {};  // kNone
   std::string text;
 };
-// External: the arguments of Session::KeepVersion, Session::TookVersion and Session::DeclineVersion.
-struct KeepVersionCommand {
-  std::uint64_t round = 0;
-  std::vector<Slice> arrays;
-  std::string program_state;
-};
-struct TookVersionCommand {
-  Generation generation;
-  Step version;
-};
-struct DeclineVersionCommand {
-  std::uint64_t round = 0;
-};
+using SettleCommand = VersionSettled;
 struct BarrierCommand {};
 struct LeaveCommand {
   std::string reason;
 };
 using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
-                             UploadCommand, KeepVersionCommand, TookVersionCommand, DeclineVersionCommand, GroupCommand,
-                             ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, LeaveCommand>;
+                             UploadCommand, SettleCommand, GroupCommand, ReleaseCommand, SumsMadeCommand,
+                             MachineGroupCommand, BarrierCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {
