@@ -86,9 +86,9 @@ struct Job {
   Ranks ranks;
   Barrier barrier;
   Followers followers;
-  Uploaders uploaders;
   std::optional<AllReduceGroup> group;          // only in mode allreduce
   std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
+  Uploaders uploaders;
   EqualSlots equal_slots;
   Told told;
   Ending ending;

@@ -93,8 +93,8 @@ struct VersionSettled {
   };
   How how = How::kTaken;
   std::uint64_t round = 0;
-  Generation generation;
-  Step version;
+  Generation generation = {};
+  Step version = {};
   // kGiven: the weights, and the rest of the program's state, each for the whole catalog; and the state's beginning.
   std::vector<Slice> arrays = {};
   std::string program_state = {};

@@ -86,20 +86,10 @@ TEST_CASE("lars and lamb have defaults and keys of their own", "[config]") {
   }
 }
 
-TEST_CASE("an external optimizer leaves its numbers to the program, and is refused where it cannot be", "[config]") {
-  const std::string own =
-      "[job]\nsteps = 10\nglobal_batch = 8\n[model]\nkind = \"client\"\n[optimizer]\nkind = \"external\"\n";
-  CHECK(Parse(own).optimizer.states == 2);
-  CHECK(Parse(own, {"optimizer.states=0"}).optimizer.states == 0);
-  CHECK_THAT(Message(own, {"optimizer.states=3"}), Contains("states"));
-  for (const char* key : {"lr=0.1", "clip_norm=1.0", "weight_decay=0.1"}) {
-    CHECK_THAT(Message(own, {std::string("optimizer.") + key}), Contains("a kind that the servers run"));
-  }
+TEST_CASE("an external optimizer leaves its numbers to the program", "[config]") {
+  const std::string own = "[job]\nsteps=9\nglobal_batch=8\n[model]\nkind=\"client\"\n[optimizer]\nkind=\"external\"\n";
+  CHECK_THAT(Message(own, {"optimizer.lr=0.1"}), Contains("a kind that the servers run"));
   CHECK_THAT(Message(own, {"job.mode=async"}), Contains("which only mode \"sync\" has"));
-  CHECK_THAT(Message(own, {"worker.precision=fp16"}), Contains("precision = \"fp32\""));
-  CHECK_THAT(Message(own, {"schedule.kind=cosine"}), Contains("take the section [schedule] out"));
-  CHECK_THAT(Message(kSmallest, {"optimizer.kind=external"}), Contains("[model] kind = \"client\""));
-  CHECK_THAT(Message(kSmallest, {"optimizer.states=1"}), Contains("kind = \"external\""));
 }
 
 TEST_CASE("a trust ratio needs whole steps, and modes without them refuse it by name", "[config]") {
