@@ -400,7 +400,6 @@ struct View {
   notice @18 :Text;
   groupRank @19 :UInt32;
   clockMs @20 :UInt64;
-  keeper @21 :Bool;
 }
 
 struct Heartbeat {

@@ -282,7 +282,6 @@ void Fields(Visitor& v, M& m) {
   v(m.group, CAPSTAN_FIELD(Group), form::OptionalList{});
   v(m.group_rank, CAPSTAN_FIELD(GroupRank));
   v(m.clock_ms, CAPSTAN_FIELD(ClockMs));
-  v(m.keeper, CAPSTAN_FIELD(Keeper));
 }
 
 template <class Visitor, MaybeConst<TimeSpent> M>

@@ -385,10 +385,8 @@ void Coordinator::On(PeerId from, const Heartbeat& beat, Instant now, Outbox* ou
     course_.Advance(now, out);
     worker = job_.members.Find(beat.session);
   }
-  const bool news_of_version = worker->has_version != beat.has_version || worker->loads != beat.loads;
-  worker->has_version = beat.has_version;
-  worker->loads = beat.loads;
-  if (job_.keeper && news_of_version) {
+  if (job_.uploaders.keeper &&
+      job_.uploaders.keeper->Take(worker->session, {beat.generation, beat.has_version, beat.loads})) {
     course_.Advance(now, out);
     worker = job_.members.Find(beat.session);
   }

@@ -41,7 +41,7 @@ Job::Job(CoordinatorOptions given, CoordinatorLog* log, std::shared_ptr<monitori
       clock(now),
       group(MakeGroup(options.config)),
       machine_groups(MakeMachineGroups(options.config, journal.term())),
-      keeper(MakeVersionKeeper(options.config)),
+      uploaders{.initial = {}, .keeper = MakeVersionKeeper(options.config)},
       equal_slots(options.config.model.built_in() ? 0 : EqualSlots::kStepsSeen),
       told{.sessions = SessionFeed(shards.size())} {
   CountWanted(options.config, metrics.get());

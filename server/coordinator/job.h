@@ -37,6 +37,12 @@ struct InitialSource {
   std::string name;
 };
 
+// The workers that upload versions to the shards.
+struct Uploaders {
+  std::optional<InitialSource> initial;  // of version 0
+  std::optional<VersionKeeper> keeper;   // of later ones; only if the optimizer stays in the program
+};
+
 struct Ending {
   std::optional<Instant> stop_since;  // when a stop was requested or, if later, when the newest step ended
   bool shutting_down = false;
@@ -80,10 +86,9 @@ struct Job {
   Ranks ranks;
   Barrier barrier;
   Followers followers;
-  std::optional<InitialSource> initial_source;
   std::optional<AllReduceGroup> group;          // only in mode allreduce
   std::optional<MachineGroups> machine_groups;  // only in jobs with local_reduce
-  std::optional<VersionKeeper> keeper;          // only if the optimizer stays in the program
+  Uploaders uploaders;
   EqualSlots equal_slots;
   Told told;
   Ending ending;

@@ -72,7 +72,7 @@ void JobCourse::Advance(Instant now, Outbox* out) {
     job_->shards.AllHaveBegun() ? EnterRunning(now, out) : SendResets(now, out);
   }
   if (job_->state.now() == CoordinatorState::kRunning) DecideSteps(now, out);
-  if (job_->state.now() == CoordinatorState::kRunning && job_->keeper) KeepVersion(now, out);
+  if (job_->state.now() == CoordinatorState::kRunning && job_->uploaders.keeper) KeepVersion(now, out);
   AdvanceSnapshots(now, out);
 }
 
@@ -129,7 +129,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
   Steps& steps = *job_->steps;
   if (steps.parameters().stop && steps.AllPublished()) return Finish(out);
   if ((job_->stopping() && steps.parameters().on_shards) || (job_->group && job_->group->request())) return;
-  if (job_->keeper && VersionKeeper::AnyLoads(job_->members, job_->journal.generation())) return;
+  if (job_->uploaders.keeper && job_->uploaders.keeper->AnyLoads(job_->members, job_->journal.generation())) return;
   const Step before = steps.step();
   Steps::Decision decision = steps.Decide(job_->snapshots, job_->stopping(), now, out);
   if (!decision.failure.ok()) {
@@ -264,7 +264,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
   } else {
     record.parameters = job_->steps->ParametersFrom(record, job_->snapshots, job_->stopping(), now);
   }
-  job_->initial_source.reset();
+  job_->uploaders.initial.reset();
   Append(record);
   job_->steps->EndGeneration();
   job_->shards.BeginGeneration();
@@ -392,25 +392,25 @@ void JobCourse::LogRecovered(Instant now, Outbox* out) {
 // Chooses the worker that gives the first weights. With ranks it is rank 0, and none until that worker has joined.
 // Otherwise it is the present member whose name sorts first, so the order of joining decides nothing.
 void JobCourse::ChooseInitialSource() {
-  job_->initial_source.reset();
+  job_->uploaders.initial.reset();
   if (!job_->journal.AwaitsInitialWeights()) return;
   const Worker* first = nullptr;
   for (const auto& [joined, worker] : job_->members.workers()) {
     if (job_->ranks.in_use() ? worker.rank == 1 : first == nullptr || ComesBefore(worker.name, first->name))
       first = &worker;
   }
-  if (first != nullptr) job_->initial_source = InitialSource{first->session, first->name};
+  if (first != nullptr) job_->uploaders.initial = InitialSource{first->session, first->name};
 }
 
 void JobCourse::KeepInitialSource(Instant now, Outbox* out) {
   if (!job_->journal.AwaitsInitialWeights() || job_->stopping()) return;
-  if (!job_->initial_source) {
+  if (!job_->uploaders.initial) {
     ChooseInitialSource();
-    if (!job_->initial_source) return;
+    if (!job_->uploaders.initial) return;
     return SendChangedViews(job_, out);
   }
-  if (job_->members.Find(job_->initial_source->session) != nullptr) return;
-  out->Log(Severity::kWarning, "\"" + job_->initial_source->name +
+  if (job_->members.Find(job_->uploaders.initial->session) != nullptr) return;
+  out->Log(Severity::kWarning, "\"" + job_->uploaders.initial->name +
                                    "\" is gone before its first weights were kept; what came of " +
                                    "them is forgotten, and the next worker gives its own");
   StartRecovery(Recovery::kGoBack, now, out);
@@ -481,18 +481,18 @@ void JobCourse::NoteGroup(const Worker& worker, Outbox* out) {
 // Has a worker upload the present version if a snapshot, the end or another worker needs it. A generation begins with a
 // version that the shards have.
 void JobCourse::KeepVersion(Instant now, Outbox* out) {
-  VersionKeeper& keeper = *job_->keeper;
+  VersionKeeper& keeper = *job_->uploaders.keeper;
   const Generation generation = job_->journal.generation();
   const StepParameters& step = job_->steps->parameters();
   const bool is_here = job_->steps->step().value == job_->journal.recover().snapshot.version.value;
   const bool wanted =
-      step.snapshot || step.stop || job_->stopping() || VersionKeeper::AnyLoads(job_->members, generation);
+      step.snapshot || step.stop || job_->stopping() || job_->uploaders.keeper->AnyLoads(job_->members, generation);
   if (keeper.Choose(job_->members, generation, wanted && !is_here)) SendChangedViews(job_, out);
   if (is_here) return keeper.ForgetLoss();
   if (!keeper.IsLost(job_->members, generation, now, job_->lease())) return;
   keeper.ForgetLoss();
   const std::string cause = "no worker has version " + std::to_string(job_->steps->step().value) +
-                            " any more, for which " + VersionKeeper::Loading(job_->members, generation) + " waits";
+                            " any more, for which " + keeper.Loading(job_->members, generation) + " waits";
   job_->clock.SetCause(cause);
   out->LogAndAudit(Severity::kWarning, AuditKind::kLost, cause + "; all go back to the newest snapshot");
   StartRecovery(Recovery::kGoBack, now, out);

@@ -48,6 +48,12 @@ std::string MissingInBarrier(const Job& job) {
   return who;
 }
 
+bool IsFounder(const Job& job, SessionId session) {
+  const Uploaders& uploaders = job.uploaders;
+  if (job.journal.AwaitsInitialWeights()) return uploaders.initial && uploaders.initial->session == session;
+  return uploaders.keeper && uploaders.keeper->Is(session);
+}
+
 View MakeView(const Job& job, const Worker* worker) {
   View view;
   view.job = job.journal.job();
@@ -84,9 +90,7 @@ View MakeView(const Job& job, const Worker* worker) {
   if (worker != nullptr) {
     view.session = worker->session;
     view.notice = worker->idle ? "this worker has nothing to compute: " + WhyIdle(job) : job.equal_slots.text();
-    view.founder = job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights() &&
-                   job.initial_source && job.initial_source->session == worker->session;
-    view.keeper = job.state.now() == CoordinatorState::kRunning && job.keeper && job.keeper->Is(worker->session);
+    view.founder = job.state.now() == CoordinatorState::kRunning && IsFounder(job, worker->session);
     view.slots = worker->slots;
     view.slots.insert(view.slots.end(), worker->backup.begin(), worker->backup.end());
     std::sort(view.slots.begin(), view.slots.end());

@@ -25,6 +25,8 @@ void SendChangedViews(Job* job, Outbox* out);
 // How many workers the job waits for where its workers meet. During the first lease after this coordinator's start
 // these are cluster.workers, because earlier members may not have come back yet; later cluster.min_workers.
 std::size_t WantedWorkers(const Job& job);
+// Whether this session's worker is to upload weights: the initial ones or, in an external job, a version to keep.
+bool IsFounder(const Job& job, SessionId session);
 // Names the members that a barrier waits for; empty if there are none.
 std::string MissingInBarrier(const Job& job);
 // Explains why a worker has no slot.

@@ -65,8 +65,7 @@ struct Worker {
   std::vector<ShardIndex> missing;
   std::uint64_t barrier = 0;  // the barrier that it waits in
   ReportedGroup group;
-  bool has_version = false, loads = false;  // as in Heartbeat
-  bool idle = false;                        // it has no slot because there are more workers than slots
+  bool idle = false;  // it has no slot because there are more workers than slots
 };
 
 // kKeepSlots: a worker keeps its slots, up to an equal share. kByMachine: workers of one machine get adjacent slots.

@@ -5,6 +5,7 @@
 
 #include "common/config/job_config.h"
 #include "server/coordinator/job.h"
+#include "server/coordinator/job_view.h"
 
 namespace capstan::server {
 
@@ -24,16 +25,16 @@ std::vector<SlotIndex> SlotsOf(const Job& job, const Worker& worker) {
   return slots;
 }
 
-// Whether the shards take weights from this session: the first ones or, in an external job, those of a version to keep.
-bool IsFounder(const Job& job, SessionId session) {
-  return (job.initial_source && job.initial_source->session == session) || (job.keeper && job.keeper->Is(session));
+// Also after version 0 is on disk, the worker that gave it may repeat what it has sent.
+bool TakesWeightsOf(const Job& job, SessionId session) {
+  return IsFounder(job, session) || (job.uploaders.initial && job.uploaders.initial->session == session);
 }
 
 std::vector<SessionFeed::Member> MembersOf(const Job& job) {
   std::vector<SessionFeed::Member> members;
   members.reserve(job.members.size());
   for (const auto& [joined, worker] : job.members.workers()) {
-    members.push_back({worker.session, worker.name, SlotsOf(job, worker), IsFounder(job, worker.session),
+    members.push_back({worker.session, worker.name, SlotsOf(job, worker), TakesWeightsOf(job, worker.session),
                        worker.generation == job.journal.generation(), worker.view_sequence});
   }
   return members;

@@ -8,6 +8,7 @@
 //         for a lease, the job goes back to the newest snapshot.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -17,17 +18,23 @@
 namespace capstan::server {
 
 class Membership;
-struct Worker;
 
 class VersionKeeper {
  public:
-  // Whether the program of this worker has the version of the step under way, or makes it of the newest gradient.
-  static bool Has(const Worker& worker, Generation generation);
-  // Whether a worker waits for a version from the shards. The step under way is not decided meanwhile: the version
+  struct Report {
+    Generation generation;  // of the session
+    bool has = false;       // the program has the version of the step, or makes it of the newest gradient
+    bool loads = false;     // it waits for a version from the shards
+    bool operator==(const Report&) const = default;
+  };
+
+  // Takes what a worker's Heartbeat says of its program's version. Returns whether that is news.
+  bool Take(SessionId session, Report report);
+  // Whether a member waits for a version from the shards. The step under way is not decided meanwhile: the version
   // would be gone before the worker has it.
-  static bool AnyLoads(const Membership& members, Generation generation);
-  // Names the workers that wait for a version from the shards.
-  static std::string Loading(const Membership& members, Generation generation);
+  bool AnyLoads(const Membership& members, Generation generation) const;
+  // Names the members that wait for a version from the shards.
+  std::string Loading(const Membership& members, Generation generation) const;
 
   // Chooses the worker that uploads: the first one, in the order of joining, that has the version; none if it is not
   // `wanted`. Returns whether another worker than before is chosen, or none any more.
@@ -40,6 +47,9 @@ class VersionKeeper {
   void ForgetLoss() { none_has_since_.reset(); }
 
  private:
+  Report Of(SessionId session, Generation generation) const;
+
+  std::map<SessionId, Report> reports_;  // of members, and of at most as many that have left
   std::optional<SessionId> keeper_;
   std::optional<Instant> none_has_since_;
 };

@@ -37,9 +37,9 @@ const char* ResettingText(const Job& job) {
 
 // Returns the text after "waiting for", such as: first weights from "worker-0" (not kept yet by server 1).
 std::string WaitingForInitialWeights(const Job& job) {
-  if (!job.initial_source && job.ranks.in_use()) return "rank 0, which gives the first weights";
-  if (!job.initial_source) return "a worker that gives the first weights (none is left)";
-  return "first weights from \"" + job.initial_source->name + "\" (not kept yet by " + job.snapshots.MissingParts() +
+  if (!job.uploaders.initial && job.ranks.in_use()) return "rank 0, which gives the first weights";
+  if (!job.uploaders.initial) return "a worker that gives the first weights (none is left)";
+  return "first weights from \"" + job.uploaders.initial->name + "\" (not kept yet by " + job.snapshots.MissingParts() +
          ")";
 }
 

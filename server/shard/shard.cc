@@ -37,6 +37,10 @@ CoordinatorNumbers NumbersOf(const Order& order) {
   return {order.term, {}};
 }
 
+Committed MakeCommitted(const ShardContext& shard, Step step) {
+  return {shard.options.shard, shard.options.incarnation, shard.generation, step};
+}
+
 }  // namespace
 
 Shard::Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics)
@@ -159,20 +163,7 @@ void Shard::On(const Commit& commit, Instant now, Outbox* out) {
   // The job ends when every shard has answered, so the last version must be here by then.
   const bool is_last = context_.served.parameters.stop && commit.step.Next() == context_.step();
   if (is_last && engine_->awaits_uploads()) return;
-  SendCommitted(commit.step, out);
-}
-
-void Shard::SendCommitted(Step step, Outbox* out) const {
-  out->Send(context_.options.coordinator,
-            Committed{context_.options.shard, context_.options.incarnation, generation(), step});
-}
-
-void Shard::OnUploaded(Instant now, Outbox* out) {
-  const StepParameters& parameters = context_.served.parameters;
-  if (parameters.snapshot) PinSnapshot({generation(), version()}, now, out);
-  pulls_.AnswerReady(now, out);
-  if (parameters.stop && last_commit() != nullptr) SendCommitted(last_commit()->step, out);
-  engine_->ReportWhenComplete(now, out);
+  out->Send(context_.options.coordinator, MakeCommitted(context_, commit.step));
 }
 
 void Shard::On(const Redo& redo, Instant now, Outbox* out) {
@@ -276,7 +267,14 @@ void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Ins
   if (!is_first) {
     const bool was_here = engine_->HasBlocksOf(version(), 0);
     engine_->Handle(from, upload, payload, now, out);
-    if (!was_here && engine_->HasBlocksOf(version(), 0)) OnUploaded(now, out);
+    if (was_here || !engine_->HasBlocksOf(version(), 0)) return;
+    // The published version is here now, for which others have waited.
+    const StepParameters& parameters = context_.served.parameters;
+    if (parameters.snapshot) PinSnapshot({generation(), version()}, now, out);
+    pulls_.AnswerReady(now, out);
+    if (parameters.stop && last_commit() != nullptr)
+      out->Send(context_.options.coordinator, MakeCommitted(context_, last_commit()->step));
+    engine_->ReportWhenComplete(now, out);
     return;
   }
   const Status status = gate_.Check(context_, upload, payload);

@@ -112,9 +112,6 @@ class Shard {
   void Resume(Instant now, Outbox* out);
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
   void PinInitialWeights(Instant now, Outbox* out);
-  void SendCommitted(Step step, Outbox* out) const;
-  // Does what waited for uploads of the published version.
-  void OnUploaded(Instant now, Outbox* out);
   Hello MakeHello() const;
 
   ShardContext context_;

@@ -99,8 +99,8 @@ class StepEngine {
   virtual CommitOutcome Handle(const Commit&) { return CommitOutcome::kIgnored; }
   virtual RedoOutcome Handle(const Redo&, Instant, Outbox*) { return RedoOutcome::kIgnored; }
   virtual void Handle(const ClockUpdate&) {}
-  // Whether the shards are to have the published version, which workers still upload. Then the Commit that published it
-  // is not answered if it was the last one, and a snapshot of the version has to wait.
+  // Whether the shards are to have the published version, which workers still upload. A snapshot of it then waits, and
+  // if it is the last one, so does the answer to its Commit.
   virtual bool awaits_uploads() const { return false; }
   // Reports the step under way to the coordinator if nothing of it is missing and it was not reported yet.
   virtual void ReportWhenComplete(Instant, Outbox*) {}
@@ -114,8 +114,8 @@ class StepEngine {
   virtual bool PullsMayBeReady() const { return false; }
   // `array`: as in a Pull.
   virtual BlockVersion VersionOf(std::size_t index, std::uint32_t array) const = 0;
-  // Whether this shard has the array of this version's blocks; false only in allreduce and in external jobs, for versions
-  // that only workers have.
+  // Whether this shard has the array of this version's blocks. False only in allreduce and in external jobs, for
+  // versions that only workers have.
   virtual bool HasBlocksOf(Version, std::uint32_t) const { return true; }
   // Whether a request for a snapshot of this version can be answered now; false: the version is not published here yet.
   virtual bool CanPin(Version version) const = 0;

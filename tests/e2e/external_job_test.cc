@@ -1,5 +1,5 @@
-// Jobs whose optimizer stays in the program: programs with a momentum of their own, on threads of this process. Whatever
-// joins, leaves or is lost, the final weights have the same bits.
+// Jobs whose optimizer stays in the program: programs with a momentum of their own, on threads of this process.
+// Whatever joins or leaves, the final weights have the same bits.
 #include <capstan/client.h>
 
 #include <cmath>

@@ -28,7 +28,7 @@ void AddExternal(std::vector<Mutant>* all) {
   add("having-believed", "every worker is believed to have the version", Flaw::kNone,
       On<Heartbeat>([](Tampering*, Heartbeat& beat) { beat.has_version = true; }));
   add("keeper-unasked", "no worker is asked for a version", Flaw::kNone, {},
-      On<View>([](Tampering*, View& view) { view.keeper = false; }));
+      On<View>([](Tampering*, View& view) { view.founder = view.founder && view.step.value == 0; }));
   add("upload-of-any-version", "a shard takes what was uploaded for the version that it has", Flaw::kNone,
       AtShard<UploadBlock>([](Tampering*, UploadBlock& upload, const server::Shard& shard) {
         if (upload.step.value != 0) upload.step = Step{shard.version().value};

@@ -51,6 +51,7 @@ TEST_CASE("the listed seed of every caught mutant shows its broken rule", "[sim]
     CHECK(mutant->old == caught[i].name.old);
     CHECK(mutant->slow_lines == caught[i].name.slow_lines);
     CHECK(mutant->local == caught[i].name.local);
+    CHECK(mutant->external == caught[i].name.external);
     CHECK(TryMutant(*mutant, caught[i].name).has_value());
   }
 }

@@ -189,13 +189,17 @@ void SimWorker::ComputeSlot(std::uint32_t data, float* gradient) const {
 void SimWorker::ComputeExternal(Instant now, Outbox* out) {
   if (work_.keep) {
     client::ProgramVersion::Parts parts = external_->Give();
-    return session_->KeepVersion(work_.round, std::move(parts.arrays), std::move(parts.head), now, out);
+    session::VersionSettled given{.how = session::VersionSettled::How::kGiven, .round = work_.round};
+    given.arrays = std::move(parts.arrays);
+    given.program_state = std::move(parts.head);
+    return session_->Settle(std::move(given), now, out);
   }
   if (std::string wrong = external_->MakeVersion(work_); !wrong.empty()) {
     violation_ = "a program was given a version that is none: " + wrong;
     return;
   }
-  if (settings_.flaw != Flaw::kVersionUnsaid) session_->TookVersion(work_.generation, work_.step, now, out);
+  if (settings_.flaw != Flaw::kVersionUnsaid)
+    session_->Settle({.round = work_.round, .generation = work_.generation, .version = work_.step}, now, out);
   weights_ = external_->weights();
   if (!work_.slots.empty()) Compute(now, out);
 }

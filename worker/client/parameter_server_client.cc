@@ -113,6 +113,14 @@ class ParameterServerClient : public client::ClientBase {
   bool waits_for_all() const { return verdict_ && verdict_->waits_for_all(); }
   bool left_out() const { return verdict_ && verdict_->left_out(); }
   void RefuseGradient();
+  // Tells the session what the program has made of the round.
+  void Settle(session::VersionSettled settled) {
+    external_->settled = true;
+    settled.round = round();
+    settled.generation = Generation{work().generation};
+    settled.version = Step{work().step};
+    loop().Send(std::move(settled));
+  }
   void BeginMachineReduce();
   Status AwaitMachineReduce();
   bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
@@ -135,7 +143,6 @@ class ParameterServerClient : public client::ClientBase {
 
   client::StepSettings settings_;
   std::unique_ptr<client::ProgramVersion> external_;  // null: the servers run the optimizer
-  bool version_settled_ = false;                      // external: the round's version was taken, or given
 
   // The current round.
   std::vector<bool> arrived_;     // this round's weights, by block
@@ -199,7 +206,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
     if (const auto scale = verdict_->LossScaleOf(next.slots.front())) work().loss_scale = *scale;
   }
   arrived_.assign(catalog_->blocks().size(), ready.weights_complete);
-  version_settled_ = false;
+  if (external_) external_->settled = false;
   sums_ = std::make_unique<SlotSums>(next.slots, ReductionTree(next.slot_count, aggregation_));
   slots_begun_ = 0;
   slot_open_ = false;
@@ -260,10 +267,9 @@ Status ParameterServerClient::Settle(const char* call) {
 }
 
 Result<std::optional<Work>> ParameterServerClient::NextWork(Deadline deadline) {
-  const bool unsettled = external_ && sums_ && failure().ok() && !version_settled_ && LookUp().ok();
+  const bool unsettled = external_ && sums_ && failure().ok() && !external_->settled && LookUp().ok();
   if (unsettled && work().slots.empty() && !work().keep) {
-    version_settled_ = true;
-    loop().Send(session::DeclineVersionCommand{round()});
+    Settle({.how = session::VersionSettled::How::kDeclined});
   } else if (unsettled) {
     return Misuse("NextWork comes after " + std::string(work().keep ? "KeepVersion" : "TakeVersion") +
                   " in the round of step " + std::to_string(work().step));
@@ -273,7 +279,7 @@ Result<std::optional<Work>> ParameterServerClient::NextWork(Deadline deadline) {
 
 Status ParameterServerClient::TakeVersion() {
   if (!failure().ok()) return failure();
-  if (!external_ || !sums_ || version_settled_ || work().keep) {
+  if (!external_ || !sums_ || external_->settled || work().keep) {
     return Misuse("TakeVersion comes once in a round without `keep`, in a job with [optimizer] kind = \"external\"");
   }
   CAPSTAN_RETURN_IF_ERROR(LookUp());
@@ -282,8 +288,7 @@ Status ParameterServerClient::TakeVersion() {
   } else {
     external_->Forget();
   }
-  version_settled_ = true;
-  loop().Send(session::TookVersionCommand{Generation{work().generation}, Step{work().step}});
+  Settle({.how = session::VersionSettled::How::kTaken});
   return {};
 }
 
@@ -294,8 +299,9 @@ Status ParameterServerClient::KeepVersion(const float* weights, std::string_view
   }
   Result<client::ProgramVersion::Parts> parts = external_->Give(weights, state);
   if (!parts.ok()) return Fail(parts.status());
-  version_settled_ = true;
-  loop().Send(session::KeepVersionCommand{round(), std::move(parts->arrays), std::move(parts->head)});
+  Settle({.how = session::VersionSettled::How::kGiven,
+          .arrays = std::move(parts->arrays),
+          .program_state = std::move(parts->head)});
   return {};
 }
 
@@ -304,7 +310,7 @@ Result<float*> ParameterServerClient::BeginSlot(std::uint32_t slot, std::uint64_
   if (!sums_ || slot_open_ || slots_begun_ == work().slots.size() || work().slots[slots_begun_] != slot) {
     return Misuse("BeginSlot(" + std::to_string(slot) + ") is not the next slot of the round");
   }
-  if (external_ && !version_settled_) return Misuse("BeginSlot comes after TakeVersion");
+  if (external_ && !external_->settled) return Misuse("BeginSlot comes after TakeVersion");
   ++slots_begun_;
   slot_open_ = true;
   slot_samples_ = samples;

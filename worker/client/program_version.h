@@ -32,6 +32,8 @@ class ProgramVersion {
   // Puts the version together that came from the shards. `head`: the program's state of the step; empty if no program
   // has given one, as for version 0. The state is then state().
   Status Take(const float* weights, std::string_view head);
+  bool settled = false;  // of the owner: the round's version was taken, given or declined
+
   // The state that came with the newest whole version; empty: none was given yet.
   const std::string& state() const { return state_; }
   void Forget() { state_.clear(); }

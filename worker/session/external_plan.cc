@@ -1,6 +1,7 @@
 #include "worker/session/external_plan.h"
 
 #include "common/wire/messages/pull.h"
+#include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
 
 namespace capstan::session {
@@ -48,15 +49,27 @@ VersionSource ExternalPlan::source() const {
   return terms_.action == StepAction::kSkip ? VersionSource::kSkipped : VersionSource::kGradient;
 }
 
-bool ExternalPlan::Took(Step step) {
+bool ExternalPlan::Took(std::optional<Step> version) {
   const bool before = follows();
-  has_ = step;
+  has_ = version;
+  declined_ = !version;
   return !before && follows();
 }
 
-void ExternalPlan::Declined() {
-  has_.reset();
-  declined_ = true;
+bool ExternalPlan::MustGive(const View& view, Generation generation) const {
+  return view.founder && view.step.value != 0 && view.generation == generation && has_ == view.step &&
+         given_ != view.step;
+}
+
+WorkReady ExternalPlan::MakeGiving(Generation generation, std::uint64_t round) const {
+  RoundWork work;
+  work.generation = generation;
+  work.step = *has_;
+  work.round = round;
+  work.updates = updates();
+  work.source = VersionSource::kCurrent;
+  work.keep = true;
+  return {std::move(work), loss_scale(), true};
 }
 
 }  // namespace capstan::session

@@ -34,8 +34,10 @@ class ExternalPlan final : public SyncPlan {
   VersionSource source() const override;
   bool at_end() const override { return stop_; }
   std::optional<Step> program_version() const override { return has_; }
-  bool Took(Step step) override;
-  void Declined() override;
+  bool Took(std::optional<Step> version) override;
+  bool MustGive(const View& view, Generation generation) const override;
+  WorkReady MakeGiving(Generation generation, std::uint64_t round) const override;
+  void Gave() override { given_ = has_; }
   bool follows() const override { return has_ && has_->value + 1 >= step_.value; }
 
  private:
@@ -43,10 +45,11 @@ class ExternalPlan final : public SyncPlan {
   bool loads() const { return !has_ || has_->Next() != step_; }
 
   std::uint32_t arrays_;
-  std::optional<Step> has_;  // the version that the program has
-  std::uint32_t array_ = 0;  // the array that is being loaded
-  bool stop_ = false;        // step_ is the job's last version
-  bool declined_ = false;    // the program wants no version before it has slots
+  std::optional<Step> has_;    // the version that the program has
+  std::optional<Step> given_;  // the newest version that the program has given to the shards
+  std::uint32_t array_ = 0;    // the array that is being loaded
+  bool stop_ = false;          // step_ is the job's last version
+  bool declined_ = false;      // the program wants no version before it has slots
 };
 
 }  // namespace capstan::session

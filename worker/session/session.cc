@@ -149,7 +149,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   // The machine's group is over: this session sends the pushes that it deferred for that group.
   if (group.replaced) ReleasePushes(round_.number, now, out);
   if (group.event) events_.push_back(*std::move(group.event));
-  if (view.founder && view.generation == context_.generation) UploadInitialWeights(now, out);
+  if (view.founder && view.step.value == 0 && view.generation == context_.generation) UploadInitialWeights(now, out);
   if (ended_) return;
   if (view_.TakeSlotsChanged()) {
     mode_.plan->SlotsChanged();
@@ -159,7 +159,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   // A worker that had no slots took no part in recent steps; it begins at the job's current step.
   const bool idle = !had_slots && round_.state == RoundState::kNone && view.generation == context_.generation;
   if (idle && mode_.plan->IsBehind(view.step)) MoveToStep(view.step, now, out);
-  if (application_ready_ && IsKeepDue() && round_.state == RoundState::kPulling) {
+  if (application_ready_ && mode_.plan->MustGive(view, context_.generation) && round_.state == RoundState::kPulling) {
     // The application waits for the next version, and the present one is wanted first.
     (void)mode_.plan->ReconsiderPull(round_.announced);
     mode_.plan->SlotsChanged();
@@ -189,7 +189,6 @@ void Session::EnterGeneration(const View& view, Instant now, Outbox* out) {
   mode_.plan->EnterGeneration(view.step);
   mode_.group->EnterGeneration();
   uploads_.EnterGeneration();
-  uploaded_.reset();
   for (PeerId peer : links_.PeersNotIn(view.shards)) options_.disconnect(peer);
   const ShardLinks::Options options{options_.nonce, options_.first_retry,
                                     [this] { return mode_.make_credit(options_.initial_credit); }};
@@ -270,7 +269,10 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   const std::optional<std::size_t> index = link->down.IndexOf(weights, payload);
   if (!index) return;
   if (weights.speculative) return link->down.TakeSpeculative(*index, weights.attempt, payload, now, out);
-  if (mode_.plan->Note(weights)) return EndAtStop();
+  if (mode_.plan->Note(weights)) {
+    round_.stop = true;
+    return DropPulls();
+  }
   link->down.Arrive(*index, now);
   HandOver(weights.block, weights.version, payload, weights.program_state);
   GoOnPulling(link, now, out);
@@ -281,7 +283,10 @@ void Session::On(ShardLink* link, const Published& published, Instant now, Outbo
   if (published.version.value > 0) link->up.DropThrough(Step{published.version.value - 1});
   uploads_.Published(published.version, &links_);
   if (round_.state != RoundState::kPulling || published.version.value != step().value) return;
-  if (mode_.plan->Note(published)) return EndAtStop();
+  if (mode_.plan->Note(published)) {
+    round_.stop = true;
+    return DropPulls();
+  }
   for (const ShardPull::SpeculativeBlock& arrived : link->down.Publish(published, now)) {
     const BlockIndex block = link->shard.blocks[arrived.index];
     HandOver(block, published.version, arrived.payload, block == 0 ? published.program_state : std::string());
@@ -305,7 +310,15 @@ void Session::Ready(Instant now, Outbox* out) {
 
 void Session::BeginRound(Instant now, Outbox* out) {
   if (view_.newest().phase != JobPhase::kRunning || round_.stop) return;
-  if (IsKeepDue()) return AnnounceKeep();
+  if (mode_.plan->MustGive(view_.newest(), context_.generation)) {  // in a round without slots
+    ++round_.number;
+    round_.slots.clear();
+    round_.announced = true;
+    round_.state = RoundState::kComputing;
+    application_ready_ = false;
+    events_.push_back(mode_.plan->MakeGiving(context_.generation, round_.number));
+    return;
+  }
   const auto oldest = links_.OldestPush();
   WorkPlan::Choice choice = mode_.plan->Choose({view_.newest().slots, oldest && oldest->round < round_.number});
   if (choice.dropped) {
@@ -330,40 +343,8 @@ void Session::BeginRound(Instant now, Outbox* out) {
   round_.state = RoundState::kPulling;
   round_.announced = false;
   mode_.plan->BeginPull();
-  BeginPull(now, out);
+  links_.BeginPull(Version{step().value}, mode_.plan->pull_kind(), mode_.plan->pull_array(), now, out);
   if (!mode_.plan->follows()) SendBeat(now, out);  // the job waits until this program has a version
-}
-
-void Session::BeginPull(Instant now, Outbox* out) {
-  const WorkPlan& plan = *mode_.plan;
-  for (auto& [shard, link] : links_) {
-    link.down.Begin(Version{step().value}, plan.pull_kind(), plan.pull_array(), now, out);
-  }
-}
-
-// Whether the job asks this worker for a version that its program has, and has not given yet.
-bool Session::IsKeepDue() const {
-  const View& view = view_.newest();
-  return view.keeper && view.generation == context_.generation && mode_.plan->program_version() == view.step &&
-         uploaded_ != view.step;
-}
-
-// Announces a round without slots, in which the program gives the version that it has.
-void Session::AnnounceKeep() {
-  ++round_.number;
-  round_.slots.clear();
-  round_.announced = true;
-  round_.state = RoundState::kComputing;
-  application_ready_ = false;
-  RoundWork work;
-  work.generation = context_.generation;
-  work.step = view_.newest().step;
-  work.round = round_.number;
-  work.slot_count = view_.newest().slot_count;
-  work.updates = mode_.plan->updates();
-  work.source = VersionSource::kCurrent;
-  work.keep = true;
-  events_.push_back(WorkReady{std::move(work), mode_.plan->loss_scale(), true});
 }
 
 void Session::AnnounceWork() {
@@ -399,15 +380,11 @@ void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
   if (links_.Any([](const ShardLink& other) { return !other.down.complete(); })) {
     return link->down.AskForBlocks(now, out);
   }
-  if (mode_.plan->NextArray()) return BeginPull(now, out);
+  if (mode_.plan->NextArray())
+    return links_.BeginPull(Version{step().value}, mode_.plan->pull_kind(), mode_.plan->pull_array(), now, out);
   mode_.plan->PullComplete();
   round_.state = RoundState::kComputing;
   if (!round_.announced) AnnounceWork();  // a pull without blocks
-}
-
-void Session::EndAtStop() {
-  round_.stop = true;
-  DropPulls();
 }
 
 void Session::DropPulls() {
@@ -512,22 +489,24 @@ void Session::UploadVersion(std::uint64_t round, std::vector<Slice> arrays, cons
   uploads_.BeginVersion(Upload(step(), std::move(arrays)), blocks, &links_, now, out);
 }
 
-void Session::KeepVersion(std::uint64_t round, std::vector<Slice> arrays, std::string program_state, Instant now,
-                          Outbox* out) {
-  if (round != round_.number || !round_.announced || !mode_.plan->program_version()) return;
-  uploaded_ = mode_.plan->program_version();
+void Session::Settle(VersionSettled settled, Instant now, Outbox* out) {
+  WorkPlan& plan = *mode_.plan;
+  const bool is_now = settled.round == round_.number && round_.announced;
+  switch (settled.how) {
+    case VersionSettled::How::kTaken:  // counts also if the round is over: the program has the version
+      if (settled.generation == context_.generation && plan.Took(settled.version) && id().value != 0) SendBeat(now, out);
+      return;
+    case VersionSettled::How::kDeclined:
+      if (is_now && round_.slots.empty()) (void)plan.Took(std::nullopt);
+      return;
+    case VersionSettled::How::kGiven: break;
+  }
+  if (!is_now || !plan.program_version()) return;
+  plan.Gave();
   std::vector<BlockIndex> blocks(context_.catalog->blocks().size());
   std::iota(blocks.begin(), blocks.end(), BlockIndex{0});
-  uploads_.BeginVersion(Upload(*uploaded_, std::move(arrays), std::move(program_state)), blocks, &links_, now, out);
-}
-
-void Session::TookVersion(Generation generation, Step version, Instant now, Outbox* out) {
-  if (generation != context_.generation) return;
-  if (mode_.plan->Took(version) && id().value != 0) SendBeat(now, out);
-}
-
-void Session::DeclineVersion(std::uint64_t round) {
-  if (round == round_.number && round_.announced && round_.slots.empty()) mode_.plan->Declined();
+  Upload version(*plan.program_version(), std::move(settled.arrays), std::move(settled.program_state));
+  uploads_.BeginVersion(std::move(version), blocks, &links_, now, out);
 }
 
 // ---- time ----------------------------------------------------------------------------------------------------------

@@ -84,6 +84,22 @@ struct Declaration {
   BufferRef given;  // first weights, laid out as the catalog; null when no tensor is kFromWorker
 };
 
+// External: what a program has done in a round.
+struct VersionSettled {
+  enum class How : std::uint8_t {
+    kTaken,     // it has the round's version now
+    kDeclined,  // it has not made the version of a round without slots, and has none now
+    kGiven,     // it gives the version that it has, in a round with `keep`
+  };
+  How how = How::kTaken;
+  std::uint64_t round = 0;
+  Generation generation = {};
+  Step version = {};
+  // kGiven: the weights, and the rest of the program's state, each for the whole catalog; and the state's beginning.
+  std::vector<Slice> arrays = {};
+  std::string program_state = {};
+};
+
 class Session {
  public:
   using JobFile = session::JobFile;
@@ -124,13 +140,8 @@ class Session {
   // and then the optimizer's states, each for the whole catalog. They must not change until the version is published.
   void UploadVersion(std::uint64_t round, std::vector<Slice> arrays, const std::vector<BlockIndex>& blocks, Instant now,
                      Outbox* out);
-  // External: uploads the version that the program has, in a round with `keep`. `arrays`: the weights, and the rest of
-  // the program's state, each for the whole catalog; `program_state`: its beginning.
-  void KeepVersion(std::uint64_t round, std::vector<Slice> arrays, std::string program_state, Instant now, Outbox* out);
-  // External: notes that the program has this version, which a round of this generation gave it.
-  void TookVersion(Generation generation, Step version, Instant now, Outbox* out);
-  // External: notes that the program has not made the version of the round, which has no slots.
-  void DeclineVersion(std::uint64_t round);
+  // External: notes what the program has made of a round, or uploads what it gives in a round with `keep`.
+  void Settle(VersionSettled settled, Instant now, Outbox* out);
   // allreduce: reports how far this worker is in forming the generation's group. `text`: as Heartbeat::group_text.
   void ReportGroup(Generation generation, GroupState state, std::string text, Instant now, Outbox* out);
   // Reports how far this worker is in forming its machine's group of this epoch, whose members add up their pushes.
@@ -181,13 +192,9 @@ class Session {
   Owed OwedBy(const ShardLink& link) const;
 
   void BeginRound(Instant now, Outbox* out);
-  void BeginPull(Instant now, Outbox* out);
   void AnnounceWork();
-  bool IsKeepDue() const;
-  void AnnounceKeep();
   void HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state);
   void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
-  void EndAtStop();
   void DropPulls();
   void ReconsiderPull();
   void VoidRound();
@@ -206,7 +213,6 @@ class Session {
   BarrierWait barrier_;
 
   Round round_;
-  std::optional<Step> uploaded_;  // external: the version of this generation that the program has given
   bool application_ready_ = false;
   ShardLinks links_{context_};
   Uploads uploads_;

@@ -144,11 +144,7 @@ void SessionLoop::Dispatch(Command& command, Instant now) {
                  [&](UploadCommand& upload) {
                    session.UploadVersion(upload.round, std::move(upload.arrays), upload.blocks, now, &out_);
                  },
-                 [&](KeepVersionCommand& keep) {
-                   session.KeepVersion(keep.round, std::move(keep.arrays), std::move(keep.program_state), now, &out_);
-                 },
-                 [&](TookVersionCommand& took) { session.TookVersion(took.generation, took.version, now, &out_); },
-                 [&](DeclineVersionCommand& decline) { session.DeclineVersion(decline.round); },
+                 [&](SettleCommand& settled) { session.Settle(std::move(settled), now, &out_); },
                  [&](GroupCommand& group) {
                    session.ReportGroup(group.generation, group.state, std::move(group.text), now, &out_);
                  },

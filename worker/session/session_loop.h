@@ -79,19 +79,7 @@ struct GroupCommand {
   GroupState state = {};  // kNone
   std::string text;
 };
-// External: the arguments of Session::KeepVersion, Session::TookVersion and Session::DeclineVersion.
-struct KeepVersionCommand {
-  std::uint64_t round = 0;
-  std::vector<Slice> arrays;
-  std::string program_state;
-};
-struct TookVersionCommand {
-  Generation generation;
-  Step version;
-};
-struct DeclineVersionCommand {
-  std::uint64_t round = 0;
-};
+using SettleCommand = VersionSettled;
 struct BarrierCommand {};
 // The arguments of TeamMember::Form and TeamMember::Call.
 struct FormTeamCommand {
@@ -105,9 +93,8 @@ struct LeaveCommand {
   std::string reason;
 };
 using Command = std::variant<DeclareCommand, ReadyCommand, HyperParametersCommand, PushCommand, EndSlotCommand,
-                             UploadCommand, KeepVersionCommand, TookVersionCommand, DeclineVersionCommand, GroupCommand,
-                             ReleaseCommand, SumsMadeCommand, MachineGroupCommand, BarrierCommand, FormTeamCommand,
-                             CallTeamCommand, LeaveCommand>;
+                             UploadCommand, SettleCommand, GroupCommand, ReleaseCommand, SumsMadeCommand,
+                             MachineGroupCommand, BarrierCommand, FormTeamCommand, CallTeamCommand, LeaveCommand>;
 
 // Events from the loop to the application. BlockArrived names only the block, because its weights are already in place.
 struct BlockArrived {

@@ -74,6 +74,11 @@ class ShardLinks {
   // Returns the peers whose endpoints are not among those of `shards`.
   std::vector<PeerId> PeersNotIn(const std::vector<ShardAddress>& shards) const;
 
+  // Begins to pull an array of a version from all shards.
+  void BeginPull(Version version, PullKind kind, std::uint32_t array, Instant now, Outbox* out) {
+    for (auto& [shard, link] : links_) link.down.Begin(version, kind, array, now, out);
+  }
+
   ShardLink* Find(PeerId peer);
   ShardLink& At(ShardIndex shard) { return links_.at(shard); }
   // Returns null if there is no such block.

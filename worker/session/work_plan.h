@@ -13,9 +13,14 @@
 #include "common/wire/messages/staged.h"
 #include "common/wire/messages/weights.h"
 #include "worker/session/coverage.h"
+#include "worker/session/session_events.h"
 #include "worker/session/shard_pull.h"
 #include "worker/session/step_terms.h"
 #include "worker/session/version_source.h"
+
+namespace capstan {
+struct View;
+}  // namespace capstan
 
 namespace capstan::session {
 
@@ -115,11 +120,16 @@ class WorkPlan {
   virtual bool at_end() const { return false; }
   // Returns the version that the program has; nullopt: none, or the servers have all versions.
   virtual std::optional<Step> program_version() const { return std::nullopt; }
-  // Notes that the program has this version. Returns whether it could not follow the job before, and can now.
-  virtual bool Took(Step) { return false; }
-  // Notes that the program has not made the version of a round without slots, and has none now. It gets no version
-  // before it gets slots.
-  virtual void Declined() {}
+  // Notes which version the program has. nullopt: it has not made the version of a round without slots; it gets none
+  // before it gets slots. Returns whether it could not follow the job before, and can now.
+  virtual bool Took(std::optional<Step>) { return false; }
+  // Whether the job asks in this view for the version that the program has and has not given yet. `generation`: this
+  // session's.
+  virtual bool MustGive(const View&, Generation) const { return false; }
+  // Makes the round without slots in which the program gives that version.
+  virtual WorkReady MakeGiving(Generation, std::uint64_t) const { return {}; }
+  // Notes that the program has given the version that it has.
+  virtual void Gave() {}
   // Whether the program can follow the job: it has the step's version, or the one before.
   virtual bool follows() const { return true; }
   // Whether these weights answer the pull of the present step's version.

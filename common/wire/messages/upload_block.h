@@ -11,9 +11,9 @@
 
 namespace capstan {
 
-// The payload is one array of a block: the initial weights of a block with tensors of kFromWorker or, in allreduce, an
-// array of the version that `step` makes or, in an external job, an array of the version that `step` begins with. The shard answers with UploadAck when it has all arrays of the block. If one
-// array is sent several times, the first copy counts.
+// The payload is one array of a block: of the initial weights (a block with tensors of kFromWorker), in allreduce of
+// the version that `step` makes, in an external job of the version that `step` begins with. The shard answers with
+// UploadAck when it has all arrays of the block. If one array is sent several times, the first copy counts.
 struct UploadBlock {
   Generation generation;
   Incarnation incarnation;

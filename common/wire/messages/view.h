@@ -31,10 +31,11 @@ struct View {  // information only: it gives a worker no exclusive right to a sl
   // Empty for a worker whose Heartbeat names `generation`, because it has the addresses already, and for all while the
   // shards do not serve `generation`.
   std::vector<ShardAddress> shards;
-  Step step;                        // the coordinator's current step
-  std::string message;              // text for the user: why the job failed, or which members a barrier waits for
-  std::string job_file;             // canonical TOML; only in answer to a Join without a catalog
-  bool founder = false;             // this worker must upload the job's initial weights
+  Step step;             // the coordinator's current step
+  std::string message;   // text for the user: why the job failed, or which members a barrier waits for
+  std::string job_file;  // canonical TOML; only in answer to a Join without a catalog
+  // This worker must upload the job's initial weights or, in an external job, version `step` if that is not 0.
+  bool founder = false;
   std::vector<TensorSpec> catalog;  // the job's catalog, once known; only in answer to a Join without a catalog
   std::uint64_t barrier = 0;        // the newest barrier that was passed in this term
   Step readable;                    // the newest version on the shards: `step`; in allreduce it may be earlier
@@ -45,7 +46,6 @@ struct View {  // information only: it gives a worker no exclusive right to a sl
   std::uint64_t group_epoch = 0;  // sync: rises with every change of the group, and never falls
   std::string notice;             // a problem that the worker's user should know of; empty: none
   std::uint64_t clock_ms = 0;     // the coordinator's clock, ms since 1970; only in an answer that has the job file
-  bool keeper = false;            // external: this worker must upload version `step` to the shards
 };
 
 }  // namespace capstan

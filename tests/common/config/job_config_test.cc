@@ -86,6 +86,12 @@ TEST_CASE("lars and lamb have defaults and keys of their own", "[config]") {
   }
 }
 
+TEST_CASE("an external optimizer leaves its numbers to the program", "[config]") {
+  const std::string own = "[job]\nsteps=9\nglobal_batch=8\n[model]\nkind=\"client\"\n[optimizer]\nkind=\"external\"\n";
+  CHECK_THAT(Message(own, {"optimizer.lr=0.1"}), Contains("a kind that the servers run"));
+  CHECK_THAT(Message(own, {"job.mode=async"}), Contains("which only mode \"sync\" has"));
+}
+
 TEST_CASE("a trust ratio needs whole steps, and modes without them refuse it by name", "[config]") {
   for (const char* kind : {"lars", "lamb"}) {
     for (const char* mode : {"async", "bounded"}) {

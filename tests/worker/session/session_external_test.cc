@@ -60,7 +60,7 @@ class ExternalHarness : public SessionHarness {
   bool NoWork() { return Events<Session::WorkReady>().empty(); }
   void Take(const RoundWork& work) {
     Outbox out;
-    session->TookVersion(work.generation, work.step, now, &out);
+    session->Settle({.round = work.round, .generation = work.generation, .version = work.step}, now, &out);
     for (const Envelope& envelope : out.envelopes) said.push_back(envelope.message.header.Get<Heartbeat>());
   }
   RoundWork Work() {
@@ -88,7 +88,7 @@ class ExternalHarness : public SessionHarness {
   View MakeKeeperView(std::uint64_t step) {
     View view = MakeView({0});
     view.step = Step{step};
-    view.keeper = true;
+    view.founder = true;
     return view;
   }
 
@@ -176,7 +176,8 @@ TEST_CASE("a session without slots follows the job unless its program declines",
   const RoundWork work = harness.Work();
   CHECK(work.slots.empty());
   CHECK(work.source == VersionSource::kGradient);
-  harness.session->DeclineVersion(work.round);
+  Outbox out;
+  harness.session->Settle({.how = VersionSettled::How::kDeclined, .round = work.round}, harness.now, &out);
   harness.Forget();
   harness.Ready();
   CHECK(harness.TakeFor<Pull>(0).empty());
@@ -186,28 +187,34 @@ TEST_CASE("a session without slots follows the job unless its program declines",
 TEST_CASE("a keeper gives the version that its program has, while it waits for the next one", "[session][external]") {
   ExternalHarness harness;
   harness.EndAll(harness.BeginWith({0}));
+  harness.SendGradient(1);
+  const RoundWork before = harness.Work();
+  harness.Take(before);
+  harness.EndAll(before);
   harness.Forget();
-  harness.FromCoordinator(harness.MakeKeeperView(0));
+  harness.FromCoordinator(harness.MakeKeeperView(1));
   const RoundWork work = harness.Work();
   CHECK(work.keep);
-  CHECK(work.step == Step{0});
+  CHECK(work.step == Step{1});
   CHECK(work.slots.empty());
   Outbox out;
-  harness.session->KeepVersion(work.round, {harness.Values(16, 1.0F), harness.Values(16, 2.0F)}, "head", harness.now,
-                               &out);
+  VersionSettled given{.how = VersionSettled::How::kGiven, .round = work.round};
+  given.arrays = {harness.Values(16, 1.0F), harness.Values(16, 2.0F)};
+  given.program_state = "head";
+  harness.session->Settle(std::move(given), harness.now, &out);
   std::size_t heads = 0, arrays = 0;
   for (const Envelope& envelope : out.envelopes) {
     const UploadBlock& upload = envelope.message.header.Get<UploadBlock>();
-    CHECK(upload.step == Step{0});
+    CHECK(upload.step == Step{1});
     heads += upload.program_state == "head" ? 1 : 0;
     ++arrays;
   }
   CHECK(heads == 1);
   CHECK(arrays == 8);
-  harness.FromCoordinator(harness.MakeKeeperView(0));
+  harness.FromCoordinator(harness.MakeKeeperView(1));
   harness.Ready();
   CHECK(harness.NoWork());  // it is asked once
-  harness.SendGradient(1);
+  harness.SendGradient(2);
   CHECK(harness.Work().source == VersionSource::kGradient);
 }
 

@@ -91,7 +91,7 @@ struct ClientOptions {
 };
 
 // How a program gets the weights of a round's version. kServers: the job's servers run the optimizer, and the round
-// brings the weights. The other values are of a job with [optimizer] kind = "external", whose program runs the optimizer.
+// brings the weights. The other values are of a job with [optimizer] kind = "external".
 enum class VersionSource : std::uint8_t {
   kServers = 0,
   kCurrent = 1,   // the program has this version: it needs no update
