@@ -21,6 +21,7 @@
 #include "common/config/job/data_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
 #include "common/config/job/snapshot_section.h"
 #include "common/keys/key_file.h"
 
@@ -51,6 +52,11 @@ Status CheckOpenEnd(const JobConfig& config) {
     return Invalid("job.steps = " + std::to_string(kOpenEndedSteps) +
                    " stands for the end of the programs' loops, which only a job of mode \"sync\" with [model] kind = "
                    "\"client\" has; set a number of steps");
+  }
+  if (config.optimizer.kind == OptimizerKind::kExternal) {
+    return Invalid(
+        "this job ends with the loops of its programs, which run their own optimizer, and nobody would be left to give "
+        "the last version: set a number of steps (capstan run --steps N, or --epochs N)");
   }
   if (config.snapshot.enabled()) return {};
   return Invalid(

@@ -38,8 +38,8 @@ struct OptimizerRule {
   int states = 0;               // kExternal: arrays of the program's state that shards keep besides the weights
 };
 
-// Returns the number of fp32 state arrays that an update reads and writes, at most kStatesMax. They start as zeros. StateNames() of its
-// section has their names.
+// Returns the number of fp32 state arrays that an update reads and writes, at most kStatesMax. They start as zeros.
+// StateNames() of its section has their names.
 int StateCount(const OptimizerRule& rule);
 // Returns the number of fp32 state arrays that are kept with the weights.
 int KeptStates(const OptimizerRule& rule);

@@ -182,21 +182,30 @@ std::string TwoStates(const std::vector<const Prepared*>& prepared) {
   return "";
 }
 
-// Describes a difference between the limits that slots brought for clipping; empty if there is none.
+// Returns the first slot that has a gradient; null: there is none.
+const SlotReport* FirstWithSamples(const std::vector<SlotReport>& reports) {
+  const auto found =
+      std::find_if(reports.begin(), reports.end(), [](const SlotReport& one) { return one.samples != 0; });
+  return found == reports.end() ? nullptr : &*found;
+}
+
+// Describes a difference between the limits that slots brought for clipping; empty if there is none. The limits of a
+// slot without samples do not count.
 std::string TwoClippings(const std::vector<SlotReport>& reports) {
+  const SlotReport* first = FirstWithSamples(reports);
   for (const SlotReport& report : reports) {
-    const SlotReport& first = reports.front();
-    if (report.clipping == first.clipping) continue;
-    return "slots " + std::to_string(first.slot) + " and " + std::to_string(report.slot) +
-           " ended with different limits for clipping (" + TextOf(first.clipping) + ", and " + TextOf(report.clipping) +
-           "); every worker is to set those of a step from its number alone";
+    if (report.samples == 0 || report.clipping == first->clipping) continue;
+    return "slots " + std::to_string(first->slot) + " and " + std::to_string(report.slot) +
+           " ended with different limits for clipping (" + TextOf(first->clipping) + ", and " +
+           TextOf(report.clipping) + "); every worker is to set those of a step from its number alone";
   }
   return "";
 }
 
 // What limits the step's gradient. Without a limit of the program, the job file's applies.
 Clipping ClippingOf(const JobConfig& config, const std::vector<SlotReport>& reports) {
-  const Clipping given = reports.empty() ? Clipping() : reports.front().clipping;
+  const SlotReport* const first = FirstWithSamples(reports);
+  const Clipping given = first == nullptr ? Clipping() : first->clipping;
   return given == Clipping() ? Clipping{.norm = config.optimizer.clip_norm} : given;
 }
 
@@ -280,13 +289,14 @@ Verdict Decide(const JobConfig& config, const Catalog& catalog, const SegmentOrd
     verdict.next.good_steps = scale.good_steps;
   }
   if (!apply || replicas) return verdict;  // the workers have decided about clipping and ratios already
-  const auto clip = clipping.norm > 0 ? static_cast<float>(clipping.norm / (gradient.norm + 1e-6)) : 1.0F;
+  const double factor = clipping.norm > 0 ? clipping.norm / (gradient.norm + 1e-6) : 1.0;
+  const auto clip = static_cast<float>(std::min(factor, 1.0));
   const bool clips = clip < 1.0F || clipping.value > 0;
   const std::uint32_t clipped_at = clips ? 1 : 0;  // the first attempt with the final clip factor and limit
   const std::uint32_t final_attempt = clipped_at + (TakesTrustRatio(config.optimizer.kind) ? 1 : 0);
   if (attempt >= final_attempt) return verdict;
   verdict.kind = Verdict::Kind::kRedo;
-  verdict.clip = clip < 1.0F ? clip : 1.0F;
+  verdict.clip = clip;
   verdict.clip_value = static_cast<float>(clipping.value);
   if (attempt >= clipped_at) verdict.trust_ratios = TrustRatios(config.optimizer, catalog, order, prepared);
   return verdict;

@@ -106,6 +106,11 @@ Result<JobConfig> ScriptJob(const ScriptOptions& options, const ScriptFacts& fac
     known.global_batch = kBatchMax;  // which --set replaces
   }
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig job, Job(options, known, options.steps.value_or(kOpenEndedSteps)));
+  if (job.optimizer.kind == OptimizerKind::kExternal && job.job.steps == kOpenEndedSteps && !options.epochs) {
+    return Invalid(file +
+                   " runs its optimizer itself, because the servers do not run one of this class, and after the end of "
+                   "its loop nobody would be left to give the last version: write --steps N or --epochs N");
+  }
   if (!options.epochs || IsSet(options, "job.steps")) return job;
   const std::uint64_t per_epoch = StepsPerEpoch(facts, job.job.global_batch);
   if (per_epoch == 0) {

@@ -276,8 +276,8 @@ void VisitOptimizer(Visitor& v, OptimizerSection& s) {
   v.Flag({"centered", rmsprop}, s.centered);
   v.Number({"rho", {is(kAdadelta), "kind = \"adadelta\""}}, s.alpha, kBeta);
   v.Flag({"amsgrad", {is(kAdam, kAdamW), "kind = \"adam\" or \"adamw\""}}, s.amsgrad);
-  v.Number({"lr_decay", adagrad}, s.lr_decay, {0, 1e6});
-  v.Number({"initial_accumulator_value", adagrad}, s.initial_accumulator_value, {0, 1e6});
+  v.Number({"lr_decay", adagrad}, s.adagrad.lr_decay, {0, 1e6});
+  v.Number({"initial_accumulator_value", adagrad}, s.adagrad.initial_accumulator_value, {0, 1e6});
   v.Number({"momentum_decay", {is(kNadam), "kind = \"nadam\""}}, s.momentum_decay, {0, 1e6});
   v.Number({"weight_decay", rule}, s.weight_decay, {0, 1e6});
   v.Flag({"decoupled_weight_decay", either_decay}, s.decoupled_weight_decay);

@@ -14,13 +14,12 @@ std::string NumberText(double limit) {
   return text;
 }
 
-// A limit is applied as fp32, so a smaller one would be 0.
+// A limit is applied as fp32, so a smaller one would be 0, and a larger one infinite.
 Status CheckLimit(const char* name, double limit) {
-  if (limit == 0 || (std::isfinite(limit) && limit >= static_cast<double>(std::numeric_limits<float>::min()))) {
-    return {};
-  }
+  using Fp32 = std::numeric_limits<float>;
+  if (limit == 0 || (limit >= static_cast<double>(Fp32::min()) && limit <= static_cast<double>(Fp32::max()))) return {};
   return Invalid(std::string(name) + " to clip to is " + NumberText(limit) +
-                 "; it must be a finite number above 1.2e-38, or 0 for none");
+                 "; it must be a number from 1.2e-38 to 3.4e38, or 0 for none");
 }
 
 }  // namespace

@@ -72,6 +72,17 @@ bool MayWait(const Job& job) {
   return job.AwaitsLastSnapshot() || !(ended || job.stopping());
 }
 
+// Adds the workers whose programs are to load or to give a version, in a job whose optimizer stays in the programs.
+void AddProgramsWithVersions(const Job& job, std::string* who) {
+  if (!job.uploaders.keeper) return;
+  const VersionKeeper& keeper = *job.uploaders.keeper;
+  const std::string loading = keeper.Loading(job.members, job.journal.generation());
+  if (!loading.empty()) AddName(who, loading + " (to load a version)");
+  for (const auto& [joined, worker] : job.members.workers()) {
+    if (keeper.Is(worker.session)) AddName(who, "\"" + worker.name + "\" (to give its version)");
+  }
+}
+
 }  // namespace
 
 std::string WaitingFor(const Job& job, Instant now) {
@@ -107,6 +118,7 @@ std::string WaitingFor(const Job& job, Instant now) {
   if (job.state.now() == CoordinatorState::kRunning && job.journal.AwaitsInitialWeights()) {
     AddName(&who, WaitingForInitialWeights(job));
   } else if (job.state.now() == CoordinatorState::kRunning) {
+    AddProgramsWithVersions(job, &who);
     if (job.members.size() == 0) AddName(&who, "a worker (none is left)");
     for (const auto& [joined, worker] : job.members.workers()) {
       const bool at_work =

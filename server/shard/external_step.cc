@@ -1,6 +1,7 @@
 #include "server/shard/external_step.h"
 
 #include <string>
+#include <utility>
 
 #include "common/base/hash.h"
 #include "common/wire/messages/commit.h"
@@ -27,6 +28,7 @@ void ExternalStep::BeginUploads() {
   served()->parameters.on_shards = false;
   served()->parameters.program_state.clear();
   uploaded_.assign(shard().store->size(), false);
+  has_state_ = false;
   missing_ = uploaded_.size();
   if (missing_ == 0) NoteUploaded();
 }
@@ -73,7 +75,9 @@ void ExternalStep::Handle(PeerId from, const UploadBlock& upload, const Slice& p
   }
   const std::size_t index = shard().index_of.at(upload.block);
   if (!uploaded_[index]) {
-    if (!upload.program_state.empty()) served()->parameters.program_state = upload.program_state;
+    if (!upload.program_state.empty() && !std::exchange(has_state_, true)) {
+      served()->parameters.program_state = upload.program_state;  // the first copy counts, as of the arrays
+    }
     if (!shard().store->PutNext(index, upload.array, payload.bytes())) return;
     uploaded_[index] = true;
     if (--missing_ == 0) NoteUploaded();

@@ -40,6 +40,7 @@ class ExternalStep final : public SyncStep {
   void NoteUploaded();
 
   std::vector<bool> uploaded_;  // by index in the store: all arrays of the published version are here
+  bool has_state_ = false;      // the program's state has come with block 0 of that version
   std::size_t missing_ = 0;     // how many blocks of the published version are not
 };
 

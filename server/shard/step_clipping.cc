@@ -15,7 +15,7 @@ Status StepClipping::Check(const EndSlot& end, Mode mode) {
 }
 
 Status StepClipping::Compare(const EndSlot& end) const {
-  if (!clipping_ || end.report.clipping == *clipping_) return {};
+  if (!clipping_ || end.report.samples == 0 || end.report.clipping == *clipping_) return {};
   return Invalid("step " + std::to_string(end.step.value) + ": slot " + std::to_string(end.report.slot) +
                  " ends with the limits " + TextOf(end.report.clipping) + " for clipping, slot " +
                  std::to_string(slot_) + " ended with " + TextOf(*clipping_) +
@@ -23,7 +23,7 @@ Status StepClipping::Compare(const EndSlot& end) const {
 }
 
 void StepClipping::Take(const EndSlot& end) {
-  if (clipping_) return;
+  if (clipping_ || end.report.samples == 0) return;  // a slot without samples has no gradient to clip
   clipping_ = end.report.clipping;
   session_ = end.session;
   slot_ = end.report.slot;

@@ -88,6 +88,7 @@ SCRIPTS_OF = {
         ("        self.train_data, self.optimizer = train_data, optimizer\n        self.model = DDP(model)\n",
          "        self.model, self.train_data, self.optimizer = trainer.prepare(model, train_data, optimizer)\n"),
         ("self.model.module.state_dict()", "self.model.state_dict()"),
+        (", shuffle=False, sampler=DistributedSampler(train_set, shuffle=False))", ")"),
         ('    init_process_group("gloo")\n', ""), ("    destroy_process_group()\n", ""),
         kind="sgd", steps=24, global_batch=16),
 }
@@ -95,7 +96,8 @@ PLAIN_ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
 FOLLOWS_THE_LOADER = ("digits_cnn", "image_resnet", "image_vae", "trainer_class")
 # The lines of a loop without a loader that take its samples from the slots of the job.
 FROM_SLOTS = {
-    "actor_critic": ("for i_episode in range(episodes):\n", "for i_episode, _ in enumerate(trainer.slots()):\n"),
+    "actor_critic": [("for i_episode in range(episodes):\n", "for i_episode, _ in enumerate(trainer.slots()):\n"),
+                     ("    loss.backward()\n", '    trainer.backward(loss, reduction="sum")\n')],
 }
 
 
@@ -146,7 +148,7 @@ class RealScriptsTest(own_workers.OwnWorkersTest):
 
     def said(self, launch, worker="worker-0"):
         begin = f"{worker}: "
-        return [line[len(begin):] for line in launch.lines if line.startswith(begin) and not line.startswith(f"{begin}capstan: ")]
+        return [line[len(begin):] for line in launch.lines if line.startswith(begin) and not line.startswith((f"{begin}capstan: ", f"{begin}capstan.torch: "))]
 
     def assert_same(self, got, wanted):
         """The lines have the same words, and the same numbers to TOLERANCE."""
@@ -175,8 +177,7 @@ class RealScriptsTest(own_workers.OwnWorkersTest):
     def test_two_processes_of_which_one_is_killed_end_with_the_bits_of_one(self):
         for name in (*FOLLOWS_THE_LOADER, *FROM_SLOTS):
             text = SCRIPTS_OF[name].converted(name)[0]
-            if name in FROM_SLOTS:
-                old, new = FROM_SLOTS[name]
+            for old, new in FROM_SLOTS.get(name, ()):
                 self.assertEqual(text.count(old), 1)
                 text = text.replace(old, new)
             digests = {}

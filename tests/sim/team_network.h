@@ -55,7 +55,7 @@ class TeamNetwork {
   }
   void Form(std::size_t worker, std::uint32_t rank = 0, std::uint32_t ranks = 0) {
     Outbox out;
-    member(worker).Form(rank, ranks, session(worker), now_, &out);
+    member(worker).Form({rank, ranks, 1}, session(worker), now_, &out);
     Post(kCoordinator, worker, &out);
   }
   void Call(std::size_t worker, const std::string& what, Slice given) {

@@ -53,6 +53,7 @@ ClientBase::ClientBase(Connection connection)
       job_file_(std::move(connection.job_file)),
       team_({[this] {
                if (!failure_.ok()) return failure_;
+               if (ended_ && !finished_) return Misuse("collective calls come before Leave");
                return declared_ ? Status() : Misuse("collective calls come after Declare");
              },
              [this](Deadline deadline) { return TakeEvent(deadline, "the team"); },

@@ -236,6 +236,10 @@ Status ParameterServerClient::SetHyperParameters(const std::vector<HyperParamete
 
 Status ParameterServerClient::SetClipping(const char* call, const Clipping& clipping) {
   if (!failure().ok()) return failure();
+  if (external_) {
+    return Misuse(std::string(call) +
+                  ": with [optimizer] kind = \"external\" the program clips the mean gradient itself");
+  }
   const Status status = settings_.TakeClipping(call, clipping);
   return status.ok() ? status : Misuse(status.message());
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/utf8.h"
 #include "common/wire/messages/team.h"
 #include "worker/client/reduce_values.h"
 
@@ -42,7 +43,7 @@ Result<TeamPlace> TeamCalls::FormTeam(std::optional<TeamPlace> place, Deadline d
     pending_.reset();
     failure_ = {};
     missing_.clear();
-    owner_.command(session::FormTeamCommand{place ? place->rank + 1 : 0, place ? place->ranks : 0});
+    owner_.command(session::FormTeamCommand{place ? place->rank + 1 : 0, place ? place->ranks : 0, ++wishes_});
   }
   while (!place_ && failure_.ok()) CAPSTAN_RETURN_IF_ERROR(Wait("a team", deadline));
   forming_ = false;
@@ -58,8 +59,10 @@ std::uint32_t TeamCalls::WaitingForTeam() {
 
 // Waits for one event. kTimeout names the members that are missing.
 Status TeamCalls::Wait(const std::string& what, Deadline deadline) {
-  if (owner_.finished()) return {Code::kStale, "the job is done, and its members leave it: " + what +
+  if (owner_.finished()) {
+    return {Code::kStale, "the job is done, and its members leave it: " + what +
                               " comes before the job's last step, or is computed by one member from all samples"};
+  }
   const Status status = owner_.wait(deadline);
   if (status.code() != Code::kTimeout) return status;
   return Timeout("waited for " + (missing_.empty() ? "the coordinator's word" : missing_) + " in " + what +
@@ -71,6 +74,7 @@ Status TeamCalls::Run(const std::string& what, std::span<const std::byte> given,
   CAPSTAN_RETURN_IF_ERROR(owner_.check());
   if (!failure_.ok()) return failure_;
   if (!place_) return Invalid(what + ": this worker is in no team; form one first");
+  if (!IsUtf8(what)) return Invalid("the words for a call are to be UTF-8");
   if (what.size() > kWhatBytesMax) return Invalid("the words for a call have at most 256 bytes");
   if (given.size() > kBytesMax) {
     return Invalid(what + " gives " + BytesText(given.size()) + ", and a member gives at most " + BytesText(kBytesMax) +
@@ -101,6 +105,9 @@ Status TeamCalls::AllReduce(void* values, std::uint64_t count, NumberType type, 
   const std::uint64_t bytes = count * BytesOf(type);
   if (!pending_) reduced_.resize(bytes <= kBytesMax ? bytes : 0);
   const auto take = [this, type, reduction](std::uint64_t offset, session::TeamPieces& pieces) -> Status {
+    for (std::size_t rank = 0; rank < pieces.bytes.size(); ++rank) {
+      if (pieces.bytes[rank] != reduced_.size()) return Invalid("rank " + std::to_string(rank) + " gives another size");
+    }
     if (!reduced_.empty()) ReduceValues(pieces.parts, type, reduction, reduced_.data() + offset, pieces.parts[0].size);
     return {};
   };
@@ -156,6 +163,7 @@ Status TeamCalls::Broadcast(void* values, std::uint64_t bytes, std::uint32_t roo
 // ---- events --------------------------------------------------------------------------------------------------------
 
 void TeamCalls::On(const session::TeamFormed& formed) {
+  if (formed.wish != wishes_) return;  // of an earlier FormTeam
   place_ = TeamPlace{formed.rank, formed.ranks};
   missing_.clear();
   waiting_ = 0;
@@ -175,9 +183,10 @@ void TeamCalls::On(session::TeamWaits& waits) {
 }
 
 void TeamCalls::On(session::TeamFailed& failed) {
+  if (failed.wish != wishes_) return;
   failure_ = failed.status;
   place_.reset();
-  if (!pending_) return;
+  if (!pending_ || pending_->done) return;
   pending_->done = true;
   pending_->status = failed.status;
 }

@@ -52,6 +52,7 @@ class TeamCalls : public Collectives {
   const Owner owner_;
   const OwnerProcess process_;
   std::optional<TeamPlace> place_;
+  std::uint64_t wishes_ = 0;  // calls of FormTeam; events of earlier ones do not count
   bool forming_ = false;
   Status failure_;  // of the team
   struct Pending {  // the call under way

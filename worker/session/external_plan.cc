@@ -29,7 +29,7 @@ bool ExternalPlan::Wants(const Weights& weights) const {
 
 bool ExternalPlan::Note(const Weights& weights) {
   (void)SyncPlan::Note(weights);
-  updates_ = weights.updates;
+  made_ = {weights.updates, weights.gradient_norm};
   stop_ = weights.stop;
   if (weights.array == kMeanGradient) terms_.action = weights.skipped ? StepAction::kSkip : StepAction::kApply;
   return false;  // the program must make the last version, too
@@ -37,7 +37,7 @@ bool ExternalPlan::Note(const Weights& weights) {
 
 bool ExternalPlan::Note(const Published& published) {
   (void)SyncPlan::Note(published);
-  updates_ = published.updates;
+  made_ = {published.updates, published.gradient_norm};
   stop_ = published.stop;
   terms_.action = published.action;
   return false;

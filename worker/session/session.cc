@@ -360,8 +360,8 @@ void Session::AnnounceWork() {
                  round_.number,
                  round_.slots,
                  view_.newest().slot_count,
-                 plan.updates(),
-                 plan.gradient_norm(),
+                 plan.made().updates,
+                 plan.made().gradient_norm,
                  plan.terms(),
                  mode_.group->members(),
                  mode_.group->rank(),
@@ -494,7 +494,8 @@ void Session::Settle(VersionSettled settled, Instant now, Outbox* out) {
   const bool is_now = settled.round == round_.number && round_.announced;
   switch (settled.how) {
     case VersionSettled::How::kTaken:  // counts also if the round is over: the program has the version
-      if (settled.generation == context_.generation && plan.Took(settled.version) && id().value != 0) SendBeat(now, out);
+      if (settled.generation == context_.generation && plan.Took(settled.version) && id().value != 0)
+        SendBeat(now, out);
       return;
     case VersionSettled::How::kDeclined:
       if (is_now && round_.slots.empty()) (void)plan.Took(std::nullopt);
@@ -584,9 +585,8 @@ std::string Session::WaitingFor() const {
     if (!declaration_) return "the coordinator (no job file yet)";
     return "the coordinator (" + (coordinator_.busy().empty() ? "no answer to our join" : coordinator_.busy()) + ")";
   }
-  if (coordinator_.silent()) {
+  if (coordinator_.silent())
     return "the coordinator (silent: stopped or unreachable; start it again, or end this program)";
-  }
   if (context_.generation.value == 0) return "the job to start";
   std::string who = barrier_.waits() && !barrier_.missing().empty() ? barrier_.missing() + " in a barrier" : "";
   for (const auto& [shard, link] : links_) {

@@ -84,6 +84,7 @@ struct BarrierCommand {};
 // The arguments of TeamMember::Form and TeamMember::Call.
 struct FormTeamCommand {
   std::uint32_t rank = 0, ranks = 0;
+  std::uint64_t wish = 0;  // its number
 };
 struct CallTeamCommand {
   std::string what;

@@ -100,16 +100,14 @@ std::optional<Step> SyncPlan::PassedBy(const Weights& weights) const {
 bool SyncPlan::Note(const Weights& weights) {
   if (weights.stop) return true;
   loss_scale_ = weights.loss_scale;
-  updates_ = weights.updates;
-  gradient_norm_ = weights.gradient_norm;
+  made_ = {weights.updates, weights.gradient_norm};
   return false;
 }
 
 bool SyncPlan::Note(const Published& published) {
   if (published.stop) return true;
   loss_scale_ = published.loss_scale;
-  updates_ = published.updates;
-  gradient_norm_ = published.gradient_norm;
+  made_ = {published.updates, published.gradient_norm};
   terms_ = {published.version,   published.action,        published.made_in,
             published.on_shards, published.learning_rate, published.upload_next};
   return false;

@@ -15,6 +15,7 @@ namespace capstan::session {
 
 struct TeamFormed {
   std::uint32_t rank = 0, ranks = 0;  // rank: from 0
+  std::uint64_t wish = 0;             // the FormTeamCommand that it answers
 };
 struct TeamPieces {  // the next piece of the team's call, from all members
   std::uint64_t call = 0;
@@ -29,6 +30,7 @@ struct TeamWaits {
 };
 struct TeamFailed {  // the team is over
   Status status;
+  std::uint64_t wish = 0;  // the FormTeamCommand that made it
 };
 using TeamEvent = std::variant<TeamFormed, TeamPieces, TeamWaits, TeamFailed>;
 

@@ -8,14 +8,15 @@
 
 namespace capstan::session {
 
-void TeamMember::Form(std::uint32_t rank, std::uint32_t ranks, SessionId session, Instant now, Outbox* out) {
+void TeamMember::Form(const Wish& wish, SessionId session, Instant now, Outbox* out) {
   if (team_ != 0) former_ = rank_;
   state_ = State::kForming;
   failure_ = {};
   team_ = 0;
   ++forming_;
-  rank_ = rank;
-  ranks_ = ranks;
+  rank_ = wish.rank;
+  ranks_ = wish.ranks;
+  wish_ = wish.number;
   calls_ = 0;
   call_.reset();
   before_.reset();
@@ -25,7 +26,9 @@ void TeamMember::Form(std::uint32_t rank, std::uint32_t ranks, SessionId session
 
 void TeamMember::Call(std::string what, Slice given, SessionId session, Instant now, Outbox* out) {
   if (state_ == State::kFailed) return Fail(failure_);
-  if (state_ != State::kFormed) return;
+  if (state_ != State::kFormed) {  // the application has asked for another team since
+    return events_.push_back(TeamFailed{{Code::kStale, "this worker is in no team; form one first"}, wish_});
+  }
   before_ = std::exchange(call_, std::nullopt);
   call_.emplace(++calls_, std::move(what), std::move(given), rank_ - 1, ranks_);
   missing_.clear();
@@ -106,7 +109,8 @@ void TeamMember::Handle(PeerId from, const Message& message, SessionId session, 
 void TeamMember::Handle(const TeamState& state, SessionId session, Instant now, Outbox* out) {
   if (state.forming != forming_ || state_ == State::kNone || state_ == State::kFailed) return;
   if (state.failure != Code::kOk) {
-    const bool is_ours = state.team == team_ || (state_ == State::kForming && state.team == 0);
+    // A member whose TeamState was lost learns of its team by the team's failure.
+    const bool is_ours = state.team == team_ || state_ == State::kForming;
     if (is_ours) Fail({state.failure, Excerpt(state.message, kLongExcerptBytesMax)});
     return;
   }
@@ -124,7 +128,7 @@ void TeamMember::Handle(const TeamState& state, SessionId session, Instant now, 
     waiting_ = 0;
     introduced_ = true;
     missing_.clear();
-    events_.push_back(TeamFormed{rank_ - 1, ranks_});
+    events_.push_back(TeamFormed{rank_ - 1, ranks_, wish_});
     return;
   }
   if (state.team != team_) return;
@@ -179,7 +183,7 @@ void TeamMember::Fail(Status status) {
   failure_ = std::move(status);
   call_.reset();
   before_.reset();
-  events_.push_back(TeamFailed{failure_});
+  events_.push_back(TeamFailed{failure_, wish_});
 }
 
 std::string TeamMember::WaitingFor() const {

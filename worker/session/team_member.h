@@ -27,8 +27,12 @@ class TeamMember {
   // `nonce`: of this process.
   TeamMember(PeerId coordinator, std::uint64_t nonce) : coordinator_(coordinator), nonce_(nonce) {}
 
-  // Asks for a team. `rank`: from 1, of `ranks`; 0: any.
-  void Form(std::uint32_t rank, std::uint32_t ranks, SessionId session, Instant now, Outbox* out);
+  struct Wish {
+    std::uint32_t rank = 0, ranks = 0;  // rank: from 1; 0: any
+    std::uint64_t number = 0;           // of the application; TeamFormed and TeamFailed name it
+  };
+  // Asks for a team.
+  void Form(const Wish& wish, SessionId session, Instant now, Outbox* out);
   // Begins the next call of the team. Requires that the one before is complete.
   void Call(std::string what, Slice given, SessionId session, Instant now, Outbox* out);
 
@@ -63,7 +67,7 @@ class TeamMember {
   std::uint64_t team_ = 0, forming_ = 0;
   std::uint32_t rank_ = 0, ranks_ = 0;  // of the team, or wished for; rank_ is counted from 1
   std::uint32_t former_ = 0;
-  std::uint64_t calls_ = 0;
+  std::uint64_t wish_ = 0, calls_ = 0;
   std::optional<TeamExchange> call_, before_;
   std::uint64_t question_ = 0;
   std::uint32_t sent_at_question_ = 0;

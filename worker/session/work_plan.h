@@ -34,10 +34,13 @@ class WorkPlan {
 
   // Returns the round's step. With global steps it is also the number of the version that the round computes with.
   Step step() const { return step_; }
-  float loss_scale() const { return loss_scale_; }    // loss scale of the step
-  std::uint64_t updates() const { return updates_; }  // sync: updates that the step's weights have had; else 0
-  // Norm of the gradient of the step that made the version; 0: there is none.
-  double gradient_norm() const { return gradient_norm_; }
+  float loss_scale() const { return loss_scale_; }  // loss scale of the step
+  struct Made {
+    std::uint64_t updates = 0;   // sync: updates that the step's weights have had; else 0
+    double gradient_norm = 0.0;  // of the step that made the version; 0: there is none
+  };
+  // Returns how the version came about.
+  const Made& made() const { return made_; }
   const StepTerms& terms() const { return terms_; }  // allreduce: terms of the step
   const Coverage& coverage() const { return coverage_; }
   void BeginCoverage(std::size_t shards) { coverage_.Begin(shards); }
@@ -143,8 +146,7 @@ class WorkPlan {
  protected:
   Step step_;
   float loss_scale_ = 1.0F;
-  std::uint64_t updates_ = 0;
-  double gradient_norm_ = 0.0;
+  Made made_;
   StepTerms terms_;
   Coverage coverage_;
 };

@@ -13,6 +13,12 @@ namespace capstan {
 
 inline constexpr std::int64_t kExternalStatesMax = 2;
 
+struct AdagradOptions {
+  double lr_decay = 0.0;
+  double initial_accumulator_value = 0.0;
+  bool operator==(const AdagradOptions&) const = default;
+};
+
 // The defaults of the kinds that PyTorch has (all but lion, lars and lamb) are PyTorch's, except `momentum` of kind
 // momentum, which is 0.9 instead of 0. Those of lion are the paper's.
 struct OptimizerSection {
@@ -27,10 +33,9 @@ struct OptimizerSection {
   double alpha = 0.99;     // rmsprop; adadelta: its rho, 0.9
   bool centered = false;   // rmsprop
   bool amsgrad = false;    // adam, adamw
-  double lr_decay = 0.0;   // adagrad
-  double initial_accumulator_value = 0.0;  // adagrad
-  double momentum_decay = 4e-3;            // nadam
-  bool decoupled_weight_decay = false;     // nadam, radam
+  AdagradOptions adagrad;
+  double momentum_decay = 4e-3;         // nadam
+  bool decoupled_weight_decay = false;  // nadam, radam
   bool maximize = false;
   double weight_decay = 0.0;          // adamw, lamb: 0.01; decoupled in adamw, lion and lamb; the others: L2
   double trust_coefficient = 1e-3;    // lars
