@@ -92,11 +92,22 @@ def table(rows):
     return "| attribute | type and default | meaning |\n|---|---|---|\n" + "".join(f"| {line} |\n" for line in lines)
 
 
+def inherited(package, node):
+    """Yields what a class has from bases in this package that are not exported, and does not define itself."""
+    own = {getattr(child, "name", None) for child in node.body}
+    shown = {each.name for _, each in package.exported()}
+    bases = {ast.unparse(base) for base in node.bases} - shown
+    for tree in package.trees.values():
+        for base in tree.body:
+            if isinstance(base, ast.ClassDef) and base.name in bases:
+                yield from (child for child in base.body if getattr(child, "name", None) not in own)
+
+
 def class_text(package, file, node):
     parts = [text_of(node)]
     if rows := list(attributes(package, file, node)):
         parts.append(table(rows))
-    for child in node.body:
+    for child in [*node.body, *inherited(package, node)]:
         if not isinstance(child, ast.FunctionDef) or child.name.startswith("_"):
             continue
         is_property = any("property" in ast.unparse(decorator) for decorator in child.decorator_list)

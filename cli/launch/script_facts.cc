@@ -10,6 +10,7 @@
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/model_section.h"
+#include "common/config/job/optimizer_section.h"
 #include "common/config/job/worker_section.h"
 
 namespace capstan::cli {

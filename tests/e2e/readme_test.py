@@ -141,7 +141,8 @@ class BrokenBlocksTest(unittest.TestCase):
 MODELS = ("mlp", "convnet", "resnet", "gpt", "client")
 DATA = {"text": {"path": "x"}, "tokens": {"path": "x", "vocabulary": 64}, "idx": {"path": "x", "labels": "y"},
         "csv": {"path": "x"}, "cifar10": {"path": "x"}, "synthetic": {}}
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad", "lars", "lamb")
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad", "rmsprop", "adadelta", "adamax", "nadam", "radam", "lion", "lars", "lamb",
+              "external")
 TYPES = {"Text": "text", "Integer": "integer", "Number": "number", "Flag": "true/false", "Choice": "word", "Place": "word",
          "Texts": "texts", "Integers": "integers", "Pair": "two numbers", "Endpoint": "host:port", "Process": "address"}
 
@@ -213,7 +214,8 @@ class JobFileReferenceTest(harness.JobTest):
         jobs += [({"kind": "gpt" if kind in ("text", "tokens") else "mlp"}, {"kind": kind, **more})
                  for kind, more in DATA.items()]
         jobs = [{"model": model, "data": data} if model["kind"] != "client" else {"model": model} for model, data in jobs]
-        jobs += [{"model": {"kind": "mlp"}, "data": {"kind": "synthetic"}, "optimizer": {"kind": kind}} for kind in OPTIMIZERS]
+        jobs += [{"model": {"kind": "mlp"}, "data": {"kind": "synthetic"}, "optimizer": {"kind": kind}} for kind in OPTIMIZERS[:-1]]
+        jobs.append({"model": {"kind": "client"}, "optimizer": {"kind": OPTIMIZERS[-1]}})
         jobs += [{"model": {"kind": "mlp"}, "data": {"kind": "synthetic"}, "schedule": {"kind": "cosine"}, "job": {"mode": mode}}
                  for mode in ("sync", "bounded", "async", "allreduce")]
         for job in jobs:

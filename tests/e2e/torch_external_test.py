@@ -75,11 +75,14 @@ class TorchExternalTest(own_workers.OwnWorkersTest):
         return self.once("undisturbed", lambda: self.digest_of_one(self.train))
 
     def test_each_optimizer_has_the_losses_of_pytorch_alone(self):
-        for optimizer in ("rprop", "adam", "factored"):
-            with self.subTest(optimizer):
-                setup = {"optimizer": optimizer, "batch": 64, "norm": optimizer == "adam"}
-                with self.job(optimizer, 1, slots=1) as launch, self.train(self.address(launch), "a", **setup) as worker:
-                    self.digest_at_end(launch, optimizer, [worker])
+        for run, setup in {"rprop": {"batch": 64}, "adam": {"batch": 64, "norm": True}, "factored": {"batch": 64, "explicit": True},
+                           "pieces": {"batch": 20}, "explicit-pieces": {"batch": 20, "explicit": True},
+                           "epochs": {"batch": 64, "per_epoch": True}}.items():
+            with self.subTest(run):
+                optimizer = run
+                setup = {"optimizer": run if run in ("rprop", "adam") else "factored", **setup}
+                with self.job(run, 1, slots=1) as launch, self.train(self.address(launch), "a", **setup) as worker:
+                    self.digest_at_end(launch, run, [worker])
                 with self.python(TRAINING, "plain", json.dumps({**setup, "seed": 5, "job_seed": 1, "steps": STEPS,
                                                                 "global_batch": 64})) as process:
                     self.assertEqual(process.wait(), 0, process.output)

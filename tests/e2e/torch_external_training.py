@@ -51,6 +51,12 @@ def optimizer_of(name, model):
     return Factored(model.parameters(), lr=0.002)
 
 
+def scheduler_of(setup, optimizer):
+    if setup.get("per_epoch"):
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.7)
+    return torch_training.scheduler_of(optimizer)
+
+
 def network(setup):
     torch.manual_seed(setup["seed"])
     model = torch_training.network(setup["seed"])
@@ -59,21 +65,21 @@ def network(setup):
     return model
 
 
-def update(model, optimizer, scheduler):
-    """What the script does with gradients, as in plain PyTorch."""
+def update(model, optimizer):
+    """The script's update, as in plain PyTorch."""
     torch.nn.utils.clip_grad_norm_(model.parameters(), 0.3)
     optimizer.step()
-    scheduler.step()
 
 
 def plain(setup):
     from capstan.torch.batches import Plan
+    from capstan.torch.orders import shuffled
 
     model = network(setup)
     optimizer = optimizer_of(setup["optimizer"], model)
-    scheduler = torch_training.scheduler_of(optimizer)
-    plan = Plan(seed=setup["job_seed"], samples=torch_training.SAMPLES, global_batch=setup["global_batch"], slots=1,
-                batch=setup["global_batch"], shuffle=True, drop_last=False)
+    scheduler = scheduler_of(setup, optimizer)
+    plan = Plan(shuffled(torch_training.SAMPLES, setup["job_seed"]), samples=torch_training.SAMPLES,
+                global_batch=setup["global_batch"], slots=1, batch=setup["global_batch"], drop_last=False)
     dataset, losses = torch_training.data(), []
     for step in range(setup["steps"]):
         piece, = plan.pieces(step, 0)
@@ -81,8 +87,10 @@ def plain(setup):
         loss = mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
-        update(model, optimizer, scheduler)
+        update(model, optimizer)
         losses.append(loss.item())
+        if not setup.get("per_epoch") or (step + 1) % plan.steps_per_epoch == 0:
+            scheduler.step()
     return losses
 
 
@@ -91,7 +99,7 @@ def by_capstan(setup):
 
     model = network(setup)
     optimizer = optimizer_of(setup["optimizer"], model)
-    scheduler = torch_training.scheduler_of(optimizer)
+    scheduler = scheduler_of(setup, optimizer)
     loader = DataLoader(torch_training.data(), batch_size=setup["batch"], shuffle=True)
     trainer = capstan.torch.connect(setup["coordinator"], setup["name"])
     model, optimizer, loader, scheduler = trainer.prepare(model, optimizer, loader, scheduler)
@@ -99,8 +107,15 @@ def by_capstan(setup):
         for x, y in loader:
             loss = mse_loss(model(x), y)
             optimizer.zero_grad()
-            trainer.backward(loss)
-            update(model, optimizer, scheduler)
+            if setup.get("explicit"):
+                trainer.backward(loss)
+            else:
+                loss.backward()
+            update(model, optimizer)
+            if not setup.get("per_epoch"):
+                scheduler.step()
+        if setup.get("per_epoch"):
+            scheduler.step()
     return [float(sum(parameter.double().sum() for parameter in model.parameters()))]
 
 

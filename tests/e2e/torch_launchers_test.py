@@ -60,7 +60,7 @@ class LauncherTest(torch_idioms_test.IdiomsTest):
             self.assertEqual(process.wait(), 0, process.output)
         self.assertEqual(process.output.splitlines(), [
             "None 0 None False False", "1 2 0 True False", "1 2 1 False False", "1 4 0 True True", "None 0 None False False",
-            "2 3 None True True", "0 1 None False False", "None 0 None False False", "None 0 3 False False"])
+            "2 3 None True True", "None 0 None False False", "None 0 None False False", "None 0 3 False False"])
 
 
 if __name__ == "__main__":

@@ -382,8 +382,7 @@ def connect(coordinator: str | None = None, worker: str | None = None, *, rank: 
     address = coordinator_address(coordinator)
     own = own_name() if rank is None else f"rank-{rank}"
     name = worker if worker is not None else os.environ.get("CAPSTAN_WORKER", own)
-    identity = Identity.given(rank, ranks)
-    place = None if identity.rank is None else (identity.rank, identity.ranks)
+    place = (rank, ranks) if rank is not None else Identity.of_launch()
     return Client(Handle(abi.Options(
         coordinator=text_bytes("the coordinator", address), worker=text_bytes("the worker's name", name),
         join_seconds=join_seconds, on_notice=_notice(on_notice), rank=0 if rank is None else rank + 1, ranks=ranks,

@@ -45,20 +45,26 @@ class Identity:
         """By the arguments of connect(), or else by capstan launch, torchrun, mpirun or srun."""
         if rank is not None:
             return cls(rank, ranks, _number(variables, "LOCAL_RANK"), True)
-        if "CAPSTAN_INDEX" in variables and "CAPSTAN_INDEXES" in variables:
-            index, count = _place(variables, "CAPSTAN_INDEX", "CAPSTAN_INDEXES", "capstan launch")
-            return cls(index, count, index)  # it starts all copies on its own machine
+        if (place := cls.of_launch(variables)) is not None:
+            return cls(*place, place[0])  # it starts all copies on its own machine
         for launcher in _LAUNCHERS:
             if launcher.sign in variables and (launcher.rank in variables or launcher.ranks in variables):
                 return cls._of(launcher, variables)
         return cls(local_rank=_number(variables, "LOCAL_RANK"))
 
+    @staticmethod
+    def of_launch(variables: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+        """The number that capstan launch gives this process, and how many there are."""
+        if "CAPSTAN_INDEX" not in variables or "CAPSTAN_INDEXES" not in variables:
+            return None
+        return _place(variables, "CAPSTAN_INDEX", "CAPSTAN_INDEXES", "capstan launch")
+
     @classmethod
     def _of(cls, launcher: _Launcher, variables: Mapping[str, str]) -> Identity:
         rank, ranks = _place(variables, launcher.rank, launcher.ranks, launcher.name)
         local = _number(variables, launcher.local_rank)
-        if ranks == 1:
-            return cls(0, 1, local)
+        if ranks == 1:  # perhaps a shell within srun, from which several processes are started by hand
+            return cls(local_rank=local)
         return cls(rank, ranks, local, True, f"rank {rank} of {ranks} is taken from {launcher.rank} and {launcher.ranks}, as "
                    f"{launcher.name} sets them: this process computes slot {rank} of each step")
 

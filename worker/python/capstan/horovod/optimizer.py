@@ -148,6 +148,9 @@ def DistributedOptimizer(optimizer: Any, named_parameters: Iterable[tuple[str, t
     if named and (lacking := everything - {id(parameter) for _, parameter in named}):
         raise ValueError(f"named_parameters was specified, but one or more model parameters were not named: "
                          f"{len(lacking)} of {len(everything)}")
+    if "step" in vars(optimizer):  # a scheduler's wrapper of the class's step(), which would not reduce
+        raise Invalid("the optimizer has a scheduler already, which calls its step() past hvd.DistributedOptimizer: make the "
+                      "scheduler after it")
     kind = type(optimizer)
     optimizer.__class__ = type(kind.__name__, (_Distributed, kind), {})
     optimizer._gradients = _Gradients(optimizer, {parameter: name for name, parameter in named},

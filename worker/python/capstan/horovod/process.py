@@ -38,6 +38,9 @@ class _Process:
     def init(self) -> None:
         if self.place is not None:
             return
+        if os.environ.get("CAPSTAN_BROKER"):
+            raise Invalid("capstan run makes a job of what a script gives capstan.torch's prepare(), which a script for Horovod does "
+                          "not call: start it by capstan launch job.toml -- python3 train.py")
         if not os.environ.get("CAPSTAN_COORDINATOR"):
             print("capstan.horovod: CAPSTAN_COORDINATOR is not set, so this process trains alone; start several with "
                   "capstan launch job.toml --set cluster.workers=2 -- python3 train.py", file=sys.stderr)

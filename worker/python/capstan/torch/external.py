@@ -31,6 +31,7 @@ from capstan.torch.parameters import Parameter
 from capstan.torch.passes import Batches
 from capstan.torch.program_state import pack, unpack
 from capstan.torch.rounds import Rounds
+from capstan.torch.rules import has_stepped
 from capstan.torch.schedule import refuse_unknown
 from capstan.torch.statistics import Wishes
 from capstan.torch.trainer import Trainer, leave_at_exit
@@ -45,6 +46,7 @@ class ScriptState:
 
     def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any, device: torch.device) -> None:
         self._optimizer, self._scheduler, self._device = optimizer, scheduler, device
+        self._load_schedule = scheduler.load_state_dict if scheduler is not None else None
         self._parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self._first = self.pack()
 
@@ -74,8 +76,8 @@ class ScriptState:
         for group, values in zip(self._optimizer.param_groups, tree["groups"]):
             group.update(values)
         vars(self._optimizer).update(tree["numbers"])
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(tree["schedule"])
+        if self._load_schedule is not None:
+            self._load_schedule(tree["schedule"])
 
 
 class ScriptStep(Step):
@@ -109,11 +111,14 @@ class Update:
         self.is_due, self._made = False, True
         return True
 
-    def script_computes(self) -> None:
-        """Called when the script asks for a batch's slot, or computes."""
+    def loop_goes_on(self) -> None:
+        """The script asks for a batch, or computes."""
         if self.is_due:
             raise Invalid("optimizer.step() is missing: the round's mean gradient is in the parameters, and the next "
                           "batch needs the weights after it")
+
+    def slot_begins(self) -> None:
+        """A scheduler that acts from now on acts after another update."""
         self._made = False
 
     def _scheduler_steps(self, *arguments: Any, **named: Any) -> None:
@@ -170,7 +175,22 @@ class LastWeights:
         self._reader.close()
 
 
-def _refuse(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+def _refuse_loading(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
+    """The state of optimizer and scheduler is the job's from now on."""
+    def load_state_dict(_: object) -> None:
+        raise Unsupported("the job keeps the state of optimizer and scheduler: load it before prepare(), or go on from the "
+                          "job's snapshots, with capstan launch --resume")
+
+    def add_param_group(_: object) -> None:
+        raise Unsupported("the job's tensors are declared: give prepare() all of them")
+
+    optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign,assignment]
+    optimizer.add_param_group = add_param_group  # type: ignore[method-assign,assignment]
+    if scheduler is not None:
+        scheduler.load_state_dict = load_state_dict
+
+
+def _refuse(optimizer: torch.optim.Optimizer, scheduler: Any, scaler: Any) -> None:
     """Refuses what the job could not give to another process, or what needs more than one backward()."""
     name = type(optimizer).__name__
     closure = inspect.signature(optimizer.step).parameters.get("closure")
@@ -181,9 +201,12 @@ def _refuse(optimizer: torch.optim.Optimizer, scheduler: Any) -> None:
     if scheduler is None and has_scheduler:
         raise Invalid("the optimizer has a scheduler, which would count this process's slots, and not the job's steps: "
                       "give it to prepare()")
-    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        refuse_unknown(optimizer)
-    if any(optimizer.state.values()):
+    if scaler is not None and scaler.is_enabled():
+        raise Unsupported("a GradScaler that is on has a scale of this process alone, and the gradients of a step are added "
+                          'up: switch it off, GradScaler(enabled=False), or take an optimizer that the servers run, with '
+                          'worker.precision = "fp16"')
+    refuse_unknown(optimizer)
+    if any(has_stepped(state) for state in optimizer.state.values()):
         raise Unsupported(f"{name} has taken steps already, and only this process has its state: give prepare() a fresh "
                           "one; a job goes on from its own snapshots, with capstan launch --resume")
 
@@ -197,6 +220,7 @@ class ExternalTrainer(Trainer):
     _means: dict[str, torch.Tensor]  # the newest mean gradient that the parameters were given
     _final: LastWeights | None = None
     _is_at_end = False  # the model has the job's last weights
+    _log_is_late = False  # backward() has ended the slot, and the loop has not gone on
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
                 unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
@@ -212,7 +236,7 @@ class ExternalTrainer(Trainer):
             raise Invalid('scheduler_interval is of schedulers that the job runs; with [optimizer] kind = "external" the '
                           "script runs its own: call scheduler.step() where plain PyTorch does")
         things = Arguments.sort(given, named)
-        _refuse(things.optimizer, things.scheduler)
+        _refuse(things.optimizer, things.scheduler, things.scaler)
         self._follows, self._means = resumes, {}
         self._rounds = ExternalRounds(self._round_begins, self._job_ends, self._waits, self._keep_version)
         self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
@@ -230,6 +254,7 @@ class ExternalTrainer(Trainer):
         self._update = Update(things.optimizer, things.scheduler)
         update = self._update
         things.optimizer.step = ScriptStep(self._optimizer_steps, lambda: update.acts)
+        _refuse_loading(things.optimizer, things.scheduler)
         self._final = LastWeights(Reader(self._address, key_file=self._key_file), self._job)
         self._say_topology()
         atexit.register(leave_at_exit, weakref.ref(self), os.getpid())
@@ -267,6 +292,9 @@ class ExternalTrainer(Trainer):
         """Logs pairs (sum, weight) by name, as Trainer.log does; call it before the backward() of the batch, which ends
         the slot."""
         self._must_be_prepared()
+        if self._log_is_late:
+            raise Invalid("log() comes before backward() where the script runs its own optimizer, because backward() ends the "
+                          "slot and waits for the mean gradient: write trainer.log(...) above loss.backward()")
         self._computing.tally.log(metrics)
 
     def close(self, reason: str | None = None) -> None:
@@ -308,6 +336,7 @@ class ExternalTrainer(Trainer):
         self._computing.gradients.end()
         for entry in self._values.parameters:
             entry.clear_gradient()
+        self._log_is_late = True
         slot, tally = self._rounds.take_slot(), self._computing.ends()
         slot.end(tally.loss_sum, predictions=tally.computed, metrics=tally.metrics)
         assert isinstance(self._rounds, ExternalRounds)
@@ -320,8 +349,11 @@ class ExternalTrainer(Trainer):
         if computing.gradients.begun and not computing.tally.more_to_come:
             computing.must_be_computed()
         if computing.tally.more_to_come:
+            computing.gradients.step_comes()
             computing.batch_is_stepped()
-        if self._update.make() and self._is_at_end:
+        self._update.make()
+        self._log_is_late = False
+        if self._is_at_end:
             self._rounds.next_slot()  # gives the last version if the job asks this process, and waits for the end
 
     def _keep_version(self, work: Work) -> None:
@@ -342,10 +374,11 @@ class ExternalTrainer(Trainer):
         self._final.close()
 
     def _loop_goes_on(self) -> None:
-        self._update.script_computes()
+        self._update.loop_goes_on()
+        self._log_is_late = False
 
     def _tell_rates(self, slot: Any) -> None:
-        pass  # the script's optimizer has them
+        self._update.slot_begins()  # the script's optimizer has the rates
 
     def _must_be_prepared(self) -> None:
         if self._values is None:

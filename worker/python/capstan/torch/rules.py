@@ -118,7 +118,7 @@ _RULES: dict[type, Rule] = {
 }
 
 
-def _has_stepped(state: dict[str, Any]) -> bool:
+def has_stepped(state: dict[str, Any]) -> bool:
     return float(state.get("step", 0)) > 0 or state.get("momentum_buffer") is not None
 
 
@@ -161,7 +161,7 @@ def rule_of(optimizer: torch.optim.Optimizer, job: dict[str, Any]) -> Rule:
         _check_group(f"{name}, group {index}", rule, group, job)
         if (problem := rule.problem(optimizer, group)):
             raise Unsupported(f"{name}, group {index}, {problem}")
-    if any(_has_stepped(state) for state in optimizer.state.values()):
+    if any(has_stepped(state) for state in optimizer.state.values()):
         raise Unsupported(f"{name} has taken steps already, and its state would be lost: give prepare() a fresh one; a "
                           "job goes on from its own snapshots, with capstan launch --resume")
     return rule

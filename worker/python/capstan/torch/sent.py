@@ -104,17 +104,23 @@ class Sent(torch.Tensor):
 
     def _in_clip_grad_norm_(self, call: str, arguments: tuple[Any, ...]) -> Any:
         """The first gradient is taken to have the norm of all of them, and each other one 0."""
-        assert self.clipping is not None
         if call in _NORMS:
-            return self.clipping.take_norm(self.parameter)
+            return self._norm()
         if call == "_foreach_norm":
-            return [self.clipping.take_norm(each.parameter) for each in arguments[0]]
+            return [each._norm() for each in arguments[0]]
         if call == "_foreach_mul_":
             return None
         return self if call in ("__get__", "detach", "to", "mul_") else NotImplemented
 
+    def _norm(self) -> torch.Tensor:
+        """0 where the script clips by itself, which the mean gradient, and not a placeholder, is for."""
+        if self.clipping is None:
+            return torch.zeros((), device=self.parameter.device)
+        return self.clipping.take_norm(self.parameter)
+
     def _in_clip_grad_value_(self, call: str, arguments: tuple[Any, ...]) -> Any:
-        assert self.clipping is not None
+        if self.clipping is None:
+            return self
         if call in ("clamp_", "clamp_min_", "_foreach_clamp_min_"):
             self.clipping.take_values(arguments[0] if isinstance(arguments[0], (list, tuple)) else [self])
         known = ("__get__", "clamp_", "clamp_min_", "clamp_max_", "_foreach_clamp_min_", "_foreach_clamp_max_")

@@ -278,7 +278,7 @@ class Trainer(Together):
         self._computing.close()
         if self._client is None:
             return
-        if reason is None and self._rates is not None and not self.done and self._steps != OPEN_ENDED:
+        if reason is None and self._values is not None and not self.done and self._steps != OPEN_ENDED:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             _log.warning("%s", messages.ends_early(self.global_step, self._steps, per_epoch))
             reason = f"its script ended at step {self.global_step} of {self._steps}"
@@ -320,7 +320,7 @@ class Trainer(Together):
         """This process's number, from 0: the rank passed to connect(), or the index from capstan launch, which a
         restarted process keeps. A process that was started by hand has the number of its first slot, from prepare() on;
         it changes when slots move."""
-        if self._identity.rank is None and self._rates is None:
+        if self._identity.rank is None and self._values is None:
             raise Invalid("this process has no number before prepare(): it has neither connect(rank=...) nor the index that "
                           "capstan launch gives its programs; ask after prepare()")
         return self._identity.rank_with(self._rounds.own_slots())
