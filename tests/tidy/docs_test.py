@@ -81,11 +81,12 @@ class IdiomsTest(unittest.TestCase):
             self.assertEqual({test for file, test in named if file == name}, self.names_in(name))
 
     def test_the_words_of_each_refusal_are_in_a_message(self):
-        folder = os.path.join(ROOT, "worker", "python", "capstan", "torch")
+        package = os.path.join(ROOT, "worker", "python", "capstan")
+        files = [os.path.join(package, "torch", name) for name in sorted(os.listdir(os.path.join(package, "torch")))]
         sources = []
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
+        for path in [os.path.join(package, "place.py"), *files]:
+            if path.endswith(".py"):
+                with open(path, encoding="utf-8") as file:
                     sources.append(re.sub(r"""["']\s*\n\s*f?["']""", "", file.read()))
         text = "\n".join(sources)
         for row in self.rows:

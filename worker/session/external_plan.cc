@@ -66,7 +66,7 @@ WorkReady ExternalPlan::MakeGiving(Generation generation, std::uint64_t round) c
   work.generation = generation;
   work.step = *has_;
   work.round = round;
-  work.updates = updates();
+  work.updates = made().updates;
   work.source = VersionSource::kCurrent;
   work.keep = true;
   return {std::move(work), loss_scale(), true};

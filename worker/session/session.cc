@@ -46,8 +46,7 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
         return;
       }
     }
-    // A message of another start of the shard than this session knows is dropped. If that start is newer, the next view
-    // will name it.
+    // A message of another start of the shard is dropped. If that start is newer, the next view will name it.
     if (body.incarnation != link->shard.address.incarnation) return;
     link->last_message = now;
     link->knows_us = true;
@@ -259,8 +258,7 @@ void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) 
     Fail(Invalid("shard " + std::to_string(link->index()) +
                  " refused a message: " + Excerpt(error.message, kLongExcerptBytesMax)));
   }
-  // Other errors need no action (kBusy, kCorrupt, or a gap in an async slot's sequence): the next question finds out
-  // which pushes are missing, and they are sent again.
+  // Other errors (kBusy, kCorrupt, a gap in a slot's sequence): the next question finds what is to be sent again.
 }
 
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
@@ -366,7 +364,6 @@ void Session::AnnounceWork() {
                  mode_.group->members(),
                  mode_.group->rank(),
                  plan.source(),
-                 false,
                  plan.at_end()};
   events_.push_back(WorkReady{std::move(work), plan.loss_scale(), plan.weights_complete()});
 }
@@ -516,8 +513,7 @@ void Session::SendBeat(Instant now, Outbox* out) {
   const WorkerGroup& group = *mode_.group;
   // Deferred pushes do not count as this worker's work, because another worker pushes their sums.
   const bool pushes = links_.Any([](const ShardLink& link) { return link.up.any_ends() || link.up.any_own(); });
-  // Whether this worker has done its slots and may be waiting for gradients of other workers of its machine, to push
-  // their sums.
+  // Whether this worker has done its slots and may be waiting for gradients of its machine, to push their sums.
   const bool awaits_machine =
       group.epoch() != 0 && std::all_of(round_.slots.begin(), round_.slots.end(),
                                         [this](SlotIndex slot) { return mode_.plan->IsDone(slot); });

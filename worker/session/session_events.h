@@ -31,11 +31,10 @@ struct RoundWork {
   StepTerms terms;
   std::vector<GroupMember> group;
   int rank = 0;
-  // Jobs whose optimizer stays in the program: how the program gets the version, and whether it must upload the
-  // version in this round.
+  // Jobs whose optimizer stays in the program: how the program gets the version.
   VersionSource source = VersionSource::kServers;
-  bool keep = false;
   bool at_end = false;  // the version is the last one
+  bool keep = false;    // the program must upload the version in this round
 };
 
 struct JobFile {

@@ -1,9 +1,9 @@
 #include "common/config/job_config.h"
-#include "common/config/job/sections.h"
 
 #include <filesystem>
 #include <fstream>
 
+#include "common/config/job/sections.h"
 #include "tests/catch.h"
 
 using namespace capstan;
@@ -12,7 +12,6 @@ using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;
 
 namespace {
-
 constexpr char kSmallest[] = R"([job]
 steps = 10
 global_batch = 8
