@@ -264,7 +264,7 @@ class PackageTest(own_workers.OwnWorkersTest):
     def test_a_library_of_an_older_interface_is_refused(self):
         said = self.said("import capstan.abi", "capstan.abi.VERSION = 99", "try: capstan.abi.load()",
                          "except ImportError as error: print(error)")
-        self.assertRegex(said, "libcapstan_client.* has interface 2, and capstan's Python package needs 99: install both")
+        self.assertRegex(said, "libcapstan_client.* has interface 3, and capstan's Python package needs 99: install both")
 
     def test_lines_for_people_are_logged_where_the_program_logs_and_else_printed(self):
         say = "capstan.notices.log.warning('waiting 5 s for slot 0: 50% is there')"

@@ -147,7 +147,7 @@ TEST_CASE("no piece is given twice on a network that loses nothing", "[sim][team
 TEST_CASE("messages that are lost, repeated and late change no byte", "[sim][team]") {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     INFO("seed " << seed);
-    TeamRun run(seed, 2 + seed % 3, {10, 10, std::chrono::milliseconds(200)});
+    TeamRun run(seed, 2 + static_cast<std::uint32_t>(seed % 3), {10, 10, std::chrono::milliseconds(200)});
     run.FormAll();
     RunCalls(&run, 8);
   }
@@ -157,7 +157,8 @@ TEST_CASE("a coordinator that restarts again and again changes no byte", "[sim][
   std::uint64_t restarts = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     INFO("seed " << seed);
-    TeamRun run(100 + seed, 2 + seed % 3, {seed % 2 * 5, seed % 2 * 5, std::chrono::milliseconds(60)});
+    const auto odd = static_cast<std::uint32_t>(seed % 2 * 5);
+    TeamRun run(100 + seed, 2 + static_cast<std::uint32_t>(seed % 3), {odd, odd, std::chrono::milliseconds(60)});
     run.FormAll();
     RunCalls(&run, 8, 150 + seed * 7);
     restarts += run.network.restarts();

@@ -28,6 +28,7 @@ struct Reference {
     }
     switch (rule.kind) {
       case OptimizerKind::kSgd: w -= lr * g; return;
+      case OptimizerKind::kExternal: w = g; return;  // the mean gradient itself
       case OptimizerKind::kMomentum:
         first = t == 1 ? g : rule.momentum * first + (1 - rule.dampening) * g;
         w -= lr * (rule.nesterov ? g + rule.momentum * first : first);

@@ -126,8 +126,8 @@ Result<std::optional<PulledVersion>> NetworkReader::Pull(const PullOptions& opti
     for (const TensorSpec& tensor : core().catalog()->tensors()) tensors_.push_back({tensor.name, tensor.shape});
   }
   const ReaderCore::Reading& reading = *core().reading();
-  return std::optional<PulledVersion>({reading.step.value, reading.generation.value, reading.done, reading.updates,
-                                       reading.gradient_norm});
+  return std::optional<PulledVersion>(
+      {reading.step.value, reading.generation.value, reading.done, reading.updates, reading.gradient_norm});
 }
 
 }  // namespace

@@ -154,7 +154,9 @@ void SessionLoop::Dispatch(Command& command, Instant now) {
                    session.ReportMachineGroup(group.epoch, group.state, std::move(group.text), now, &out_);
                  },
                  [&](BarrierCommand&) { session.Barrier(now, &out_); },
-                 [&](FormTeamCommand& form) { team_->Form({form.rank, form.ranks, form.wish}, session.id(), now, &out_); },
+                 [&](FormTeamCommand& form) {
+                   team_->Form({form.rank, form.ranks, form.wish}, session.id(), now, &out_);
+                 },
                  [&](CallTeamCommand& call) {
                    team_->Call(std::move(call.what), std::move(call.given), session.id(), now, &out_);
                  },
