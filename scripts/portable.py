@@ -1,4 +1,4 @@
-"""What scripts/bundle and scripts/build-wheel share: the shared libraries of a program, the checks that it runs elsewhere, and
+"""The common part of scripts/bundle and scripts/build-wheel: the shared libraries of a program, the checks that it runs elsewhere, and
 the licences of what it contains."""
 import os
 import re

@@ -418,8 +418,10 @@ bool Coordinator::HandleTeam(PeerId from, const Message& message, Instant now, O
     if (ask != nullptr) RefuseTo(from, Code::kStale, "unknown session; join again", out);
     return true;
   }
-  worker->peer = from;
-  worker->last_message = now;
+  if (ask != nullptr) {  // a TeamGive proves nothing of its sender
+    worker->peer = from;
+    worker->last_message = now;
+  }
   const Teams::Facts facts = TeamFacts(job_);
   const bool completed = ask != nullptr ? teams_.Handle(*worker, *ask, facts, out)
                                         : teams_.Handle(*worker, *give, message.payload, facts, out);

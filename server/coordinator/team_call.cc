@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/hash.h"
+
 namespace capstan::server {
 
 std::optional<std::uint32_t> TeamCall::Contradicts(std::uint32_t rank, const TeamAsk& ask) const {
@@ -21,13 +23,13 @@ void TeamCall::Ask(std::uint32_t rank, const TeamAsk& ask) {
   part.received = std::max(part.received, ask.received);
 }
 
-bool TeamCall::Give(std::uint32_t rank, std::uint32_t piece, Slice payload) {
+bool TeamCall::Give(std::uint32_t rank, std::uint32_t piece, Slice payload, std::uint64_t hash) {
   Part& part = parts_[rank];
   if (!part.asked || piece >= TeamPieces(part.bytes)) return false;
   if (piece < floor_ || piece >= floor_ + TeamWindow(static_cast<std::uint32_t>(parts_.size()))) return false;
   const std::uint64_t rest = part.bytes - std::uint64_t{piece} * kTeamPieceBytes;
   if (payload.size != std::min<std::uint64_t>(rest, kTeamPieceBytes)) return false;
-  return part.pieces.try_emplace(piece, std::move(payload)).second;
+  return part.pieces.try_emplace(piece, Piece{std::move(payload), hash}).second;
 }
 
 std::uint32_t TeamCall::Held(std::uint32_t rank) const {
@@ -55,9 +57,9 @@ void TeamCall::Advance() {
   }
 }
 
-Slice TeamCall::PieceOf(std::uint32_t rank, std::uint32_t piece) const {
+TeamCall::Piece TeamCall::PieceOf(std::uint32_t rank, std::uint32_t piece) const {
   const auto found = parts_[rank].pieces.find(piece);
-  return found == parts_[rank].pieces.end() ? Slice() : found->second;
+  return found == parts_[rank].pieces.end() ? Piece{{}, Hash64({})} : found->second;
 }
 
 }  // namespace capstan::server

@@ -32,7 +32,8 @@ class TeamCall {
   // Notes that the member has received the whole call.
   void HasAll(std::uint32_t rank) { parts_[rank].has_all = true; }
   // Takes a piece; false: it is not one that this member may give now, or has given already.
-  bool Give(std::uint32_t rank, std::uint32_t piece, Slice payload);
+  // Its hash was compared already.
+  bool Give(std::uint32_t rank, std::uint32_t piece, Slice payload, std::uint64_t hash);
 
   // Goes on to the pieces that all members have given, and drops those that all have received.
   void Advance();
@@ -54,8 +55,12 @@ class TeamCall {
   bool HasPiece(std::uint32_t rank, std::uint32_t piece) const {
     return piece == 0 || piece < TeamPieces(parts_[rank].bytes);
   }
-  // Returns the payload of a complete piece at or above floor().
-  Slice PieceOf(std::uint32_t rank, std::uint32_t piece) const;
+  struct Piece {
+    Slice payload;
+    std::uint64_t hash = 0;  // of the payload, which goes to every other member
+  };
+  // Returns a complete piece at or above floor().
+  Piece PieceOf(std::uint32_t rank, std::uint32_t piece) const;
 
  private:
   struct Part {
@@ -64,7 +69,7 @@ class TeamCall {
     std::string what;
     std::uint64_t bytes = 0;
     std::uint32_t received = 0;
-    std::map<std::uint32_t, Slice> pieces;
+    std::map<std::uint32_t, Piece> pieces;
   };
 
   std::uint64_t number_;

@@ -242,7 +242,7 @@ bool Teams::Handle(const Worker& from, const TeamGive& give, const Slice& payloa
   if (member == team_->members.end() || call == team_->calls.end()) return false;
   if (Hash64(payload.bytes()) != give.payload_hash) return false;  // the member's next question finds out
   const auto rank = static_cast<std::uint32_t>(member - team_->members.begin());
-  return call->Give(rank, give.piece, payload) && GoOn(&*call, facts, out);
+  return call->Give(rank, give.piece, payload, give.payload_hash) && GoOn(&*call, facts, out);
 }
 
 // Passes on the pieces that have become complete. Returns whether the whole call has.
@@ -263,8 +263,7 @@ void Teams::Relay(const TeamCall& call, std::uint32_t to, std::uint32_t begin, s
   for (std::uint32_t piece = begin; piece < end; ++piece) {
     for (std::uint32_t rank = 0; rank < team_->members.size(); ++rank) {
       if (rank == to || !call.HasPiece(rank, piece)) continue;
-      Slice payload = call.PieceOf(rank, piece);
-      const std::uint64_t hash = Hash64(payload.bytes());
+      auto [payload, hash] = call.PieceOf(rank, piece);
       out->Send(worker->peer, TeamPiece{team_->id, call.number(), rank, piece, call.BytesOf(rank), call.floor(), hash},
                 std::move(payload));
     }

@@ -25,7 +25,7 @@ __all__ = ["ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "O
 
 
 class State:
-    """What training goes on from. commit() saves it in memory; a process that is lost takes the others back to it."""
+    """The state from which training goes on. commit() saves it in memory; a process that is lost takes the others back to it."""
 
     def __init__(self, bcast_object: Callable[..., Any] | None = None, get_rank: Callable[[], int] | None = None) -> None:
         self._bcast_object = bcast_object or broadcast_object
@@ -162,7 +162,7 @@ class _Optimizer(_Part):
 
 class _Sampler(_Part):
     def sync(self) -> None:
-        """What any process has recorded is processed for all."""
+        """Counts the samples that any process has recorded as processed for all."""
         state = self.value.state_dict()
         state["processed_indices"] = sorted(set().union(*allgather_object(state["processed_indices"])))
         self.value.load_state_dict(broadcast_object(state, 0))

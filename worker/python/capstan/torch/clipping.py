@@ -28,7 +28,7 @@ _DIFFERS = ("slot {slot} of step {step} has {now}, and a slot before it {told}: 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a step's gradient is clipped by; None: not at all."""
+    """The limits to which a step's gradient is clipped; None: there is no limit."""
 
     norm: float | None = None
     value: float | None = None
@@ -115,5 +115,5 @@ class Clipping:
 
 
 def _finite(limit: float | None) -> float | None:
-    """What the servers are told: an infinite limit is none."""
+    """The limit for the servers: an infinite one is none."""
     return limit if limit is not None and math.isfinite(limit) else None

@@ -1,4 +1,4 @@
-"""What a script computes of a slot: its backward passes, and what the job records of them."""
+"""A script's computation of a slot: its backward passes, and the numbers that the job records of them."""
 from __future__ import annotations
 
 import contextlib
@@ -228,7 +228,7 @@ class Computing:
 
     @property
     def _factor(self) -> float:
-        """What a gradient lacks of the job's loss scale."""
+        """The part of the job's loss scale that a gradient lacks."""
         return 1.0 if self._scales else self._rounds.loss_scale
 
     def _value(self, loss: torch.Tensor) -> float:

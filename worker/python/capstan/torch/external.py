@@ -1,8 +1,8 @@
 """ExternalTrainer: the trainer of a job with [optimizer] kind = "external", whose optimizer stays in the script.
 
 The servers add up gradients. After the round's last slot, loss.backward() waits for the mean gradient of the step and puts it
-into the parameters' `grad`. What the script does then, such as clipping, optimizer.step() and scheduler.step(), runs as
-in plain PyTorch, in every process with the same numbers. After a round's earlier slots optimizer.step() and
+into the parameters' `grad`. Clipping, optimizer.step() and scheduler.step() then run as in plain PyTorch, in every process
+with the same numbers. After a round's earlier slots optimizer.step() and
 scheduler.step() do nothing.
 """
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 
 class ScriptState:
-    """What a script's process needs besides the weights: the state of its optimizer and of its scheduler."""
+    """The state of a script's optimizer and scheduler, which its process needs besides the weights."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, scheduler: Any, device: torch.device) -> None:
         self._optimizer, self._scheduler, self._device = optimizer, scheduler, device

@@ -1,4 +1,4 @@
-"""Who adds up the gradients of several batches."""
+"""Finds out whether the script or the job adds up the gradients of several batches."""
 from __future__ import annotations
 
 from capstan.errors import Invalid

@@ -35,7 +35,7 @@ class Joining:
 
 
 def facts_of(things: Arguments) -> dict[str, Any]:
-    """What the objects that prepare() was given say about the job."""
+    """The facts of the job that follow from what prepare() was given."""
     facts: dict[str, Any] = {"optimizer": kind_of(things.optimizer)}
     loader = things.loader
     if loader is None:

@@ -19,7 +19,7 @@ class Kind(NamedTuple):
 
 
 class Owner(Protocol):
-    """What computes a slot by these passes."""
+    """Computes a slot by these passes."""
 
     def takes_part(self) -> bool:
         """Whether gradients are the job's now: False before prepare() returns and after the job's end."""
