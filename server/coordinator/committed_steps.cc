@@ -92,6 +92,10 @@ bool CommittedSteps::Take(const Prepared& prepared, Instant now, Outbox* out) {
   Count& count = CountPrepared();
   const bool counted = shard.HasPrepared(step_, 0), counted_here = shard.HasPrepared(step_, attempt_);
   shard.prepared = prepared;
+  if (prepared.step != step_) {  // of a step that a newer coordinator has begun; it replaces a report that was counted
+    count_.reset();
+    return true;
+  }
   if (!counted && shard.HasPrepared(step_, 0)) ++count.any;
   if (!counted_here && shard.HasPrepared(step_, attempt_)) ++count.all;
   if (prepared.attempt == 0 && prepared.step == step_) MeasureStragglers(now);

@@ -51,7 +51,8 @@ std::string MissingInBarrier(const Job& job) {
 bool IsFounder(const Job& job, SessionId session) {
   const Uploaders& uploaders = job.uploaders;
   if (job.journal.AwaitsInitialWeights()) return uploaders.initial && uploaders.initial->session == session;
-  return uploaders.keeper && uploaders.keeper->Is(session);
+  // The shards have version 0, and a worker that is asked for it would take that for the first weights.
+  return uploaders.keeper && uploaders.keeper->Is(session) && job.steps->step().value != 0;
 }
 
 View MakeView(const Job& job, const Worker* worker) {

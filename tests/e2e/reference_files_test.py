@@ -66,7 +66,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     def test_values_are_words_keys_or_files(self):
         self.assertEqual(self.complete("capstan bench -o ")[0], ["table", "json"])
         self.assertEqual(self.complete("capstan bench --output=j")[0], ["json"])
-        self.assertEqual(self.complete("capstan launch job.toml --set optimizer.l"), (["optimizer.lr="], ["nospace"]))
+        self.assertEqual(self.complete("capstan launch job.toml --set optimizer.l"), (["optimizer.lr=", "optimizer.lr_decay="], ["nospace"]))
         self.assertEqual(self.complete("capstan completion ")[0], ["bash", "zsh", "fish"])
         self.assertEqual(self.complete("capstan launch --run-dir "), ([], ["default"]))
         self.assertEqual(self.complete("capstan launch "), ([], ["default"]))
@@ -103,7 +103,7 @@ class OtherShellsTest(harness.JobTest):
         self.assertEqual(sorted(complete("capstan snapshot ")), ["delete", "export", "import", "list", "verify"])
         self.assertEqual(complete("capstan launch --max"), ["--max-restarts"])
         self.assertEqual(sorted(complete("capstan bench -o ")), ["json", "table"])
-        self.assertEqual(complete("capstan launch --set optimizer.l"), ["optimizer.lr="])
+        self.assertEqual(complete("capstan launch --set optimizer.l"), ["optimizer.lr=", "optimizer.lr_decay="])
         self.assertEqual(complete("capstan-server --ind"), ["--index"])
 
 

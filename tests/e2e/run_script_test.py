@@ -181,7 +181,9 @@ class BadEndTest(RunScriptTest):
         self.assertRegex(output, r"waited .* for worker-0 \(process \d+\) to call prepare\(\) in .*; --prepare-seconds gives it more")
 
     def test_an_optimizer_of_another_kind_is_refused_at_its_line(self):
-        self.assertRegex(self.refused("--how", "refused"), "Unsupported: LBFGS.step\(\) wants a closure")
+        self.assertRegex(self.refused("--how", "refused"), "run_script.py runs its optimizer itself.*--steps N or --epochs N")
+        output = self.refused("--how", "refused", options=("--steps", "3"), run="counted")
+        self.assertRegex(output, r"Unsupported: LBFGS.step\(\) wants a closure")
 
     def test_what_needs_the_job_comes_after_prepare(self):
         self.assertRegex(self.refused("--how", "early"), r"Invalid: .*this comes after prepare\(\)")

@@ -132,7 +132,7 @@ void Cluster::RequestStop() {
   Trace("a stop is asked for");
   Count("stops asked for");
   coordinator_.core->RequestStop(now_ + coordinator_.clock_offset);
-  stop_ = Stop{now_, troubles_, CanStop()};
+  stop_ = Stop{now_, troubles_, CanStop(), coordinator_.core->generation()};
 }
 
 // Ends the servers of a stopped job. If the job keeps snapshots, and nothing kept it from taking one, the last snapshot
@@ -145,7 +145,10 @@ void Cluster::EndStopped() {
   const bool keeps = options_.snapshot_every_steps > 0 || options_.snapshot_every_seconds > 0;
   const bool failed = coordinator_.metrics->snapshots_failed.value() > 0;  // that version is not tried again
   // In allreduce the workers have the version. If none is left, no process can upload it to the servers.
-  const bool lost = WorkersUpdate(options_.mode) && coordinator.worker_count() == 0;
+  // The same in an external job, which then goes back, if the programs that are left have no present version.
+  const bool lost = options_.optimizer == OptimizerKind::kExternal
+                        ? coordinator.generation() != stop_->generation
+                        : WorkersUpdate(options_.mode) && coordinator.worker_count() == 0;
   if (keeps && stop_->undisturbed && stop_->troubles == troubles_ && !late && !failed && !lost) {
     Count("jobs stopped, and nothing befell their servers");
     if (coordinator.newest_snapshot().version.value < coordinator.step().value) {

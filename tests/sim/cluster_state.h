@@ -211,6 +211,7 @@ class Cluster {
     Instant since{};
     std::uint64_t troubles = 0;  // before the stop
     bool undisturbed = false;    // until now
+    Generation generation;       // the one that was stopped
   };
   std::optional<Stop> stop_;
   std::uint64_t troubles_ = 0;  // faults that may prevent a last snapshot

@@ -10,7 +10,7 @@ namespace capstan::session {
 WorkPlan::Choice ExternalPlan::Choose(const Situation& situation) {
   Choice choice;
   declined_ = declined_ && situation.slots.empty();
-  if (declined_ || (has_ == step_ && stop_)) return choice;
+  if (declined_ || (has_ == step_ && at_end())) return choice;
   if (has_ == step_ && AllDone(situation.slots)) {
     if (!coverage_is_sure()) choice.dropped = step_;
     GoToNextStep();
@@ -30,7 +30,7 @@ bool ExternalPlan::Wants(const Weights& weights) const {
 bool ExternalPlan::Note(const Weights& weights) {
   (void)SyncPlan::Note(weights);
   made_ = {weights.updates, weights.gradient_norm};
-  stop_ = weights.stop;
+  if (weights.stop) last_ = step_;
   if (weights.array == kMeanGradient) terms_.action = weights.skipped ? StepAction::kSkip : StepAction::kApply;
   return false;  // the program must make the last version, too
 }
@@ -38,7 +38,7 @@ bool ExternalPlan::Note(const Weights& weights) {
 bool ExternalPlan::Note(const Published& published) {
   (void)SyncPlan::Note(published);
   made_ = {published.updates, published.gradient_norm};
-  stop_ = published.stop;
+  if (published.stop) last_ = step_;
   terms_.action = published.action;
   return false;
 }

@@ -32,7 +32,7 @@ class ExternalPlan final : public SyncPlan {
   bool Note(const Published& published) override;
 
   VersionSource source() const override;
-  bool at_end() const override { return stop_; }
+  bool at_end() const override { return last_ == step_; }
   std::optional<Step> program_version() const override { return has_; }
   bool Took(std::optional<Step> version) override;
   bool MustGive(const View& view, Generation generation) const override;
@@ -48,7 +48,7 @@ class ExternalPlan final : public SyncPlan {
   std::optional<Step> has_;    // the version that the program has
   std::optional<Step> given_;  // the newest version that the program has given to the shards
   std::uint32_t array_ = 0;    // the array that is being loaded
-  bool stop_ = false;          // step_ is the job's last version
+  std::optional<Step> last_;   // the job's last version, once it is known; its pull may be dropped, and begin again
   bool declined_ = false;      // the program wants no version before it has slots
 };
 
