@@ -204,7 +204,7 @@ TEST_CASE("every kind has as many states as names of states, with every option",
       }
     }
   }
-  CHECK(kinds == 13);
+  CHECK(kinds == 14);
 }
 
 TEST_CASE("a group's rule takes its arrays from the job and its numbers from the program", "[server][optimizer]") {
