@@ -369,15 +369,15 @@ capstan_code capstan_all_gather(capstan_client* client, const void* given, uint6
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const Client::Deadline deadline, DeadlineIn(seconds));
     if (given == nullptr && bytes > 0) return IsMissing("given");
-    return c.collectives().AllGather({static_cast<const std::byte*>(given), bytes}, TextOf(what), deadline);
+    return c.collectives().AllGather(given, bytes, TextOf(what), deadline);
   });
 }
 
 capstan_code capstan_gathered(capstan_client* client, uint32_t rank, const void** given, uint64_t* bytes) {
   return AnswerFor(client, [&](Client& c) -> Status {
-    const std::span<const std::byte> gathered = c.collectives().Gathered(rank);
-    CAPSTAN_RETURN_IF_ERROR(WriteOut<const void*>(gathered.data(), given, "given"));
-    return WriteOut<uint64_t>(gathered.size(), bytes, "bytes");
+    const capstan::Collectives::Bytes gathered = c.collectives().Gathered(rank);
+    CAPSTAN_RETURN_IF_ERROR(WriteOut<const void*>(gathered.data, given, "given"));
+    return WriteOut<uint64_t>(gathered.size, bytes, "bytes");
   });
 }
 

@@ -117,7 +117,7 @@ Status TeamCalls::AllReduce(void* values, std::uint64_t count, NumberType type, 
   return {};
 }
 
-Status TeamCalls::AllGather(std::span<const std::byte> given, std::string_view what, Deadline deadline) {
+Status TeamCalls::AllGather(const void* given, std::uint64_t bytes, std::string_view what, Deadline deadline) {
   if (!pending_) gathered_.clear();
   const auto take = [this](std::uint64_t offset, session::TeamPieces& pieces) -> Status {
     gathered_.resize(pieces.parts.size());
@@ -128,12 +128,13 @@ Status TeamCalls::AllGather(std::span<const std::byte> given, std::string_view w
     }
     return {};
   };
-  return Run(what.empty() ? "all_gather" : std::string(what), given, take, deadline);
+  return Run(what.empty() ? "all_gather" : std::string(what), {static_cast<const std::byte*>(given), bytes}, take,
+             deadline);
 }
 
-std::span<const std::byte> TeamCalls::Gathered(std::uint32_t rank) const {
+Collectives::Bytes TeamCalls::Gathered(std::uint32_t rank) const {
   if (pending_ || rank >= gathered_.size()) return {};
-  return gathered_[rank];
+  return {gathered_[rank].data(), gathered_[rank].size()};
 }
 
 Status TeamCalls::Broadcast(void* values, std::uint64_t bytes, std::uint32_t root, Deadline deadline) {

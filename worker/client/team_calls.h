@@ -33,8 +33,8 @@ class TeamCalls : public Collectives {
   std::optional<TeamPlace> place() const override { return place_; }
   std::uint32_t WaitingForTeam() override;
   Status AllReduce(void* values, std::uint64_t count, NumberType type, Reduction reduction, Deadline deadline) override;
-  Status AllGather(std::span<const std::byte> given, std::string_view what, Deadline deadline) override;
-  std::span<const std::byte> Gathered(std::uint32_t rank) const override;
+  Status AllGather(const void* given, std::uint64_t bytes, std::string_view what, Deadline deadline) override;
+  Bytes Gathered(std::uint32_t rank) const override;
   Status Broadcast(void* values, std::uint64_t bytes, std::uint32_t root, Deadline deadline) override;
 
   void On(const session::TeamFormed& formed);

@@ -18,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 
 namespace capstan {
@@ -54,11 +53,15 @@ class [[gnu::visibility("default")]] Collectives {
   // is kInvalid for integers. The sum of integers wraps around.
   virtual Status AllReduce(void* values, std::uint64_t count, NumberType type, Reduction reduction,
                            Deadline deadline) = 0;
-  // Sends `given` to all members, and receives theirs, of any sizes. `what`: the call in words, the same for all
-  // members, at most 256 bytes; it may say the type of the bytes.
-  virtual Status AllGather(std::span<const std::byte> given, std::string_view what, Deadline deadline) = 0;
-  // Returns what `rank` has given to the last AllGather; valid until the next call.
-  virtual std::span<const std::byte> Gathered(std::uint32_t rank) const = 0;
+  // Sends `bytes` bytes at `given` to all members, and receives theirs, of any sizes. `what`: the call in words, the same
+  // for all members, at most 256 bytes; it may say the type of the bytes.
+  virtual Status AllGather(const void* given, std::uint64_t bytes, std::string_view what, Deadline deadline) = 0;
+  // Returns the bytes that `rank` has given to the last AllGather; valid until the next call.
+  struct Bytes {
+    const std::byte* data = nullptr;
+    std::uint64_t size = 0;
+  };
+  virtual Bytes Gathered(std::uint32_t rank) const = 0;
   // Replaces `values`, `bytes` bytes in every member, by those of rank `root`.
   virtual Status Broadcast(void* values, std::uint64_t bytes, std::uint32_t root, Deadline deadline) = 0;
 };
