@@ -53,8 +53,8 @@ class [[gnu::visibility("default")]] Collectives {
   // is kInvalid for integers. The sum of integers wraps around.
   virtual Status AllReduce(void* values, std::uint64_t count, NumberType type, Reduction reduction,
                            Deadline deadline) = 0;
-  // Sends `bytes` bytes at `given` to all members, and receives theirs, of any sizes. `what`: the call in words, the same
-  // for all members, at most 256 bytes; it may say the type of the bytes.
+  // Sends `bytes` bytes at `given` to all members, and receives theirs, of any sizes. `what`: the call in words, the
+  // same for all members, at most 256 bytes; it may say the type of the bytes.
   virtual Status AllGather(const void* given, std::uint64_t bytes, std::string_view what, Deadline deadline) = 0;
   // Returns the bytes that `rank` has given to the last AllGather; valid until the next call.
   struct Bytes {
