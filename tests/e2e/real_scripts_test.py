@@ -184,7 +184,7 @@ class RealScriptsTest(own_workers.OwnWorkersTest):
                 self.assertEqual(text.count(old), 1)
                 text = text.replace(old, new)
             digests = {}
-            for run, workers in ((f"{name}-one", 1), (f"{name}-two", 2), (f"{name}-killed", 2)):
+            for run, workers in ((f"{name}-one", 1), (f"{name}-killed", 2)):
                 mortal = that_is_killed(text, self.path(f"{run}-died")) if run.endswith("killed") else text
                 with self.subTest(run), self.launched(run, name, mortal, workers=workers, slots=2) as launch:
                     self.assertEqual(launch.wait(), 0, launch.output)
