@@ -32,6 +32,7 @@ ClusterOptions OptionsOf(const RunName& name) {
   if (name.median) options.aggregation = Aggregation::kMedian;
   if (name.external) {
     options.optimizer = OptimizerKind::kExternal;
+    options.program_clip = ClusterOptions::ProgramClip::kNone;  // the client refuses limits in such a job
     options.precision = Precision::kFp32;
     options.clip_norm = 0.0;
     options.groups = false;

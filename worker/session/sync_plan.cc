@@ -36,7 +36,7 @@ std::vector<SlotIndex> SyncPlan::Undone(const std::vector<SlotIndex>& slots) con
 }
 
 void SyncPlan::GoToNextStep() {
-  before_ = Before{std::move(done_slots_), weights_complete_};
+  before_ = Before{std::move(done_slots_), weights_complete_, made_};
   step_ = step_.Next();
   done_slots_.clear();
   coverage_ = {};
@@ -59,6 +59,7 @@ WorkPlan::Pulled SyncPlan::ReconsiderPull(bool announced) {
   step_ = Step{step_.value - 1};
   done_slots_ = std::move(before_->done_slots);
   weights_complete_ = before_->weights_complete;
+  made_ = before_->made;  // external: weights of the later version may have come
   before_.reset();
   return Pulled::kBack;
 }

@@ -49,6 +49,7 @@ class SyncPlan : public WorkPlan {
   struct Before {  // the step before step_, kept until weights of step_ arrive
     std::vector<SlotIndex> done_slots;
     bool weights_complete = false;
+    Made made;
   };
 
   bool coverage_sure_ = false;         // coverage_ has all that other sessions pushed of our slots in this step
