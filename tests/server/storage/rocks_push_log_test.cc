@@ -134,7 +134,8 @@ TEST_CASE("a record without hyper-parameters is written as ever; one with them h
   push.learning_rate = 1.0F;
   CHECK(EncodePushRecord(9, push).find(R"({"push":[3,0,0,0,1065353216,1065353216,0]})") != std::string::npos);
   push.hyper.resize(1);
-  CHECK(EncodePushRecord(9, push).find("1065353216,0,[[0,0,0,0,0,0,false,0,0,0,0,0,false,false]]]}") != std::string::npos);
+  CHECK(EncodePushRecord(9, push).find("1065353216,0,[[0,0,0,0,0,0,false,0,0,0,0,0,false,false]]]}") !=
+        std::string::npos);
 }
 
 TEST_CASE("an end without metrics is written as ever; one with them has them last", "[server][storage][log]") {
