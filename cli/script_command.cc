@@ -33,7 +33,7 @@ Status CheckScript(const std::string& script) {
                  ShellWords({script}));
 }
 
-// What is known before the script runs.
+// The job as far as it is known before the script runs.
 struct Draft {
   JobConfig job;
   OwnProgram program;

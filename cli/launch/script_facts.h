@@ -26,7 +26,7 @@ struct ScriptFacts {
 // Reads facts from a script's JSON object.
 Result<ScriptFacts> ParseScriptFacts(std::string_view json);
 
-// What the command line of `capstan run` says about the job.
+// The part of the job that the command line of `capstan run` gives.
 struct ScriptOptions {
   std::string script;  // its path
   std::uint32_t servers = 1, workers = 1;

@@ -279,7 +279,7 @@ TeamCall* Teams::FindCall(const Member& member, std::uint64_t number) {
   if (number <= team_->done || number < member.call) return nullptr;
   const auto ranks = static_cast<std::uint32_t>(team_->members.size());
   if (calls.empty() || number == calls.back().number() + 1) {
-    // Whoever begins a call has received the one before it; so all members have begun that one, and need no earlier.
+    // A member that begins a call has received the one before it; so all have begun that one, and need no earlier.
     if (calls.size() == 2) calls.pop_front();
     return &calls.emplace_back(number, ranks);
   }

@@ -14,7 +14,7 @@ using session::TeamFailed;
 using session::TeamFormed;
 using session::TeamWaits;
 
-// What a rank gives in a call: of any size, and different in each.
+// The bytes that a rank gives in a call: of any size, and different in each.
 std::vector<std::byte> BytesOf(std::uint64_t seed, std::uint64_t call, std::uint32_t rank) {
   RandomStream random(seed * 1'000'003 + call * 131 + rank);
   const std::uint64_t kind = random.Next64() % 8;

@@ -1,4 +1,4 @@
-// What a program gives of a version, and what another one gets.
+// A program gives a version, and another one gets the same.
 #include "worker/client/program_version.h"
 
 #include <algorithm>
