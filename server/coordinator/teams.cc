@@ -148,7 +148,7 @@ bool Teams::Adopt(const TeamAsk& ask, const Facts& facts) {
   if (team_ && team_->id >= ask.team) return false;
   if (ask.team >> kTermShift >= facts.term.value) return false;  // this coordinator would know it
   if (ask.ranks == 0 || ask.ranks > kTeamRanksMax) return false;
-  team_.emplace();
+  team_ = Team();
   team_->id = ask.team;
   team_->members.resize(ask.ranks);
   return true;

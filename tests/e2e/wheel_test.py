@@ -8,13 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 import harness
 import own_workers
+import real_scripts_test
 import skips
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD_WHEEL = os.path.join(own_workers.EXAMPLES, "..", "..", "scripts", "build-wheel")
 
 
@@ -30,28 +31,33 @@ shift && exec "$@"
 """
 
 
+def run_program(*arguments):
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout.strip()
+
+
+def new_wheel(folder):
+    """Makes the wheel. Returns its path."""
+    return run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", folder)
+
+
 class WheelTest(own_workers.OwnWorkersTest):
     EXAMPLE = "python"
 
-    def run_program(self, *arguments):
-        ran = subprocess.run(arguments, capture_output=True, text=True, timeout=harness.DEADLINE, check=False)
-        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
-        return ran.stdout.strip()
-
-    def wheel(self, folder):
-        """Makes the wheel. Returns its path."""
-        return self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path(folder))
-
-    def installed(self):
-        """Makes the wheel, and an environment with it. Returns the wheel's path and the environment's folder."""
-        wheel, venv = self.wheel("wheel"), self.path("venv")
-        self.run_program(sys.executable, "-m", "venv", "--system-site-packages", venv)
-        self.run_program(os.path.join(venv, "bin", "python"), "-m", "pip", "install", "--no-index", "--no-deps",
-                         "--disable-pip-version-check", wheel)
-        return wheel, venv
+    @classmethod
+    def setUpClass(cls):
+        """Makes the wheel, and an environment with it."""
+        super().setUpClass()
+        cls.folder_of_all = tempfile.mkdtemp(prefix="capstan-wheel-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder_of_all)
+        cls.wheel, cls.venv = new_wheel(os.path.join(cls.folder_of_all, "wheel")), os.path.join(cls.folder_of_all, "venv")
+        run_program(sys.executable, "-m", "venv", "--system-site-packages", cls.venv)
+        run_program(os.path.join(cls.venv, "bin", "python"), "-m", "pip", "install", "--no-index", "--no-deps",
+                    "--disable-pip-version-check", cls.wheel)
 
     def test_a_build_gives_the_same_bytes_each_time(self):
-        first, second = self.wheel("first"), self.wheel("second")
+        first, second = self.wheel, new_wheel(self.path("not", "there"))  # a folder that it makes
         self.assertRegex(os.path.basename(first), r"^capstan-[\d.]+-py3-none-manylinux_2_36_\w+\.whl$")
         with open(first, "rb") as a, open(second, "rb") as b:
             self.assertEqual(a.read(), b.read())
@@ -64,11 +70,6 @@ class WheelTest(own_workers.OwnWorkersTest):
                 info = next(one for one in names if one.endswith(f"/licenses/{name}"))
                 self.assertRegex(wheel.read(info).decode(errors="replace"), "(?i)licen[cs]e|copyright", name)
 
-    def test_its_folder_is_made(self):
-        wheel = self.run_program(BUILD_WHEEL, "--build", os.path.dirname(harness.BIN), "--to", self.path("not", "there"))
-        self.assertEqual(os.path.dirname(wheel), self.path("not", "there"))
-        self.assertTrue(os.path.exists(wheel))
-
     def test_without_a_build_it_says_what_to_do(self):
         ran = subprocess.run([BUILD_WHEEL, "--build", "nowhere", "--to", self.path("to")], cwd=self.folder, check=False,
                              capture_output=True, text=True, timeout=harness.DEADLINE)
@@ -77,25 +78,25 @@ class WheelTest(own_workers.OwnWorkersTest):
         self.assertFalse(os.path.exists(self.path("to")))
 
     def test_a_worker_trains_with_what_the_wheel_installs(self):
-        wheel, venv = self.installed()
+        wheel, venv = self.wheel, self.venv
         python = os.path.join(venv, "bin", "python")
-        library = self.run_program(python, "-c", "import capstan.abi; print(capstan.abi._path())")
+        library = run_program(python, "-c", "import capstan.abi; print(capstan.abi._path())")
         self.assertTrue(library.startswith(os.path.realpath(venv)), library)
-        version = self.run_program(python, "-c", "import capstan; print(capstan.__version__)")
+        version = run_program(python, "-c", "import capstan; print(capstan.__version__)")
         self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), version)
         for program in ("capstan", "capstan-server", "capstan-worker"):
-            version = self.run_program(os.path.join(venv, "bin", program), "--version").split()[1]
+            version = run_program(os.path.join(venv, "bin", program), "--version").split()[1]
             self.assertTrue(os.path.basename(wheel).startswith(f"capstan-{version}-"), f"{program} {version}")
         program = os.path.join(own_workers.EXAMPLES, "python", "softmax.py")
         self.digest_of_one(lambda address, name: harness.Process(python, program, address, name))
 
     def test_the_libraries_that_it_loads_are_its_own_or_every_systems(self):
-        _, venv = self.installed()
+        venv = self.venv
         package, = glob.glob(os.path.join(venv, "lib", "python*", "site-packages", "capstan"))
         programs = glob.glob(os.path.join(package, "bin", "*")) + [os.path.join(package, "libcapstan_client.so.0")]
         self.assertEqual(len(programs), 4)
         for program in programs:
-            found = re.findall(r"^\s+(\S+) => (\S+) \(", self.run_program("ldd", program), re.M)
+            found = re.findall(r"^\s+(\S+) => (\S+) \(", run_program("ldd", program), re.M)
             self.assertGreater(len(found), 4, program)
             for name, path in found:
                 ours = os.path.realpath(path).startswith(os.path.realpath(package) + os.sep)
@@ -105,15 +106,14 @@ class WheelTest(own_workers.OwnWorkersTest):
         skips.need(self, "torch")
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
             skips.skip(self, "this user may not have mounts of its own")
-        script = shutil.copy(os.path.join(HERE, "run_script.py"), self.folder)
-        _, venv = self.installed()
+        gpt = self.write("gpt.py", real_scripts_test.SCRIPTS_OF["language_gpt"].converted("language_gpt")[0])
         hidden = [path for name in HIDDEN for path in glob.glob(f"/usr/lib/x86_64-linux-gnu/{name}[.-]*") if ".so" in path]
         self.assertGreaterEqual(len(hidden), len(HIDDEN))
-        words = ["run", "--workers", "2", "--epochs", "3", "--set", f"limits.join={harness.DEADLINE}", "--run-dir"]
+        words = ["run", "--workers", "1", "--steps", "12", "--set", "job.global_batch=16", "--set", f"limits.join={harness.DEADLINE}", "--run-dir"]
         bare = ["env", "-i", f"HOME={self.folder}", "PATH=/usr/bin:/bin"]
-        self.run_program("unshare", "--mount", "sh", "-c", WITHOUT, "sh", os.path.dirname(harness.BIN), *hidden, "--", *bare,
-                         os.path.join(venv, "bin", "capstan"), *words, self.path("bare"), script)
-        self.run_program(*bare, harness.program("capstan"), *words, self.path("build"), "--python", sys.executable, script)
+        run_program("unshare", "--mount", "sh", "-c", WITHOUT, "sh", os.path.dirname(harness.BIN), *hidden, "--", *bare,
+                    os.path.join(self.venv, "bin", "capstan"), *words, self.path("bare"), gpt, self.folder)
+        run_program(*bare, harness.program("capstan"), *words, self.path("build"), "--python", sys.executable, gpt, self.folder)
         digests = {hashlib.sha256(self.weights(run)[1]).hexdigest() for run in ("bare", "build")}
         self.assertEqual(len(digests), 1)
 
