@@ -35,6 +35,11 @@ bool IsSet(const ScriptOptions& options, std::string_view key) {
 
 bool HasSteps(const ScriptOptions& options) { return options.steps || options.epochs || IsSet(options, "job.steps"); }
 
+bool IsTrue(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
+}
+
 // The steps of a pass over the script's loader.
 std::uint64_t StepsPerEpoch(const ScriptFacts& facts, std::uint64_t global_batch) {
   return facts.drops_last ? facts.samples / global_batch : (facts.samples + global_batch - 1) / global_batch;
@@ -42,12 +47,20 @@ std::uint64_t StepsPerEpoch(const ScriptFacts& facts, std::uint64_t global_batch
 
 std::string Text(const std::string& key, std::uint64_t value) { return key + " = " + std::to_string(value) + "\n"; }
 
+std::string OptimizerSection(const ScriptFacts& facts) {
+  std::string text = "[optimizer]\nkind = \"" + facts.optimizer + "\"\n";
+  if (facts.amsgrad) text += "amsgrad = true\n";
+  if (facts.centered) text += "centered = true\n";
+  if (facts.momentum != 0) text += "momentum = " + nlohmann::json(facts.momentum).dump() + "\n";
+  return text;
+}
+
 // Makes the job from a job file, so that the command line's overrides are read and checked as those of capstan launch.
 Result<JobConfig> Job(const ScriptOptions& options, const ScriptFacts& facts, std::uint64_t steps) {
   const std::uint32_t slots = options.slots > 0 ? options.slots : options.workers;
   const std::string file = "[job]\nname = \"" + NameOfScript(options.script) + "\"\n" + Text("steps", steps) +
                            Text("global_batch", facts.global_batch) + Text("slots", slots) +
-                           "[model]\nkind = \"client\"\n[optimizer]\nkind = \"" + facts.optimizer + "\"\n[cluster]\n" +
+                           "[model]\nkind = \"client\"\n" + OptimizerSection(facts) + "[cluster]\n" +
                            Text("servers", options.servers) + Text("workers", options.workers);
   CAPSTAN_ASSIGN_OR_RETURN(const JobConfig parsed,
                            ParseJobConfig(file, "the job of " + FileOf(options), options.overrides));
@@ -76,8 +89,10 @@ Result<ScriptFacts> ParseScriptFacts(std::string_view json) {
   }
   facts.global_batch = CountIn(object, "global_batch").value_or(0);
   facts.samples = CountIn(object, "samples").value_or(0);
-  const auto drops = object.find("drop_last");
-  facts.drops_last = drops != object.end() && drops->is_boolean() && drops->get<bool>();
+  facts.drops_last = IsTrue(object, "drop_last");
+  facts.amsgrad = IsTrue(object, "amsgrad");
+  facts.centered = IsTrue(object, "centered");
+  facts.momentum = NumberIn(object, "momentum").value_or(0);
   if (facts.global_batch > kBatchMax || facts.samples > kSamplesMax) {
     return Invalid("the script's loader has batches of " + std::to_string(facts.global_batch) + " of " +
                    std::to_string(facts.samples) + " samples; a job takes batches of at most " +
@@ -88,7 +103,10 @@ Result<ScriptFacts> ParseScriptFacts(std::string_view json) {
 
 Result<JobConfig> DraftOfScriptJob(const ScriptOptions& options) {
   if (options.epochs == 0) return Invalid("--epochs 0: a job has at least one epoch");
-  return Job(options, {"adamw", kBatchMax, kSamplesMax, false}, options.steps.value_or(kOpenEndedSteps));
+  ScriptFacts facts;
+  facts.optimizer = "adamw";
+  facts.global_batch = kBatchMax;
+  return Job(options, facts, options.steps.value_or(kOpenEndedSteps));
 }
 
 Result<JobConfig> ScriptJob(const ScriptOptions& options, const ScriptFacts& facts) {

@@ -64,6 +64,21 @@ TEST_CASE("the settings of a command line come before the script's facts", "[cli
   CHECK(JobOf(options).job.steps == 5);
 }
 
+TEST_CASE("a job keeps the arrays of the script's optimizer", "[cli][script_facts]") {
+  const Result<ScriptFacts> adam = ParseScriptFacts(R"({"optimizer": "adam", "global_batch": 8, "amsgrad": true})");
+  REQUIRE(adam.ok());
+  CHECK(JobOf(Options(), *adam).optimizer.amsgrad);
+  const Result<ScriptFacts> rmsprop =
+      ParseScriptFacts(R"({"optimizer": "rmsprop", "global_batch": 8, "centered": true, "momentum": 0.25})");
+  REQUIRE(rmsprop.ok());
+  const JobConfig job = JobOf(Options(), *rmsprop);
+  CHECK(job.optimizer.centered);
+  CHECK(job.optimizer.momentum == 0.25);
+  ScriptFacts wrong = *rmsprop;
+  wrong.momentum = 1.5;
+  CHECK_THAT(Refusal(Options(), wrong), Contains("optimizer.momentum"));
+}
+
 TEST_CASE("a job without a number of steps ends where the script's loop ends, and says so", "[cli][script_facts]") {
   const JobConfig job = JobOf(Options());
   CHECK(job.job.steps == kOpenEndedSteps);

@@ -9,6 +9,7 @@
     leave       it ends before prepare()
     wait        it never calls prepare()
     refused     its optimizer is one that the servers do not run
+    rmsprop     its optimizer is RMSprop with all that the servers can keep for it
     slots       it gives prepare() no loader, and takes work from slots()
     by-hand     it gives prepare() no loader, and chooses samples itself
     epochs      its loop is over trainer.epochs()
@@ -78,6 +79,8 @@ def main():
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     if options.how == "refused":
         optimizer = torch.optim.LBFGS(model.parameters())
+    elif options.how == "rmsprop":
+        optimizer = torch.optim.RMSprop(model.parameters(), lr=0.001, momentum=0.5, centered=True)
     else:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loader = DataLoader(TensorDataset(*samples()), batch_size=BATCH, shuffle=True)

@@ -111,6 +111,11 @@ class GoodEndTest(RunScriptTest):
         for run in ("plain", "keys"):
             self.assertEqual({"keys", "sockets"} & set(os.listdir(self.path(run))), set(), run)
 
+    def test_the_arrays_of_its_optimizer_are_the_jobs(self):
+        self.trained("--how", "rmsprop", options=("--epochs", "1"))
+        optimizer = self.job()["optimizer"]
+        self.assertEqual((optimizer["kind"], optimizer["centered"], optimizer["momentum"]), ("rmsprop", True, 0.5))
+
     def test_what_set_says_comes_before_the_script(self):
         self.trained(options=("--set", "job.global_batch=50", "job.name=mine", "--epochs", "2"))
         self.assertEqual((self.job()["job"]["global_batch"], self.job()["job"]["steps"], self.job()["job"]["name"]), (50, 4, "mine"))

@@ -14,7 +14,7 @@ from capstan.client import Client
 from capstan.errors import Invalid, Unreachable
 from capstan.torch.arguments import Arguments
 from capstan.torch.orders import batches_of, order_of
-from capstan.torch.rules import kind_of
+from capstan.torch.rules import kind_of, options_of_job
 
 BROKER = "CAPSTAN_BROKER"  # the path of the socket at which `capstan run` waits for the facts
 OPEN_ENDED = 1 << 40  # job.steps of a job that ends where its programs' loops end
@@ -36,7 +36,7 @@ class Joining:
 
 def facts_of(things: Arguments) -> dict[str, Any]:
     """The facts of the job that follow from what prepare() was given."""
-    facts: dict[str, Any] = {"optimizer": kind_of(things.optimizer)}
+    facts: dict[str, Any] = {"optimizer": kind_of(things.optimizer), **options_of_job(things.optimizer)}
     loader = things.loader
     if loader is None:
         return facts

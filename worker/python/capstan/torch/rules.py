@@ -146,6 +146,18 @@ def kind_of(optimizer: torch.optim.Optimizer) -> str:
     return rule.kinds[0]
 
 
+def options_of_job(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """The entries of [optimizer] beside its kind by which a job that is made for this optimizer keeps its arrays."""
+    rule = _rule_for(type(optimizer))
+    if rule is None:
+        return {}
+    groups = optimizer.param_groups
+    options: dict[str, Any] = {option: True for option in rule.of_job if any(group.get(option) for group in groups)}
+    if "rmsprop" in rule.kinds and (momentum := max(group["momentum"] for group in groups)):
+        options["momentum"] = float(momentum)
+    return options
+
+
 def rule_of(optimizer: torch.optim.Optimizer, job: dict[str, Any]) -> Rule:
     """`job`: section [optimizer] of the job file."""
     name = type(optimizer).__name__
