@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 
+#include "common/base/shared_memory.h"
+
 namespace capstan {
 
 namespace {
@@ -17,19 +19,26 @@ constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 struct FreeSlab {
-  void operator()(std::byte* memory) const { ::operator delete(memory, alignment); }
+  void operator()(std::byte* slab) const {
+    if (memory != nullptr) return memory->Free(slab, bytes);
+    ::operator delete(slab, alignment);
+  }
   std::align_val_t alignment{kAlignment};
+  SharedMemory* memory = nullptr;  // null: the slab is private
+  std::size_t bytes = 0;
 };
 using Slab = std::unique_ptr<std::byte, FreeSlab>;
 
 // Allocates the memory of one or more buffers; throws std::bad_alloc if there is none. Slabs of 2 MiB or more ask for
 // huge pages: with small pages, address lookups (TLB misses) took a tenth of the time of a pass over the weights.
-Slab AllocateSlab(std::size_t bytes) {
+Slab AllocateSlab(std::size_t bytes, SharedMemory* shared) {
+  if (std::byte* slab = shared != nullptr ? shared->Allocate(bytes) : nullptr; slab != nullptr)
+    return Slab(slab, FreeSlab{.memory = shared, .bytes = bytes});
   const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment, rounded = RoundUp(bytes, alignment);
   void* memory = ::operator new (rounded, std::align_val_t{alignment});
   if (huge) (void)madvise(memory, rounded, MADV_HUGEPAGE);  // a hint that some kernels refuse
-  return Slab(static_cast<std::byte*>(memory), FreeSlab{std::align_val_t{alignment}});
+  return Slab(static_cast<std::byte*>(memory), FreeSlab{.alignment = std::align_val_t{alignment}});
 }
 
 }  // namespace
@@ -64,14 +73,17 @@ class BufferRecycler {
   }
 
   std::atomic<std::uint64_t> in_use_{0};
+  std::shared_ptr<SharedMemory> memory_;  // null: every slab is private
   std::vector<Slab> slabs_;  // used by the pool's owner and, at the end, by the thread that drops the last reference
 
  private:
   std::atomic<Buffer*> returned_{nullptr};
 };
 
-BufferPool::BufferPool(std::size_t buffer_bytes)
-    : buffer_bytes_(RoundUp(buffer_bytes, kAlignment)), recycler_(std::make_shared<BufferRecycler>()) {}
+BufferPool::BufferPool(std::size_t buffer_bytes, std::shared_ptr<SharedMemory> memory)
+    : buffer_bytes_(RoundUp(buffer_bytes, kAlignment)), recycler_(std::make_shared<BufferRecycler>()) {
+  recycler_->memory_ = std::move(memory);
+}
 
 BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 
@@ -80,7 +92,8 @@ BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));
-  std::byte* slab = recycler_->slabs_.emplace_back(AllocateSlab(count * buffer_bytes_)).get();
+  std::byte* slab =
+      recycler_->slabs_.emplace_back(AllocateSlab(count * buffer_bytes_, recycler_->memory_.get())).get();
   for (std::size_t i = count; i-- > 0;) {
     auto* buffer = new Buffer(slab + i * buffer_bytes_, buffer_bytes_, &BufferRecycler::Return);
     buffer->next_free_ = std::exchange(free_, buffer);

@@ -16,6 +16,8 @@
 
 namespace capstan {
 
+class SharedMemory;
+
 // A reference-counted piece of memory. BufferPool makes it, or WrapForeign for memory that belongs to a caller.
 class Buffer {
  public:
@@ -107,7 +109,8 @@ BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), vo
 // pool is destroyed.
 class BufferPool {
  public:
-  explicit BufferPool(std::size_t buffer_bytes);
+  // The buffers lie in `memory` as long as that has room, so that other processes can read them; null: they are private.
+  explicit BufferPool(std::size_t buffer_bytes, std::shared_ptr<SharedMemory> memory = nullptr);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -125,7 +128,7 @@ class BufferPool {
 
   std::size_t buffer_bytes_;
   std::uint64_t allocated_bytes_ = 0;
-  std::shared_ptr<BufferRecycler> recycler_;
+  std::shared_ptr<BufferRecycler> recycler_;  // also keeps the memory
   Buffer* free_ = nullptr;  // list of free buffers, taken from the recycler in one exchange
 };
 

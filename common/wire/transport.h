@@ -21,6 +21,7 @@
 namespace capstan {
 
 class Admission;
+class SharedMemory;
 struct KeyPair;
 
 class Transport {
@@ -59,6 +60,9 @@ struct TransportOptions {
   std::chrono::milliseconds heartbeat{2000};
   std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
   bool reports_breaks = false;  // whether a broken connection to a peer is given as an Error (kUnreachable) from it
+  // Payloads in this memory are not sent to processes at ipc:// endpoints: those read them where they lie. Null: all
+  // payloads go through sockets.
+  std::shared_ptr<const SharedMemory> memory = nullptr;
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
   // connect to this process; Bind needs it.
   std::shared_ptr<const KeyPair> keys = nullptr;

@@ -24,20 +24,18 @@
 #include "common/wire/messages/error.h"
 #include "common/wire/reply_limit.h"
 #include "common/wire/routing_id.h"
+#include "common/wire/shared_payloads.h"
 #include "common/wire/watched_socket.h"
 #include "common/wire/wire_codec.h"
 #include "common/wire/zmq_call.h"
 #include "common/wire/zmq_endpoint.h"
+#include "common/wire/zmq_frames.h"
 
 namespace capstan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Received payloads below this size are copied: libzmq's receive buffer has this size, and a smaller frame is a part of
-// the buffer and would keep all of it alive.
-constexpr std::size_t kPayloadCopiedBelow = 8192;
-constexpr std::size_t kSendCopiedBelow = 1024;  // below this, copying is cheaper than sharing a frame
 constexpr int kMessagesPerSocketMax = 32;       // in one pass over all sockets
 constexpr int kLingerMs = 250;
 // An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is
@@ -66,59 +64,10 @@ constexpr int kSocketsMax = 3 * (4096 + 64);
 // numbers.
 constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std::uint64_t{1} << 41;
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
+constexpr std::uint64_t kMemoryReady = std::uint64_t{1} << 43;
 
 void SetKey(zmq::socket_ref socket, int option, const std::array<std::uint8_t, kKeyBytes>& key) {
   CAPSTAN_CHECK(zmq_setsockopt(socket.handle(), option, key.data(), key.size()) == 0);
-}
-
-// ---- frames --------------------------------------------------------------------------------------------------------
-
-std::span<const std::byte> ContentsOf(const zmq::message_t& frame) { return {frame.data<std::byte>(), frame.size()}; }
-
-Slice Whole(BufferRef owner, std::size_t size) {
-  const std::byte* start = owner->data();
-  return {std::move(owner), start, size};
-}
-
-// Returns the frame's contents as a payload. Large contents are not copied; they outlive the frame and its socket.
-Slice TakePayload(zmq::message_t* frame) {
-  const std::size_t size = frame->size();
-  if (size == 0) return {};
-  if (size < kPayloadCopiedBelow) {
-    auto* copy = static_cast<std::byte*>(std::malloc(size));
-    CAPSTAN_CHECK(copy != nullptr);
-    std::memcpy(copy, frame->data(), size);
-    return Whole(WrapForeign(copy, size, &std::free, copy), size);
-  }
-  auto* kept = new zmq::message_t(std::move(*frame));
-  const auto release = [](void* context) { delete static_cast<zmq::message_t*>(context); };
-  return Whole(WrapForeign(kept->data<std::byte>(), size, release, kept), size);
-}
-
-void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
-
-// Returns 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first frame of a message can
-// be refused.
-int SendFrame(zmq::socket_ref socket, std::span<const std::byte> bytes, zmq::send_flags flags) {
-  return CallZmq([&] {
-    return socket.send(zmq::buffer(bytes.data(), bytes.size()), flags | zmq::send_flags::dontwait).has_value();
-  });
-}
-
-int SendPayload(zmq::socket_ref socket, const Slice& payload) {
-  if (payload.size < kSendCopiedBelow || !payload.owner)
-    return SendFrame(socket, payload.bytes(), zmq::send_flags::none);
-  zmq::message_t message;
-  Buffer* owner = BufferRef(payload.owner).Detach();
-  const int failure = CallZmq([&] {
-    message = zmq::message_t(const_cast<std::byte*>(payload.data), payload.size, &ReleasePayload, owner);
-    return true;
-  });
-  if (failure != 0) {
-    BufferRef::Adopt(owner);
-    return failure;
-  }
-  return CallZmq([&] { return socket.send(message, zmq::send_flags::dontwait).has_value(); });
 }
 
 Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payload_bytes) {
@@ -133,6 +82,14 @@ int DescriptorOf(zmq::socket_ref socket) {
   return descriptor;
 }
 
+// Returns the number that the process at the other end has for this dealer.
+PeerId CallerOf(zmq::socket_ref dealer) {
+  std::array<std::byte, 8> id{};
+  std::size_t size = id.size();
+  CAPSTAN_CHECK(zmq_getsockopt(dealer.handle(), ZMQ_ROUTING_ID, id.data(), &size) == 0);
+  return PeerOf(std::span(id.data(), size));
+}
+
 // ---- the transport -------------------------------------------------------------------------------------------------
 
 class ZmqTransport final : public Transport {
@@ -145,11 +102,15 @@ class ZmqTransport final : public Transport {
         owners_(options.admission) {
     CallZmq([&] { return context_.emplace(options_.io_threads, kSocketsMax), true; });
     Watch(wake_fd_, kWakeReady);
+    if (options_.memory == nullptr) return;
+    shared_ = std::make_unique<SharedPayloads>(options_.memory);
+    Watch(shared_->descriptor(), kMemoryReady);
   }
   ~ZmqTransport() override {
     dealers_.clear();
     closing_.clear();
     router_ = {};
+    shared_.reset();
     gatekeeper_.reset();
     context_.reset();
     if (ready_fd_ >= 0) close(ready_fd_);
@@ -202,6 +163,10 @@ class ZmqTransport final : public Transport {
   // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists; nothing if it may no
   // longer take part.
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
+  // Sends the last frames of a message: its payload, or where it lies in this process's memory.
+  int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
+  // Returns the payload of a message from `from` (`router`: that connected to this process); kStale: it is lost.
+  Result<Slice> TakePayloadOf(PeerId from, bool router, zmq::message_t* payload, const zmq::message_t& reference);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
@@ -229,6 +194,7 @@ class ZmqTransport final : public Transport {
   std::vector<std::uint64_t> due_;  // dealers that may have something to read
   Clock::time_point next_tend_{};
   std::vector<std::byte> header_;  // reused by Send
+  std::unique_ptr<SharedPayloads> shared_;  // null: every payload goes through a socket
   bool draining_ = false;
   ReplyLimit replies_;
 };
@@ -311,6 +277,7 @@ Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
   });
   if (failure != 0) return EndpointFailure("listen on", endpoint, failure);
   if (const Principal callers = SenderAt(bound); callers.role == Role::kAnyone) callers_ = callers;
+  if (shared_ && IsLocalAddress(bound)) shared_->Listen(bound);
   return options_.keys == nullptr ? bound : WithKey(bound, TextOf(options_.keys->public_key));
 }
 
@@ -327,6 +294,8 @@ Result<PeerId> ZmqTransport::Connect(const std::string& endpoint, Role role) {
   Dealer& dealer = dealers_.emplace(peer.value, std::move(made)).first->second;
   Watch(&dealer.socket, peer.value);
   MakeDue(peer.value, &dealer);
+  if (shared_ && role == Role::kServer && IsLocalAddress(target.address))
+    shared_->Connect(peer, target.address, CallerOf(dealer.socket.get()).value);
   return peer;
 }
 
@@ -334,6 +303,7 @@ void ZmqTransport::Disconnect(PeerId peer) {
   const auto found = dealers_.find(peer.value);
   if (found == dealers_.end()) return;
   Unwatch(&found->second.socket);
+  if (shared_) shared_->Disconnect(peer);
   if (draining_) closing_.push_back(std::move(found->second.socket));
   dealers_.erase(found);
 }
@@ -375,7 +345,7 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   }
   if (failure == 0)
     failure = SendFrame(socket, header_, has_payload ? zmq::send_flags::sndmore : zmq::send_flags::none);
-  if (failure == 0 && has_payload) failure = SendPayload(socket, message.payload);
+  if (failure == 0 && has_payload) failure = SendPayloadTo(to, socket, message.payload);
   if (failure != 0) return SendFailure(to, failure);
   ++counters_->messages_out;
   counters_->header_bytes_out += header_.size();
@@ -384,8 +354,19 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   return {};
 }
 
+int ZmqTransport::SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload) {
+  const std::optional<PayloadReference> reference = shared_ ? shared_->Refer(to, payload) : std::nullopt;
+  if (!reference) return SendPayload(socket, payload);
+  int failure = SendFrame(socket, {}, zmq::send_flags::sndmore);  // an empty frame: a reference follows
+  if (failure == 0) failure = SendFrame(socket, std::as_bytes(std::span(&*reference, 1)), zmq::send_flags::none);
+  if (failure != 0) shared_->Withdraw(to);
+  counters_->payloads_shared += failure == 0 ? 1 : 0;
+  return failure;
+}
+
 void ZmqTransport::TendConnections() {
   const Clock::time_point now = Clock::now();
+  if (shared_) shared_->Tend(now);
   if (now < next_tend_) return;
   next_tend_ = now + kTendEvery;
   const auto unheard_max = kHeartbeatsUnheard * options_.heartbeat;
@@ -458,7 +439,7 @@ int ZmqTransport::DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMes
 }
 
 bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
-  zmq::message_t first, second, payload;
+  zmq::message_t first, second, payload, reference;
   if (!ReceiveNow(socket, &first)) return false;
   PeerId from = dealer;
   zmq::message_t* header = &first;
@@ -470,6 +451,7 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   }
   const bool has_payload = more && ReceiveNow(socket, &payload);
   more = has_payload && payload.more();
+  if (more && shared_ && payload.size() == 0) more = ReceiveNow(socket, &reference) && reference.more();
   const bool too_many = more;
   while (more) {
     zmq::message_t extra;
@@ -484,7 +466,8 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     Reject(from, Corrupt("a message has one or two frames"));
     return true;
   }
-  Result<Header> decoded = OpenAndDecode(ContentsOf(*header), has_payload ? payload.size() : 0);
+  const std::size_t size = reference.size() > 0 ? ReferredSize(ContentsOf(reference)) : payload.size();
+  Result<Header> decoded = OpenAndDecode(ContentsOf(*header), size);
   if (!decoded.ok()) {
     Reject(from, decoded.status());
     return true;
@@ -494,7 +477,12 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     ++counters_->revoked_peers;
     return true;
   }
-  Message message{std::move(*decoded), has_payload ? TakePayload(&payload) : Slice{}};
+  if (shared_) shared_->ReleaseCopied(from);
+  Result<Slice> contents = TakePayloadOf(from, dealer.value == 0, &payload, reference);
+  if (contents.status().code() == Code::kStale) ++counters_->payloads_lost;
+  if (!contents.ok() && contents.status().code() != Code::kStale) Reject(from, contents.status());
+  if (!contents.ok()) return true;
+  Message message{std::move(*decoded), std::move(*contents)};
   ++counters_->messages_in;
   counters_->header_bytes_in += header->size();
   counters_->payload_messages_in += has_payload ? 1 : 0;
@@ -502,6 +490,14 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   ++*delivered;
   on_message(from, *sender, std::move(message));
   return true;
+}
+
+Result<Slice> ZmqTransport::TakePayloadOf(PeerId from, bool router, zmq::message_t* payload,
+                                          const zmq::message_t& reference) {
+  if (reference.size() == 0) return TakePayload(payload);
+  const bool limited = router && options_.listen_frame_bytes_max != 0;
+  return shared_->Copy(from, ContentsOf(reference),
+                       limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max);
 }
 
 std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* header) {
@@ -566,6 +562,8 @@ void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
     const std::uint64_t what = ready[i].data.u64;
     if (what == kWakeReady) {  // Wake wrote after TakeWake had seen its flag: TakeWake reads it now
       wake_pending_.store(true, std::memory_order_release);
+    } else if (what == kMemoryReady) {
+      shared_->Handle();
     } else if (what == (kRouterReady | kEventsReady)) {
       router_.TakeEvents();
     } else if (const auto dealer = dealers_.find(what & ~kEventsReady); dealer != dealers_.end()) {

@@ -22,10 +22,11 @@ std::size_t LargestBlock(const Catalog& catalog) {
 }  // namespace
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
-                       std::uint64_t seed, Begin begin, Encoding encoding)
+                       std::uint64_t seed, Begin begin, Encoding encoding, const std::shared_ptr<SharedMemory>& memory)
     : states_(KeptStates(rule)),
       pool_(LargestBlock(catalog) * sizeof(float)),
-      narrow_pool_(LargestBlock(catalog) * sizeof(Bf16)),
+      weights_pool_(LargestBlock(catalog) * sizeof(float), memory),
+      narrow_pool_(LargestBlock(catalog) * sizeof(Bf16), memory),
       indices_(std::move(blocks)) {
   blocks_.resize(indices_.size());
   std::uint64_t elements = 0;
@@ -54,7 +55,7 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
 
 BlockStore::BlockVersion BlockStore::TakeVersion() {
   BlockVersion version;
-  version.weights = pool_.Take();
+  version.weights = weights_pool_.Take();
   for (int i = 0; i < states_; ++i) version.state[i] = pool_.Take();
   return version;
 }
@@ -88,7 +89,7 @@ void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rule
                               const TrustSquares& trust) {
   Entry& entry = blocks_[index];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
-  if (entry.next.weights->reference_count() > 1) entry.next.weights = pool_.Take();  // in flight to a worker
+  if (entry.next.weights->reference_count() > 1) entry.next.weights = weights_pool_.Take();  // in flight to a worker
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
                 Out(entry.next, BufferRef()), trust);
   entry.next.ForgetHashes();
@@ -129,7 +130,7 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   BlockVersion target = source;
   // `published`, `source` and `target` are 3 references. A further one means that the weights are being sent, or that
   // a snapshot with this array is being written: the update then goes to a new buffer.
-  if (source.weights->reference_count() > 3) target.weights = pool_.Take();
+  if (source.weights->reference_count() > 3) target.weights = weights_pool_.Take();
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
   }

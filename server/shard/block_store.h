@@ -28,7 +28,8 @@ class BlockStore {
   // kVersion0, weights are computed from the seed and optimizer states are 0; with kToBeLoaded, the caller fills the
   // buffers of Arrays(). `encoding`: the job's, for weights that workers pull and gradients that they push.
   BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule, std::uint64_t seed,
-             Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32);
+             Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32,
+             const std::shared_ptr<SharedMemory>& memory = nullptr);
 
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
@@ -85,8 +86,12 @@ class BlockStore {
   // Computes the XXH3-64 of the published weights and states of all blocks.
   std::uint64_t Digest() const;
   BufferPool* pool() { return &pool_; }
-  std::uint64_t pool_bytes() const { return pool_.allocated_bytes() + narrow_pool_.allocated_bytes(); }
-  std::uint64_t pool_used_bytes() const { return pool_.in_use_bytes() + narrow_pool_.in_use_bytes(); }
+  std::uint64_t pool_bytes() const {
+    return pool_.allocated_bytes() + weights_pool_.allocated_bytes() + narrow_pool_.allocated_bytes();
+  }
+  std::uint64_t pool_used_bytes() const {
+    return pool_.in_use_bytes() + weights_pool_.in_use_bytes() + narrow_pool_.in_use_bytes();
+  }
   // The size of the published weights, as fp32.
   std::uint64_t parameter_bytes() const;
   std::uint64_t optimizer_bytes() const { return parameter_bytes() * static_cast<std::uint64_t>(states_); }
@@ -125,7 +130,7 @@ class BlockStore {
 
   int states_;
   WritePath path_ = WritePath::kCached;  // how a step's new version is written
-  BufferPool pool_, narrow_pool_;
+  BufferPool pool_, weights_pool_, narrow_pool_;
   std::vector<BlockIndex> indices_;
   std::vector<Entry> blocks_;
 };

@@ -19,10 +19,11 @@ void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<Bl
   gradients.reset();
   catalog = std::make_unique<const Catalog>(std::move(given));
   store = std::make_unique<BlockStore>(*catalog, mine, options.job.optimizer, options.job.seed, begin,
-                                       options.job.encoding);
+                                       options.job.encoding, options.memory);
   if (options.job.optimizer.kind == OptimizerKind::kExternal) {
     gradients =
-        std::make_unique<BlockStore>(*catalog, mine, OptimizerRule{.kind = OptimizerKind::kExternal}, options.job.seed);
+        std::make_unique<BlockStore>(*catalog, mine, OptimizerRule{.kind = OptimizerKind::kExternal}, options.job.seed,
+                                     BlockStore::Begin::kVersion0, Encoding::kFp32, options.memory);
   }
   index_of.clear();
   for (std::size_t index = 0; index < mine.size(); ++index) index_of[mine[index]] = index;

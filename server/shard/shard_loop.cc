@@ -6,6 +6,7 @@
 
 #include "common/base/float_control.h"
 #include "common/base/process_address.h"
+#include "common/base/shared_memory.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/limits.h"
 #include "server/shard/admission.h"
@@ -44,6 +45,8 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
                              options_.advertise, options_.on_notice,          Receiver::kShard};
   socket.flight = options_.flight;
   socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
+  if (IsLocalAddress(socket.listen)) options_.shard.memory = std::make_shared<SharedMemory>();
+  socket.transport.memory = options_.shard.memory;
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   CAPSTAN_ASSIGN_OR_RETURN(coordinator_,
                            socket_->transport()->Connect(EndpointOf(options_.coordinator), Role::kCoordinator));

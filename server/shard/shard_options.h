@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@
 #include "common/wire/messages/snapshot_id.h"
 #include "server/shard/job_settings.h"
 #include "server/storage/shard_identity.h"
+
+namespace capstan {
+class SharedMemory;
+}
 
 namespace capstan::server {
 
@@ -25,6 +30,7 @@ struct ShardOptions {
   std::string metrics;   // host:port or https://host:port of the process's metrics; empty: none
   PeerId coordinator;    // coordinator messages from any other peer are refused
   JobSettings job;
+  std::shared_ptr<SharedMemory> memory;  // for weights, which workers of this machine read; null: they are sent
   std::uint32_t window_blocks = 16;  // blocks staged beyond the complete ones in push order; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // pushes that wait for the log

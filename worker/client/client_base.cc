@@ -6,6 +6,7 @@
 
 #include "common/base/name.h"
 #include "common/base/process_address.h"
+#include "common/base/shared_memory.h"
 #include "common/keys/key_file.h"
 #include "worker/client/fork_guard.h"
 
@@ -34,6 +35,8 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
   loop_options.flight = traits.flight;
   CAPSTAN_ASSIGN_OR_RETURN(loop_options.keys, ReadKeys(options.key_file));
   Connection connection;
+  if (IsLocalAddress(EndpointOf(coordinator))) connection.memory = std::make_shared<SharedMemory>();
+  loop_options.memory = connection.memory;
   CAPSTAN_ASSIGN_OR_RETURN(connection.loop, session::SessionLoop::Start(loop_options));
   const auto deadline = std::chrono::steady_clock::now() + options.join_deadline + std::chrono::seconds(2);
   while (connection.job_file.empty()) {
@@ -51,6 +54,7 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
 ClientBase::ClientBase(Connection connection)
     : loop_(std::move(connection.loop)),
       job_file_(std::move(connection.job_file)),
+      memory_(std::move(connection.memory)),
       team_({[this] {
                if (!failure_.ok()) return failure_;
                if (ended_ && !finished_) return Misuse("collective calls come before Leave");

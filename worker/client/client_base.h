@@ -23,6 +23,7 @@ namespace capstan::client {
 struct Connection {
   std::unique_ptr<session::SessionLoop> loop;
   std::string job_file;
+  std::shared_ptr<SharedMemory> memory;  // for gradients, which servers of this machine read; null: they are sent
 };
 struct ProcessTraits {
   // Name of this worker's machine, the same for all workers on it; empty: this worker adds up nothing with others.
@@ -63,6 +64,7 @@ class ClientBase : public Client {
   void Close();
 
   session::SessionLoop& loop() { return *loop_; }
+  const std::shared_ptr<SharedMemory>& memory() const { return memory_; }
   // Misuse and Fail record a failure; later calls fail with it, too.
   Status Misuse(const std::string& what);
   Status Fail(Status status);
@@ -108,6 +110,7 @@ class ClientBase : public Client {
 
   std::unique_ptr<session::SessionLoop> loop_;
   const std::string job_file_;
+  const std::shared_ptr<SharedMemory> memory_;
   bool declared_ = false;
   bool finished_ = false, ended_ = false;
   Status failure_;

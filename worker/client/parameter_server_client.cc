@@ -165,11 +165,11 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   }
   std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
-  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float));
+  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float), memory());
   CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, CopyInitialWeights(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);
-  weights_.wide = pool_->Take();
+  weights_.wide = BufferPool(catalog_->element_count() * sizeof(float)).Take();  // a process that forks passes it on
   aggregation_ = AggregationOf(config);
   settings_.Begin(config.mode(), config.optimizer, catalog_->group_count());
   encoding_ = EncodingOf(config);

@@ -34,6 +34,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   auto counters = std::make_unique<TransportCounters>();
   TransportOptions transport_options;
   transport_options.keys = options.keys;
+  transport_options.memory = options.memory;
   std::unique_ptr<Transport> transport =
       RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight, Receiver::kWorker);
   Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);

@@ -122,6 +122,7 @@ class SessionLoop {
     // Returns how long the application has read and prepared samples; null: it does not measure this.
     std::function<double()> input_seconds = nullptr;
     FlightLane* flight = nullptr;  // outlives the loop; null: nothing is recorded
+    std::shared_ptr<const SharedMemory> memory = {};  // as in TransportOptions
   };
 
   static Result<std::unique_ptr<SessionLoop>> Start(const Options& options);

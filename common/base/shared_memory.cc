@@ -1,0 +1,112 @@
+#include "common/base/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace capstan {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+constexpr std::size_t kPage = 4096;
+
+std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::optional<SharedMemory::Segment> CreateSegment(std::size_t bytes) {
+  const int descriptor = memfd_create("capstan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0) return std::nullopt;
+  void* memory = MAP_FAILED;
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) == 0)
+    memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED || fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
+    if (memory != MAP_FAILED) munmap(memory, bytes);
+    close(descriptor);
+    return std::nullopt;
+  }
+  (void)madvise(memory, bytes, MADV_DONTFORK);  // a child process that wrote here would change what others read
+  (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a hint that most kernels refuse for shared memory
+  return SharedMemory::Segment{static_cast<std::byte*>(memory), bytes, descriptor};
+}
+
+}  // namespace
+
+SharedMemory::~SharedMemory() {
+  for (std::size_t i = 0; i < count_.load(std::memory_order_acquire); ++i) {
+    munmap(segments_[i].data, segments_[i].size);
+    close(segments_[i].descriptor);
+  }
+}
+
+void SharedMemory::Free(std::byte* memory, std::size_t bytes) {
+  auto* piece = new (memory) FreePiece{freed_.load(std::memory_order_relaxed), bytes};
+  while (!freed_.compare_exchange_weak(piece->next, piece, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+std::byte* SharedMemory::Allocate(std::size_t bytes) {
+  for (FreePiece* piece = freed_.exchange(nullptr, std::memory_order_acquire); piece != nullptr;) {
+    FreePiece* const next = std::exchange(piece->next, free_);
+    free_ = std::exchange(piece, next);
+  }
+  for (FreePiece** at = &free_; *at != nullptr; at = &(*at)->next) {
+    if ((*at)->bytes != bytes) continue;
+    FreePiece* const piece = std::exchange(*at, (*at)->next);
+    return reinterpret_cast<std::byte*>(piece);
+  }
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  if (count == 0 || segments_[count - 1].size - used_ < bytes) {
+    if (count == kSegmentsMax) return nullptr;
+    const std::optional<Segment> made = CreateSegment(RoundUp(std::max(bytes, next_bytes_), kPage));
+    if (!made) return nullptr;
+    segments_[count] = *made;
+    next_bytes_ = 2 * made->size;
+    used_ = 0;
+    count_.store(count + 1, std::memory_order_release);
+  }
+  const Segment& newest = segments_[count_.load(std::memory_order_relaxed) - 1];
+  std::byte* memory = newest.data + used_;
+  used_ = std::min(newest.size, RoundUp(used_ + bytes, kPage));
+  return memory;
+}
+
+std::optional<SharedMemory::Place> SharedMemory::Find(std::span<const std::byte> bytes) const {
+  const std::size_t count = count_.load(std::memory_order_acquire);
+  const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(segments_[i].data);
+    if (at < begin || at - begin >= segments_[i].size) continue;
+    const std::uint64_t offset = at - begin;
+    if (bytes.size() > segments_[i].size - offset) return std::nullopt;
+    return Place{static_cast<std::uint32_t>(i), offset};
+  }
+  return std::nullopt;
+}
+
+Result<std::shared_ptr<const MappedSegment>> MappedSegment::Map(int descriptor, std::uint64_t size) {
+  struct stat facts {};
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size;
+  if (!fits || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    close(descriptor);
+    return Invalid("a peer gave a descriptor that is no sealed memory of " + std::to_string(size) + " bytes");
+  }
+  void* memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
+  const int error = errno;
+  close(descriptor);
+  if (memory == MAP_FAILED) {
+    return Invalid("memory of a peer, " + std::to_string(size) + " bytes, cannot be mapped: " + std::strerror(error));
+  }
+  return std::shared_ptr<const MappedSegment>(new MappedSegment(static_cast<const std::byte*>(memory), size));
+}
+
+MappedSegment::~MappedSegment() { munmap(const_cast<std::byte*>(data_), size_); }
+
+}  // namespace capstan

@@ -1,0 +1,90 @@
+// SharedMemory: memory of this process that other processes of this machine may read. MappedSegment: such memory of
+// another process.
+//
+// Kind:   SharedMemory: one thread at a time calls Allocate; any thread may call the rest. MappedSegment: immutable apart from the
+//         bytes, which its owner may change at any time.
+// Limits: kSegmentsMax segments, each with one file descriptor. A segment never shrinks, and is freed with its
+//         SharedMemory and with the last process that maps it.
+// Fails:  Allocate returns null where the kernel gives no memory or no descriptor. Map: kInvalid for a descriptor that
+//         is no segment, or that could shrink, whose reader would then be ended by a signal.
+// Why:    two processes of one machine need no kernel copies to pass on bytes. Nobody but the owner can write to a
+//         segment: it is sealed (F_SEAL_FUTURE_WRITE).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "common/base/status.h"
+
+namespace capstan {
+
+class SharedMemory {
+ public:
+  static constexpr std::size_t kSegmentsMax = 64;
+
+  static constexpr std::size_t kFirstBytes = std::size_t{64} << 20;  // memory that is not used costs nothing
+
+  // `first_bytes`: size of the first segment. Each further one has twice the size of the one before.
+  explicit SharedMemory(std::size_t first_bytes = kFirstBytes) : next_bytes_(first_bytes) {}
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  // Returns page-aligned memory with unspecified contents. A process that forks does not pass it on.
+  std::byte* Allocate(std::size_t bytes);
+  // Takes back memory from Allocate, for a call with the same size.
+  void Free(std::byte* memory, std::size_t bytes);
+
+  struct Place {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;  // bytes from the segment's begin
+  };
+  // Returns where these bytes lie; nothing if they are not of this memory.
+  std::optional<Place> Find(std::span<const std::byte> bytes) const;
+
+  struct Segment {
+    std::byte* data = nullptr;
+    std::size_t size = 0;
+    int descriptor = -1;
+  };
+  // Requires a number that Find has returned, or a smaller one.
+  const Segment& segment(std::uint32_t index) const { return segments_[index]; }
+
+ private:
+  struct FreePiece {  // at the begin of memory that was freed
+    FreePiece* next;
+    std::size_t bytes;
+  };
+
+  std::array<Segment, kSegmentsMax> segments_;
+  std::atomic<std::size_t> count_{0};  // of the segments that other threads may read
+  std::size_t used_ = 0;               // bytes of the newest segment
+  std::size_t next_bytes_;             // the least size of the next segment
+  FreePiece* free_ = nullptr;          // Allocate's
+  std::atomic<FreePiece*> freed_{nullptr};
+};
+
+class MappedSegment {
+ public:
+  // Takes over the descriptor of a segment of `size` bytes.
+  static Result<std::shared_ptr<const MappedSegment>> Map(int descriptor, std::uint64_t size);
+  ~MappedSegment();
+  MappedSegment(const MappedSegment&) = delete;
+  MappedSegment& operator=(const MappedSegment&) = delete;
+
+  const std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  MappedSegment(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+
+  const std::byte* const data_;
+  const std::size_t size_;
+};
+
+}  // namespace capstan

@@ -1,0 +1,62 @@
+#include "common/wire/zmq_frames.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "common/base/status.h"
+
+namespace capstan {
+namespace {
+
+// Received payloads below this size are copied: libzmq's receive buffer has this size, and a smaller frame is a part of
+// the buffer and would keep all of it alive.
+constexpr std::size_t kPayloadCopiedBelow = 8192;
+constexpr std::size_t kSendCopiedBelow = 1024;  // below this, copying is cheaper than sharing a frame
+
+Slice Whole(BufferRef owner, std::size_t size) {
+  const std::byte* start = owner->data();
+  return {std::move(owner), start, size};
+}
+
+void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<Buffer*>(hint)); }
+
+}  // namespace
+
+Slice TakePayload(zmq::message_t* frame) {
+  const std::size_t size = frame->size();
+  if (size == 0) return {};
+  if (size < kPayloadCopiedBelow) {
+    auto* copy = static_cast<std::byte*>(std::malloc(size));
+    CAPSTAN_CHECK(copy != nullptr);
+    std::memcpy(copy, frame->data(), size);
+    return Whole(WrapForeign(copy, size, &std::free, copy), size);
+  }
+  auto* kept = new zmq::message_t(std::move(*frame));
+  const auto release = [](void* context) { delete static_cast<zmq::message_t*>(context); };
+  return Whole(WrapForeign(kept->data<std::byte>(), size, release, kept), size);
+}
+
+int SendFrame(zmq::socket_ref socket, std::span<const std::byte> bytes, zmq::send_flags flags) {
+  return CallZmq([&] {
+    return socket.send(zmq::buffer(bytes.data(), bytes.size()), flags | zmq::send_flags::dontwait).has_value();
+  });
+}
+
+int SendPayload(zmq::socket_ref socket, const Slice& payload) {
+  if (payload.size < kSendCopiedBelow || !payload.owner)
+    return SendFrame(socket, payload.bytes(), zmq::send_flags::none);
+  zmq::message_t message;
+  Buffer* owner = BufferRef(payload.owner).Detach();
+  const int failure = CallZmq([&] {
+    message = zmq::message_t(const_cast<std::byte*>(payload.data), payload.size, &ReleasePayload, owner);
+    return true;
+  });
+  if (failure != 0) {
+    BufferRef::Adopt(owner);
+    return failure;
+  }
+  return CallZmq([&] { return socket.send(message, zmq::send_flags::dontwait).has_value(); });
+}
+
+}  // namespace capstan
