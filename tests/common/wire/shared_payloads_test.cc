@@ -1,0 +1,264 @@
+#include "common/wire/shared_payloads.h"
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "common/base/process_address.h"
+#include "common/wire/messages/push.h"
+#include "common/wire/zmq_transport.h"
+#include "tests/catch.h"
+#include "tests/common/wire/transport_tools.h"
+#include "tests/temp_folder.h"
+
+namespace capstan {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::Bytes;
+using testing::Recorder;
+using testing::RunUntil;
+using testing::Until;
+
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+// A process: its memory, a pool in it, and its transport.
+struct Process {
+  Process() {
+    TransportOptions options;
+    options.memory = memory;
+    transport = CreateZmqTransport(options, &counters);
+  }
+  Slice Filled(std::uint8_t value, std::size_t size = kBlock) {
+    BufferRef buffer = pool.Take();
+    std::memset(buffer->data(), value, size);
+    const std::byte* data = buffer->data();
+    return {std::move(buffer), data, size};
+  }
+
+  std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>();
+  BufferPool pool{kBlock, memory};
+  TransportCounters counters;
+  Recorder got;
+  std::unique_ptr<Transport> transport;
+};
+
+struct Two {
+  Two() : server(std::make_unique<Process>()), client(std::make_unique<Process>()) {
+    endpoint = server->transport->Bind(LocalAddress(folder.path(), "server")).value();
+    to_server = client->transport->Connect(endpoint, Role::kServer).value();
+    Meet();
+  }
+  void Run(const std::function<bool()>& done) {
+    RunUntil({{server->transport.get(), &server->got}, {client->transport.get(), &client->got}}, done);
+  }
+  // Sends small messages until a payload is read where it lies.
+  void Meet() {
+    const std::uint64_t shared = client->counters.payloads_shared;
+    Until([&] {
+      const std::size_t before = server->got.messages.size();
+      (void)client->transport->Send(to_server, {Push(), client->Filled(1)}).ok();
+      Run([&] { return server->got.messages.size() > before; });
+      return client->counters.payloads_shared > shared;
+    });
+    to_client = server->got.messages.back().from;
+    server->got.messages.clear();
+  }
+
+  testing::TempFolder folder;
+  std::unique_ptr<Process> server, client;
+  std::string endpoint;
+  PeerId to_server, to_client;
+};
+
+TEST_CASE("a payload in shared memory is read where it lies, in both directions", "[common][shared_payloads]") {
+  Two two;
+  const std::uint64_t sent = two.client->counters.payload_messages_out, shared = two.client->counters.payloads_shared;
+  for (std::uint8_t i = 1; i <= 3; ++i) {
+    REQUIRE(two.client->transport->Send(two.to_server, {Push(), two.client->Filled(i, kBlock - i)}).ok());
+    REQUIRE(two.server->transport->Send(two.to_client, {Push(), two.server->Filled(9, kBlock - i)}).ok());
+  }
+  two.Run([&] { return two.server->got.messages.size() == 3 && two.client->got.messages.size() == 3; });
+  for (std::uint8_t i = 1; i <= 3; ++i) {
+    CHECK(Bytes(two.server->got.messages[i - 1u].message.payload) == std::vector<std::byte>(kBlock - i, std::byte{i}));
+    CHECK(Bytes(two.client->got.messages[i - 1u].message.payload) == std::vector<std::byte>(kBlock - i, std::byte{9}));
+  }
+  CHECK(two.client->counters.payload_messages_out - sent == 3);
+  CHECK(two.client->counters.payloads_shared - shared == 3);
+  CHECK(two.server->counters.payloads_shared == 3);
+}
+
+TEST_CASE("what is sent is the receiver's own: a sender that writes to it again changes nothing",
+          "[common][shared_payloads]") {
+  Two two;
+  const Slice payload = two.client->Filled(5);
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), payload}).ok());
+  two.Run([&] { return two.server->got.messages.size() == 1; });
+  std::memset(payload.owner->data(), 6, kBlock);
+  CHECK(Bytes(two.server->got.messages[0].message.payload) == std::vector<std::byte>(kBlock, std::byte{5}));
+}
+
+TEST_CASE("small payloads and private memory go through the socket", "[common][shared_payloads]") {
+  Two two;
+  const std::uint64_t shared = two.client->counters.payloads_shared;
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), two.client->Filled(2, 5000)}).ok());
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), testing::MakePayload(kBlock, 1)}).ok());
+  two.Run([&] { return two.server->got.messages.size() == 2; });
+  CHECK(two.client->counters.payloads_shared == shared);
+  CHECK(two.server->got.messages[0].message.payload.size == 5000);
+  CHECK(Bytes(two.server->got.messages[1].message.payload) == Bytes(testing::MakePayload(kBlock, 1)));
+}
+
+TEST_CASE("a payload is kept until the receiver has copied it, and not longer", "[common][shared_payloads]") {
+  Two two;
+  const Slice payload = two.client->Filled(5);
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), payload}).ok());
+  CHECK(payload.owner->reference_count() == 2);
+  two.Run([&] { return payload.owner->reference_count() == 1; });
+  CHECK(two.server->got.messages.size() == 1);
+}
+
+TEST_CASE("a receiver that ends holds nothing, and the next one at its address gets a line of its own",
+          "[common][shared_payloads]") {
+  Two two;
+  const Slice payload = two.client->Filled(5);
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), payload}).ok());
+  CHECK(payload.owner->reference_count() == 2);
+  two.server = nullptr;
+  Until([&] {
+    two.client->transport->Poll(std::chrono::milliseconds(1), two.client->got.Callback());
+    return payload.owner->reference_count() == 1;
+  });
+  two.server = std::make_unique<Process>();
+  REQUIRE(two.server->transport->Bind(two.endpoint).ok());
+  two.Meet();
+}
+
+TEST_CASE("a client that disconnects holds nothing", "[common][shared_payloads]") {
+  Two two;
+  const Slice payload = two.server->Filled(5);
+  REQUIRE(two.server->transport->Send(two.to_client, {Push(), payload}).ok());
+  two.client->transport->Disconnect(two.to_server);
+  Until([&] {
+    two.server->transport->Poll(std::chrono::milliseconds(1), two.server->got.Callback());
+    return payload.owner->reference_count() == 1;
+  });
+}
+
+// ---- a hostile peer ------------------------------------------------------------------------------------------------
+
+// Both ends of a line. The second one's process breaks the rules.
+struct Line {
+  Line() {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    honest = std::make_unique<MemoryLine>(ends[0], memory);
+    hostile = std::make_unique<MemoryLine>(ends[1], hostile_memory);
+    REQUIRE(hostile->Greet(11, 12));
+    REQUIRE(honest->Read());
+    REQUIRE(honest->Greet(honest->id(), honest->caller()));
+    REQUIRE(hostile->Read());
+    hostile_memory->Allocate(kBlock);
+  }
+  PayloadReference Referred() {
+    BufferPool pool(kBlock, hostile_memory);
+    return hostile->Refer(WholeBuffer(pool.Take())).value();
+  }
+
+  std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>();
+  std::shared_ptr<SharedMemory> hostile_memory = std::make_shared<SharedMemory>(4 * kBlock);
+  std::unique_ptr<MemoryLine> honest, hostile;
+};
+
+TEST_CASE("a reference names bytes of its sender's segments, once", "[common][shared_payloads]") {
+  Line line;
+  const PayloadReference good = line.Referred();
+  PayloadReference bad = good;
+  bad.line = 5;
+  CHECK(line.honest->Find(bad).status().code() == Code::kStale);
+  bad = good;
+  bad.segment = 1;
+  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  bad.segment = UINT32_MAX;
+  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  bad = good;
+  bad.offset = 4 * kBlock;
+  CHECK_THAT(line.honest->Find(bad).status().message(), Contains("1048576 bytes from byte 4194304 of a segment of 4194304"));
+  bad.offset = UINT64_MAX;
+  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  bad = good;
+  bad.size = UINT64_MAX;
+  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  REQUIRE(line.honest->Find(good).ok());
+  line.honest->Copied(good);
+  CHECK(line.honest->Find(good).status().code() == Code::kCorrupt);  // its sender may have written over it
+}
+
+// Sends the packet of a line: what it is, the line's number, that of the caller, and a size; with a descriptor from 0.
+void SendPacket(int socket, std::uint64_t kind, std::uint64_t memory_bytes, int descriptor, std::size_t size = 32) {
+  std::uint64_t packet[4] = {kind, 11, 12, memory_bytes};
+  iovec part{packet, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    *CMSG_FIRSTHDR(&message) = cmsghdr{CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    std::memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &descriptor, sizeof descriptor);
+  }
+  REQUIRE(sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size));
+}
+
+constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kSegment = 0x326e6c6d70616331;
+
+TEST_CASE("a line ends with the first packet that breaks its rules", "[common][shared_payloads]") {
+  Line line;
+  const SharedMemory::Segment& segment = line.hostile_memory->segment(0);
+  const int unsealed = memfd_create("test", MFD_CLOEXEC);
+  REQUIRE(ftruncate(unsealed, 4096) == 0);
+  const int socket = line.hostile->descriptor();
+  const std::vector<std::function<void()>> packets = {
+      [&] { SendPacket(socket, kSegment, segment.size, -1); },
+      [&] { SendPacket(socket, kSegment, segment.size, segment.descriptor, 1); },
+      [&] { SendPacket(socket, kSegment, segment.size, segment.descriptor, 31); },
+      [&] { SendPacket(socket, kSegment, segment.size + 1, segment.descriptor); },
+      [&] { SendPacket(socket, kSegment, 4096, unsealed); },
+      [&] { SendPacket(socket, kSegment + 1, segment.size, segment.descriptor); },
+      [&] { SendPacket(socket, kGreeting, segment.size, segment.descriptor); },  // a second one
+  };
+  const std::size_t which = GENERATE(range(0, 7));
+  INFO("packet " << which);
+  packets[which]();
+  CHECK_FALSE(line.honest->Read());
+  BufferPool pool(kBlock, line.memory);
+  CHECK_FALSE(line.honest->Refer(WholeBuffer(pool.Take())));
+  close(unsealed);
+}
+
+TEST_CASE("a process has no more segments than a line takes", "[common][shared_payloads]") {
+  Line line;
+  const SharedMemory::Segment& segment = line.hostile_memory->segment(0);
+  for (std::size_t i = 0; i < SharedMemory::kSegmentsMax; ++i) {
+    SendPacket(line.hostile->descriptor(), kSegment, segment.size, segment.descriptor);
+    REQUIRE(line.honest->Read());
+  }
+  SendPacket(line.hostile->descriptor(), kSegment, segment.size, segment.descriptor);
+  CHECK_FALSE(line.honest->Read());
+}
+
+TEST_CASE("a peer that reads nothing is sent no more references", "[common][shared_payloads]") {
+  Line line;
+  BufferPool pool(64, line.memory);
+  for (std::size_t i = 0; i < MemoryLine::kReferencesMax; ++i) REQUIRE(line.honest->Refer(WholeBuffer(pool.Take())));
+  CHECK_FALSE(line.honest->Refer(WholeBuffer(pool.Take())));
+  CHECK(pool.in_use_bytes() == 64 * MemoryLine::kReferencesMax);
+  line.honest = nullptr;
+  CHECK(pool.in_use_bytes() == 0);
+}
+
+}  // namespace
+}  // namespace capstan
