@@ -34,7 +34,8 @@ Status ServeUntilParentEnds(Channel& parent, const std::string& endpoint) {
 
 // Returns the address on which a process of the cluster listens.
 std::string ListenOf(Carrier carrier, const std::string& folder, const std::string& name) {
-  return carrier == Carrier::kIpc ? LocalAddress(folder, name) : "127.0.0.1:0";
+  const bool local = carrier == Carrier::kIpc || carrier == Carrier::kShared;
+  return local ? LocalAddress(folder, name) : "127.0.0.1:0";
 }
 
 // Makes keys for the three roles of a cluster, and the list that allows them.
@@ -74,7 +75,8 @@ Status RunCoordinator(const JobConfig& config, Carrier carrier, const std::strin
 }
 
 Status RunShard(const JobConfig& config, ShardIndex index, const std::string& coordinator, TransportOptions transport,
-                const std::string& listen, std::unique_ptr<server::SnapshotStore> store, Channel& parent) {
+                const std::string& listen, bool shared_memory, std::unique_ptr<server::SnapshotStore> store,
+                Channel& parent) {
   server::ShardLoopOptions options;
   options.store = std::move(store);
   options.shard.shard = index;
@@ -84,6 +86,7 @@ Status RunShard(const JobConfig& config, ShardIndex index, const std::string& co
   options.transport = std::move(transport);
   options.listen = listen;
   options.coordinator = coordinator;
+  options.shared_memory = shared_memory;
   options.on_notice = PrintFailures;
   FlightRecorder flight("server");
   options.flight = flight.AddLane(FlightNameOf(index));
@@ -98,6 +101,7 @@ const char* CarrierName(Carrier carrier) {
   switch (carrier) {
     case Carrier::kTcp: return "tcp";
     case Carrier::kIpc: return "ipc";
+    case Carrier::kShared: return "shared";
     case Carrier::kCurve: break;
   }
   return "curve";
@@ -126,7 +130,8 @@ Result<std::unique_ptr<BenchCluster>> BenchCluster::Start(const std::string& job
         CAPSTAN_ASSIGN_OR_RETURN(store, make_store(folder, index));
       }
       CAPSTAN_ASSIGN_OR_RETURN(TransportOptions transport, TransportOf(carrier, folder, Role::kServer));
-      return RunShard(config, index, cluster->coordinator_, std::move(transport), listen, std::move(store), parent);
+      return RunShard(config, index, cluster->coordinator_, std::move(transport), listen, carrier == Carrier::kShared,
+                      std::move(store), parent);
     }));
     CAPSTAN_RETURN_IF_ERROR(cluster->processes_.back().channel().Receive().status());
   }

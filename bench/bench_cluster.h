@@ -18,7 +18,8 @@
 
 namespace capstan::bench {
 
-enum class Carrier { kTcp, kIpc, kCurve };
+// kShared: Unix sockets, and payloads in shared memory.
+enum class Carrier { kTcp, kIpc, kShared, kCurve };
 const char* CarrierName(Carrier carrier);
 
 class BenchCluster {

@@ -6,6 +6,7 @@
 #include "bench/ps_lite_figures.h"
 #include "bench/push_pull_worker.h"
 #include "bench/raw_key_value.h"
+#include "bench/raw_shared.h"
 #include "bench/raw_zmq.h"
 #include "common/data/catalog.h"
 
@@ -153,7 +154,8 @@ void AddFigures(const Case& what, const std::vector<Sample>& samples, std::vecto
   const std::string name = NameOf(what);
   const double gigabytes = Median(samples, [](const Sample& s) { return s.gigabytes_per_second; });
   const double cpu = Median(samples, [](const Sample& s) { return s.cpu_seconds_per_gigabyte; });
-  const std::string frames = "raw ZeroMQ one way, frames of " + FrameName(FrameBytes(what.load));
+  const std::string limit = what.carrier == Carrier::kShared ? "a copy into shared memory and a sum" : "raw ZeroMQ one way";
+  const std::string frames = limit + ", frames of " + FrameName(FrameBytes(what.load));
   Add(figures, name + "/throughput", gigabytes, "GB/s",
       Median(samples, [](const Sample& s) { return s.raw.gigabytes_per_second; }), frames);
   Add(figures, name + "/cpu", cpu, "s/GB",
@@ -169,11 +171,16 @@ void AddFigures(const Case& what, const std::vector<Sample>& samples, std::vecto
   AddPsLite(what, name, gigabytes, cpu, figures);
 }
 
+Result<RawThroughput> MeasureLimit(const Case& what) {
+  if (what.carrier == Carrier::kShared)
+    return MeasureSharedThroughput(what.servers, FrameBytes(what.load), what.load.seconds);
+  return MeasureRawThroughput(what.carrier, what.servers, FrameBytes(what.load), what.load.seconds);
+}
+
 Status MeasureCase(const Case& what, int repetitions, std::vector<Figure>* figures) {
   std::vector<Sample> samples;
   for (int i = 0; i < repetitions; ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(const RawThroughput raw, MeasureRawThroughput(what.carrier, what.servers,
-                                                                           FrameBytes(what.load), what.load.seconds));
+    CAPSTAN_ASSIGN_OR_RETURN(const RawThroughput raw, MeasureLimit(what));
     CAPSTAN_ASSIGN_OR_RETURN(Sample sample, MeasureJob(what));
     sample.raw = raw;
     CAPSTAN_ASSIGN_OR_RETURN(sample.key_value, MeasureRawKeyValue(what.carrier, what.servers, what.load.tensor_bytes,

@@ -24,7 +24,7 @@
 namespace capstan::bench {
 
 struct PushPullOptions {
-  std::vector<Carrier> carriers = {Carrier::kTcp, Carrier::kIpc, Carrier::kCurve};
+  std::vector<Carrier> carriers = {Carrier::kTcp, Carrier::kIpc, Carrier::kShared, Carrier::kCurve};
   std::vector<int> sizes = {1, 2};  // numbers of servers, each with as many workers
   std::vector<std::size_t> tensor_bytes = {64, 4u << 10, 64u << 10, 1u << 20, 4u << 20, 32u << 20};
   int repetitions = 3;  // the median counts

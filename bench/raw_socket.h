@@ -35,8 +35,8 @@ class RawSocket {
 
   // Returns the bound address. An ipc address is abstract, so no file is left behind.
   Result<std::string> Bind(Carrier carrier) {
-    const std::string any =
-        carrier == Carrier::kIpc ? "ipc://@capstan-bench-" + std::to_string(getpid()) : "tcp://127.0.0.1:*";
+    const bool local = carrier == Carrier::kIpc || carrier == Carrier::kShared;
+    const std::string any = local ? "ipc://@capstan-bench-" + std::to_string(getpid()) : "tcp://127.0.0.1:*";
     std::array<char, 256> bound{};
     std::size_t size = bound.size();
     if (zmq_bind(socket_, any.c_str()) != 0) return Invalid("raw ZeroMQ cannot bind " + any);

@@ -51,6 +51,7 @@ server::ShardLoopOptions LoopOptions(const JobConfig& config, ShardIndex shard, 
   options.join_seconds = config.limits.join;
   options.stall_seconds = config.limits.stall;
   options.report_seconds = config.limits.report;
+  options.shared_memory = config.cluster.shared_memory;
   return options;
 }
 

@@ -141,7 +141,8 @@ struct alignas(64) WorkerMetrics {
 struct alignas(64) TransportMetrics {
   ByPlane<Counter> bytes_in, bytes_out, messages_in, messages_out;
   ByNetworkError<Counter> errors;
-  Counter sends_blocked;  // messages refused because the queue was full
+  Counter sends_blocked;    // messages refused because the queue was full
+  Counter payloads_shared;  // sent messages whose payload the peer reads where it lies
   Counter connections_made, connections_lost;
   Gauge send_queue_messages;
   Gauge plaintext;  // 1 if other machines reach the socket, and nothing is encrypted or checked

@@ -29,6 +29,7 @@ void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMet
 
 inline void MirrorTransport(const TransportCounters& counters, TransportMetrics* metrics) {
   MirrorTraffic(counters, counters.decode_errors + counters.extra_frames + counters.foreign_peers, metrics);
+  metrics->payloads_shared.AdvanceTo(counters.payloads_shared);
 }
 
 }  // namespace capstan::monitoring

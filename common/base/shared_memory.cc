@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,6 +22,8 @@ constexpr std::size_t kPage = 4096;
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 std::optional<SharedMemory::Segment> CreateSegment(std::size_t bytes) {
+  rlimit files{};  // beyond its limit ftruncate would end the process by a signal
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return std::nullopt;
   const int descriptor = memfd_create("capstan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return std::nullopt;
   void* memory = MAP_FAILED;
@@ -67,7 +70,7 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
     const std::optional<Segment> made = CreateSegment(RoundUp(std::max(bytes, next_bytes_), kPage));
     if (!made) return nullptr;
     segments_[count] = *made;
-    next_bytes_ = 2 * made->size;
+    next_bytes_ = std::min(2 * made->size, std::max(kUsualBytesMax, next_bytes_));
     used_ = 0;
     count_.store(count + 1, std::memory_order_release);
   }

@@ -25,11 +25,14 @@ namespace capstan {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kSegmentsMax = 64;
+  static constexpr std::size_t kSegmentsMax = 256;
 
   static constexpr std::size_t kFirstBytes = std::size_t{64} << 20;  // memory that is not used costs nothing
 
-  // `first_bytes`: size of the first segment. Each further one has twice the size of the one before.
+  static constexpr std::size_t kUsualBytesMax = std::size_t{1} << 30;
+
+  // `first_bytes`: size of the first segment. Each further one has twice the size of the one before,
+  // up to kUsualBytesMax or the size of what it is made for.
   explicit SharedMemory(std::size_t first_bytes = kFirstBytes) : next_bytes_(first_bytes) {}
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;

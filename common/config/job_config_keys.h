@@ -307,6 +307,7 @@ void VisitCluster(Visitor& v, ClusterSection& s) {
   v.Integer({"min_workers"}, s.min_workers, {0, kMembersMax});
   v.Process({"coordinator"}, s.coordinator);
   v.Endpoint({"listen"}, s.listen);
+  v.Flag({"shared_memory"}, s.shared_memory);
   v.Text({"advertise"}, s.advertise);
   v.Later("mixed");
   v.End();

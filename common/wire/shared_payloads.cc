@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -56,8 +57,15 @@ std::size_t ReferredSize(std::span<const std::byte> frame) {
   return reference.size;
 }
 
-SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own)
-    : own_(std::move(own)), ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note)
+    : own_(std::move(own)), on_note_(std::move(on_note)), ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+
+void SharedPayloads::Note(const std::string& path, const char* what, int error) const {
+  if (on_note_) {
+    on_note_("weights and gradients go through the socket and not through shared memory: " + path + ": " + what + ": " +
+             std::strerror(error));
+  }
+}
 
 SharedPayloads::~SharedPayloads() {
   lines_.clear();
@@ -78,11 +86,13 @@ void SharedPayloads::Watch(int descriptor) {
 void SharedPayloads::Listen(const std::string& endpoint) {
   const std::string path = PathAt(endpoint);
   const std::optional<sockaddr_un> address = SocketAddressOf(path);
-  if (!address || listener_ >= 0 || ready_fd_ < 0) return;
-  const int made = NewSocket();
-  if (made < 0) return;
+  if (listener_ >= 0) return;
+  if (!address) return Note(path, "socket", ENAMETOOLONG);
+  const int made = ready_fd_ >= 0 ? NewSocket() : -1;
+  if (made < 0) return Note(path, "socket", errno);
   unlink(path.c_str());  // of an earlier process: whoever listens at the endpoint owns its neighbour too
   if (bind(made, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 || listen(made, kBacklog) != 0) {
+    Note(path, "listen", errno);
     close(made);
     return;
   }
@@ -106,12 +116,18 @@ void SharedPayloads::Try(PeerId peer, Target* target) {
   const std::optional<sockaddr_un> address = SocketAddressOf(target->path);
   const int made = address && ready_fd_ >= 0 ? NewSocket() : -1;
   if (made < 0) return;
+  const auto fail = [&](const char* what) {
+    // Nobody is there: a server without shared memory, or one that is not up yet.
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == target->failure) return;
+    Note(target->path, what, target->failure = errno);
+  };
   if (connect(made, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    fail("connect");
     close(made);
     return;
   }
   auto line = std::make_unique<MemoryLine>(made, own_);
-  if (!line->Greet(RandomId(), target->caller)) return;
+  if (!line->Greet(RandomId(), target->caller)) return fail("memfd_create");
   line_of_[peer.value] = line.get();
   lines_.emplace(made, std::move(line));
   Watch(made);

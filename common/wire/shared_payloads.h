@@ -8,9 +8,9 @@
 // A process that listens at ipc:///PATH takes lines at PATH.m. A process that connects to PATH also connects there.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,8 +34,11 @@ class SharedPayloads {
   static constexpr std::size_t kLinesMax = 4096;
   static constexpr std::size_t kSharedFrom = std::size_t{16} << 10;  // a smaller payload costs less as a copy
 
-  // `own`: where the payloads that may be shared lie.
-  explicit SharedPayloads(std::shared_ptr<const SharedMemory> own);
+  using OnNote = std::function<void(const std::string&)>;
+
+  // `own`: where the payloads that may be shared lie. `on_note`, which may be empty: called once with each reason why
+  // payloads go through the socket.
+  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note);
   ~SharedPayloads();
   SharedPayloads(const SharedPayloads&) = delete;
   SharedPayloads& operator=(const SharedPayloads&) = delete;
@@ -64,6 +67,7 @@ class SharedPayloads {
     std::string path;
     std::uint64_t caller = 0;
     std::chrono::steady_clock::time_point next_try{};
+    int failure = 0;  // the last error that was noted
   };
 
   MemoryLine* LineTo(PeerId peer);
@@ -75,7 +79,10 @@ class SharedPayloads {
   bool Name(MemoryLine* line);
   BufferRef BufferFor(std::size_t bytes);
 
+  void Note(const std::string& path, const char* what, int error) const;
+
   const std::shared_ptr<const SharedMemory> own_;
+  const OnNote on_note_;
   const int ready_fd_;
   int listener_ = -1;
   std::string listen_path_;

@@ -63,6 +63,8 @@ struct TransportOptions {
   // Payloads in this memory are not sent to processes at ipc:// endpoints: those read them where they lie. Null: all
   // payloads go through sockets.
   std::shared_ptr<const SharedMemory> memory = nullptr;
+  // Called, on the owner's thread, with the reason why payloads of this memory go through a socket after all.
+  std::function<void(const std::string&)> on_note = nullptr;
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
   // connect to this process; Bind needs it.
   std::shared_ptr<const KeyPair> keys = nullptr;

@@ -103,7 +103,7 @@ class ZmqTransport final : public Transport {
     CallZmq([&] { return context_.emplace(options_.io_threads, kSocketsMax), true; });
     Watch(wake_fd_, kWakeReady);
     if (options_.memory == nullptr) return;
-    shared_ = std::make_unique<SharedPayloads>(options_.memory);
+    shared_ = std::make_unique<SharedPayloads>(options_.memory, options_.on_note);
     Watch(shared_->descriptor(), kMemoryReady);
   }
   ~ZmqTransport() override {

@@ -45,8 +45,11 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
                              options_.advertise, options_.on_notice,          Receiver::kShard};
   socket.flight = options_.flight;
   socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
-  if (IsLocalAddress(socket.listen)) options_.shard.memory = std::make_shared<SharedMemory>();
+  if (options_.shared_memory && IsLocalAddress(socket.listen)) options_.shard.memory = std::make_shared<SharedMemory>();
   socket.transport.memory = options_.shard.memory;
+  socket.transport.on_note = [this](const std::string& text) {
+    if (options_.on_notice) options_.on_notice({Severity::kWarning, text});
+  };
   CAPSTAN_ASSIGN_OR_RETURN(socket_, LoopSocket::Open(std::move(socket), registry));
   CAPSTAN_ASSIGN_OR_RETURN(coordinator_,
                            socket_->transport()->Connect(EndpointOf(options_.coordinator), Role::kCoordinator));

@@ -41,6 +41,7 @@ struct ShardLoopOptions {
   double join_seconds = 60;              // until the first message of the coordinator
   double stall_seconds = 0;              // between two messages of the coordinator; 0: no limit
   double report_seconds = 5;             // between two log lines about one wait
+  bool shared_memory = true;             // at a Unix socket: peers read weights where they lie, and are read so
   TransportOptions transport;
   monitoring::Trace* trace = nullptr;                  // outlives the loop; null: no trace
   FlightLane* flight = nullptr;                        // outlives the loop; null: nothing is recorded

@@ -67,7 +67,7 @@ class LocalSocketsTest(harness.JobTest):
             folder = folder_of(endpoints["coordinator"])
             self.assertEqual(folder, os.path.realpath(self.path("run", "sockets")))
             self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
-            self.assertEqual(sorted(os.listdir(folder)), ["coordinator", "shard-0", "shard-1"])
+            self.assertEqual(sorted(os.listdir(folder)), ["coordinator", "shard-0", "shard-0.m", "shard-1", "shard-1.m"])
             self.assertEqual({folder_of(shard) for shard in endpoints["shards"]}, {folder})
             listeners = tcp_listeners([*self.pids().values(), launch.pid])
             self.assertEqual(listeners, set(endpoints["metrics"].values()))
@@ -140,7 +140,7 @@ class LocalSocketsTest(harness.JobTest):
             launch.wait()
             harness.poll(lambda: all(map(harness.ended, pids.values())), "the end of all processes")
         folder = folder_of(endpoints["coordinator"])
-        self.assertEqual(sorted(os.listdir(folder)), ["coordinator", "shard-0", "shard-1"])
+        self.assertEqual(sorted(os.listdir(folder)), ["coordinator", "shard-0", "shard-0.m", "shard-1", "shard-1.m"])
         with harness.Process(harness.program("capstan"), "launch", "--resume", "--run-dir", self.path("run")) as resumed:
             resumed.wait_for_line("running: ")
             self.assertEqual(self.endpoints()["coordinator"], endpoints["coordinator"])

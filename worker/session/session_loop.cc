@@ -35,6 +35,7 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   TransportOptions transport_options;
   transport_options.keys = options.keys;
   transport_options.memory = options.memory;
+  transport_options.on_note = options.on_notice;
   std::unique_ptr<Transport> transport =
       RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight, Receiver::kWorker);
   Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);

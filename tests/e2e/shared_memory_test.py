@@ -1,0 +1,110 @@
+#!/usr/bin/python3
+"""Workers and servers of one machine that read each other's weights and gradients where they lie: the bits of a job over
+sockets, whoever is killed or stands still meanwhile, and no segment or descriptor is left behind.
+
+CAPSTAN_CHAOS_RUNS times 6 disturbances (1 by default): SIGKILL, or SIGSTOP for up to a second, of a worker or a server.
+CAPSTAN_CHAOS_SEED repeats their choices.
+"""
+import os
+import random
+import re
+import signal
+import threading
+import urllib.request
+
+import harness
+import recovery
+
+DISTURBANCES = 6 * recovery.CHAOS_RUNS
+SEGMENTS_MAX = 24  # that a process of this job maps: its own, and each peer's page and segments
+
+
+def segments_of(pid):
+    """How many segments of shared memory a process maps, and how many descriptors of such it has open."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+        maps = sum("memfd:capstan" in line for line in file)
+    links = 0
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        try:
+            links += "memfd:capstan" in os.readlink(entry.path)
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return maps, links
+
+
+class SharedMemoryTest(recovery.RecoveryTest):
+    @classmethod
+    def text(cls, steps):
+        """The job without addresses, so that its sockets are local."""
+        return re.sub(r'(?m)^(coordinator|listen) = .*\n', "", super().text(steps).split("[metrics]")[0]) + \
+            "[metrics]" + super().text(steps).split("[metrics]")[1]
+
+    def shared_payloads(self):
+        """The payloads that the servers did not send, because workers read them where they lie."""
+        total = 0
+        for name, address in self.endpoints()["metrics"].items():
+            if name.startswith("server-"):
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=harness.DEADLINE) as answer:
+                    found = re.findall(r"(?m)^capstan_network_shared_payloads_total\S* (\d+)", answer.read().decode())
+                total += sum(map(int, found))
+        return total
+
+    def test_weights_and_gradients_stay_where_they_lie_unless_the_job_says_otherwise(self):
+        for shared in (True, False):
+            with self.subTest(shared=shared):
+                run = f"run-{shared}"
+                settings = recovery.options([f"cluster.shared_memory={str(shared).lower()}"])
+                with self.launch(self.job(), *settings, run=run) as launch:
+                    launch.wait_for_line("running: ")
+                    self.wait_for_steps(launch, 20, run)
+                    sockets = os.listdir(os.path.dirname(self.endpoints(run)["coordinator"].removeprefix("ipc://")))
+                    self.assertEqual("shard-0.m" in sockets, shared)
+                    maps = {name: segments_of(pid) for name, pid in self.pids(run).items()}
+                    for name, (segments, _) in maps.items():
+                        if name != "coordinator":
+                            self.assertEqual(segments > 2, shared, maps)
+                    self.assertNotIn("shared memory", launch.output)
+                    self.assert_stops_with_same_bits(launch, run)
+                self.assert_nothing_runs(run)
+
+    def test_the_servers_count_payloads_that_are_not_sent(self):
+        with self.launch(self.job()) as launch:
+            launch.wait_for_line("running: ")
+            self.wait_for_steps(launch, 20)
+            recovery.poll(lambda: self.shared_payloads() >= 20, "shared payloads")
+            self.assert_stops_with_same_bits(launch)
+
+    def disturb(self, rng):
+        """Kills or stops a worker or a server that runs, for a moment."""
+        name = rng.choice([name for name in recovery.names_in(self.path("run")) if name != "coordinator"])
+        pid = recovery.pid_of(self.path("run"), name)
+        if rng.random() < 0.5:
+            return recovery.kill_if_alive(pid, signal.SIGKILL) and f"{name} killed"
+        if not recovery.kill_if_alive(pid, signal.SIGSTOP):
+            return False
+        threading.Event().wait(rng.uniform(0.05, 1))
+        recovery.kill_if_alive(pid, signal.SIGCONT)
+        return f"{name} stopped"
+
+    def test_whoever_is_killed_or_stands_still_the_bits_are_the_same_and_nothing_is_left(self):
+        seed = recovery.chaos_seed()
+        recovery.say(f"CAPSTAN_CHAOS_SEED={seed}")
+        rng, done = random.Random(seed), []
+        with self.launch(self.job(), "--max-restarts", "1000") as launch:
+            launch.wait_for_line("running: ")
+            while len(done) < DISTURBANCES:
+                self.wait_for_steps(launch, rng.randint(1, 8))
+                if said := self.disturb(rng):
+                    done.append(said)
+            self.wait_for_steps(launch, 20)
+            for name, pid in self.pids().items():
+                maps, descriptors = segments_of(pid)
+                self.assertLessEqual(maps, SEGMENTS_MAX, (name, done))
+                self.assertLessEqual(descriptors, SEGMENTS_MAX, (name, done))
+            self.assert_stops_with_same_bits(launch)
+        self.assert_nothing_runs()
+        recovery.say(f"{len(done)} disturbances: {', '.join(done)}")
+
+
+if __name__ == "__main__":
+    harness.main()
