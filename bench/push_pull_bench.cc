@@ -154,7 +154,8 @@ void AddFigures(const Case& what, const std::vector<Sample>& samples, std::vecto
   const std::string name = NameOf(what);
   const double gigabytes = Median(samples, [](const Sample& s) { return s.gigabytes_per_second; });
   const double cpu = Median(samples, [](const Sample& s) { return s.cpu_seconds_per_gigabyte; });
-  const std::string limit = what.carrier == Carrier::kShared ? "a copy into shared memory and a sum" : "raw ZeroMQ one way";
+  const std::string limit =
+      what.carrier == Carrier::kShared ? "a copy into shared memory and a sum" : "raw ZeroMQ one way";
   const std::string frames = limit + ", frames of " + FrameName(FrameBytes(what.load));
   Add(figures, name + "/throughput", gigabytes, "GB/s",
       Median(samples, [](const Sample& s) { return s.raw.gigabytes_per_second; }), frames);

@@ -31,7 +31,8 @@ struct Ring {
     alignas(64) std::atomic<std::uint64_t> read{0};
   };
 
-  explicit Ring(std::size_t frame_size) : frame_bytes(frame_size), frames(std::max<std::size_t>(2, kRingBytes / frame_size)) {
+  explicit Ring(std::size_t frame_size)
+      : frame_bytes(frame_size), frames(std::max<std::size_t>(2, kRingBytes / frame_size)) {
     const std::size_t size = sizeof(Numbers) + frames * frame_bytes;
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CAPSTAN_CHECK(memory != MAP_FAILED);

@@ -1,4 +1,5 @@
-// Raw shared memory: the throughput of two processes of which one copies numbers into a ring, and the other adds them up.
+// Raw shared memory: the throughput of two processes of which one copies numbers into a ring, and the other adds
+// them up.
 //
 // Kind:   forks processes; call it while this process has no other thread.
 // Why:    a push that lies in shared memory is read and added once, so this is what the memory allows.

@@ -305,7 +305,9 @@ void Describe(const TransportMetrics& m, FamilyTable& table) {
       .AddEach(kErrorKind, m.errors);
   table.Counters("capstan_network_sends_blocked_total", "Messages put back because a pipe was full.")
       .Add(m.sends_blocked);
-  table.Counters("capstan_network_shared_payloads_total", "Messages sent whose payload the receiver reads in shared memory.")
+  table
+      .Counters("capstan_network_shared_payloads_total",
+                "Messages sent whose payload the receiver reads in shared memory.")
       .Add(m.payloads_shared);
   table.Counters("capstan_network_connections_made_total", "Connections whose handshake succeeded.")
       .Add(m.connections_made);

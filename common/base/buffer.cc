@@ -92,8 +92,7 @@ BufferPool::~BufferPool() { BufferRecycler::DeleteAll(free_); }
 void BufferPool::Grow() {
   const std::size_t made = allocated_bytes_ / buffer_bytes_;
   const std::size_t count = std::clamp<std::size_t>(kSlabBytes / buffer_bytes_, 1, std::max<std::size_t>(made, 1));
-  std::byte* slab =
-      recycler_->slabs_.emplace_back(AllocateSlab(count * buffer_bytes_, recycler_->memory_.get())).get();
+  std::byte* slab = recycler_->slabs_.emplace_back(AllocateSlab(count * buffer_bytes_, recycler_->memory_.get())).get();
   for (std::size_t i = count; i-- > 0;) {
     auto* buffer = new Buffer(slab + i * buffer_bytes_, buffer_bytes_, &BufferRecycler::Return);
     buffer->next_free_ = std::exchange(free_, buffer);

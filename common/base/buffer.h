@@ -109,7 +109,8 @@ BufferRef WrapForeign(std::byte* data, std::size_t size, void (*done)(void*), vo
 // pool is destroyed.
 class BufferPool {
  public:
-  // The buffers lie in `memory` as long as that has room, so that other processes can read them; null: they are private.
+  // The buffers lie in `memory` as long as that has room, so that other processes can read them; null: they are
+  // private.
   explicit BufferPool(std::size_t buffer_bytes, std::shared_ptr<SharedMemory> memory = nullptr);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
@@ -129,7 +130,7 @@ class BufferPool {
   std::size_t buffer_bytes_;
   std::uint64_t allocated_bytes_ = 0;
   std::shared_ptr<BufferRecycler> recycler_;  // also keeps the memory
-  Buffer* free_ = nullptr;  // list of free buffers, taken from the recycler in one exchange
+  Buffer* free_ = nullptr;                    // list of free buffers, taken from the recycler in one exchange
 };
 
 }  // namespace capstan

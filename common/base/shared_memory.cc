@@ -21,7 +21,7 @@ constexpr std::size_t kPage = 4096;
 
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-std::optional<SharedMemory::Segment> CreateSegment(std::size_t bytes) {
+std::optional<SharedMemory::Region> CreateRegion(std::size_t bytes) {
   rlimit files{};  // beyond its limit ftruncate would end the process by a signal
   if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return std::nullopt;
   const int descriptor = memfd_create("capstan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -36,15 +36,15 @@ std::optional<SharedMemory::Segment> CreateSegment(std::size_t bytes) {
   }
   (void)madvise(memory, bytes, MADV_DONTFORK);  // a child process that wrote here would change what others read
   (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a hint that most kernels refuse for shared memory
-  return SharedMemory::Segment{static_cast<std::byte*>(memory), bytes, descriptor};
+  return SharedMemory::Region{static_cast<std::byte*>(memory), bytes, descriptor};
 }
 
 }  // namespace
 
 SharedMemory::~SharedMemory() {
   for (std::size_t i = 0; i < count_.load(std::memory_order_acquire); ++i) {
-    munmap(segments_[i].data, segments_[i].size);
-    close(segments_[i].descriptor);
+    munmap(regions_[i].data, regions_[i].size);
+    close(regions_[i].descriptor);
   }
 }
 
@@ -65,16 +65,16 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
     return reinterpret_cast<std::byte*>(piece);
   }
   const std::size_t count = count_.load(std::memory_order_relaxed);
-  if (count == 0 || segments_[count - 1].size - used_ < bytes) {
-    if (count == kSegmentsMax) return nullptr;
-    const std::optional<Segment> made = CreateSegment(RoundUp(std::max(bytes, next_bytes_), kPage));
+  if (count == 0 || regions_[count - 1].size - used_ < bytes) {
+    if (count == kRegionsMax) return nullptr;
+    const std::optional<Region> made = CreateRegion(RoundUp(std::max(bytes, next_bytes_), kPage));
     if (!made) return nullptr;
-    segments_[count] = *made;
+    regions_[count] = *made;
     next_bytes_ = std::min(2 * made->size, std::max(kUsualBytesMax, next_bytes_));
     used_ = 0;
     count_.store(count + 1, std::memory_order_release);
   }
-  const Segment& newest = segments_[count_.load(std::memory_order_relaxed) - 1];
+  const Region& newest = regions_[count_.load(std::memory_order_relaxed) - 1];
   std::byte* memory = newest.data + used_;
   used_ = std::min(newest.size, RoundUp(used_ + bytes, kPage));
   return memory;
@@ -84,16 +84,16 @@ std::optional<SharedMemory::Place> SharedMemory::Find(std::span<const std::byte>
   const std::size_t count = count_.load(std::memory_order_acquire);
   const auto at = reinterpret_cast<std::uintptr_t>(bytes.data());
   for (std::size_t i = 0; i < count; ++i) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(segments_[i].data);
-    if (at < begin || at - begin >= segments_[i].size) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(regions_[i].data);
+    if (at < begin || at - begin >= regions_[i].size) continue;
     const std::uint64_t offset = at - begin;
-    if (bytes.size() > segments_[i].size - offset) return std::nullopt;
+    if (bytes.size() > regions_[i].size - offset) return std::nullopt;
     return Place{static_cast<std::uint32_t>(i), offset};
   }
   return std::nullopt;
 }
 
-Result<std::shared_ptr<const MappedSegment>> MappedSegment::Map(int descriptor, std::uint64_t size) {
+Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, std::uint64_t size) {
   struct stat facts {};
   const int seals = fcntl(descriptor, F_GET_SEALS);
   const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size;
@@ -107,9 +107,9 @@ Result<std::shared_ptr<const MappedSegment>> MappedSegment::Map(int descriptor, 
   if (memory == MAP_FAILED) {
     return Invalid("memory of a peer, " + std::to_string(size) + " bytes, cannot be mapped: " + std::strerror(error));
   }
-  return std::shared_ptr<const MappedSegment>(new MappedSegment(static_cast<const std::byte*>(memory), size));
+  return std::shared_ptr<const MappedRegion>(new MappedRegion(static_cast<const std::byte*>(memory), size));
 }
 
-MappedSegment::~MappedSegment() { munmap(const_cast<std::byte*>(data_), size_); }
+MappedRegion::~MappedRegion() { munmap(const_cast<std::byte*>(data_), size_); }
 
 }  // namespace capstan

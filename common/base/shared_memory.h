@@ -1,14 +1,14 @@
-// SharedMemory: memory of this process that other processes of this machine may read. MappedSegment: such memory of
-// another process.
+// SharedMemory: memory of this process that other processes of this machine may read. MappedRegion: a region of such
+// memory of another process.
 //
-// Kind:   SharedMemory: one thread at a time calls Allocate; any thread may call the rest. MappedSegment: immutable apart from the
-//         bytes, which its owner may change at any time.
-// Limits: kSegmentsMax segments, each with one file descriptor. A segment never shrinks, and is freed with its
-//         SharedMemory and with the last process that maps it.
+// Kind:   SharedMemory: one thread at a time calls Allocate; any thread may call the rest. MappedRegion: immutable, but
+//         the owner of its bytes may change them at any time.
+// Limits: kRegionsMax regions, each with one file descriptor. A region never shrinks. The kernel frees it when its
+//         SharedMemory is gone and no process maps it.
 // Fails:  Allocate returns null where the kernel gives no memory or no descriptor. Map: kInvalid for a descriptor that
-//         is no segment, or that could shrink, whose reader would then be ended by a signal.
+//         is no region, and for one that could shrink: a signal would end a process that reads beyond the new end.
 // Why:    two processes of one machine need no kernel copies to pass on bytes. Nobody but the owner can write to a
-//         segment: it is sealed (F_SEAL_FUTURE_WRITE).
+//         region: it is sealed (F_SEAL_FUTURE_WRITE).
 #pragma once
 
 #include <array>
@@ -25,14 +25,12 @@ namespace capstan {
 
 class SharedMemory {
  public:
-  static constexpr std::size_t kSegmentsMax = 256;
-
+  static constexpr std::size_t kRegionsMax = 256;
   static constexpr std::size_t kFirstBytes = std::size_t{64} << 20;  // memory that is not used costs nothing
-
   static constexpr std::size_t kUsualBytesMax = std::size_t{1} << 30;
 
-  // `first_bytes`: size of the first segment. Each further one has twice the size of the one before,
-  // up to kUsualBytesMax or the size of what it is made for.
+  // `first_bytes`: size of the first region. Each further one has twice the size of the one before, but at most
+  // kUsualBytesMax, unless a single Allocate needs more.
   explicit SharedMemory(std::size_t first_bytes = kFirstBytes) : next_bytes_(first_bytes) {}
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
@@ -44,19 +42,19 @@ class SharedMemory {
   void Free(std::byte* memory, std::size_t bytes);
 
   struct Place {
-    std::uint32_t segment = 0;
-    std::uint64_t offset = 0;  // bytes from the segment's begin
+    std::uint32_t region = 0;
+    std::uint64_t offset = 0;  // bytes from the region's begin
   };
   // Returns where these bytes lie; nothing if they are not of this memory.
   std::optional<Place> Find(std::span<const std::byte> bytes) const;
 
-  struct Segment {
+  struct Region {
     std::byte* data = nullptr;
     std::size_t size = 0;
     int descriptor = -1;
   };
   // Requires a number that Find has returned, or a smaller one.
-  const Segment& segment(std::uint32_t index) const { return segments_[index]; }
+  const Region& region(std::uint32_t index) const { return regions_[index]; }
 
  private:
   struct FreePiece {  // at the begin of memory that was freed
@@ -64,27 +62,27 @@ class SharedMemory {
     std::size_t bytes;
   };
 
-  std::array<Segment, kSegmentsMax> segments_;
-  std::atomic<std::size_t> count_{0};  // of the segments that other threads may read
-  std::size_t used_ = 0;               // bytes of the newest segment
-  std::size_t next_bytes_;             // the least size of the next segment
+  std::array<Region, kRegionsMax> regions_;
+  std::atomic<std::size_t> count_{0};  // of the regions that other threads may read
+  std::size_t used_ = 0;               // bytes of the newest region
+  std::size_t next_bytes_;             // the least size of the next region
   FreePiece* free_ = nullptr;          // Allocate's
   std::atomic<FreePiece*> freed_{nullptr};
 };
 
-class MappedSegment {
+class MappedRegion {
  public:
-  // Takes over the descriptor of a segment of `size` bytes.
-  static Result<std::shared_ptr<const MappedSegment>> Map(int descriptor, std::uint64_t size);
-  ~MappedSegment();
-  MappedSegment(const MappedSegment&) = delete;
-  MappedSegment& operator=(const MappedSegment&) = delete;
+  // Takes over the descriptor of a region of `size` bytes.
+  static Result<std::shared_ptr<const MappedRegion>> Map(int descriptor, std::uint64_t size);
+  ~MappedRegion();
+  MappedRegion(const MappedRegion&) = delete;
+  MappedRegion& operator=(const MappedRegion&) = delete;
 
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
  private:
-  MappedSegment(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  MappedRegion(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
 
   const std::byte* const data_;
   const std::size_t size_;

@@ -68,7 +68,7 @@ void SharedPayloads::Note(const std::string& path, const char* what, int error) 
 }
 
 SharedPayloads::~SharedPayloads() {
-  lines_.clear();
+  peers_.clear();
   if (listener_ >= 0) {
     unlink(listen_path_.c_str());
     close(listener_);
@@ -109,7 +109,7 @@ void SharedPayloads::Connect(PeerId peer, const std::string& endpoint, std::uint
 
 void SharedPayloads::Disconnect(PeerId peer) {
   targets_.erase(peer.value);
-  if (const auto line = line_of_.find(peer.value); line != line_of_.end()) Drop(line->second->descriptor());
+  if (const auto other = peer_of_.find(peer.value); other != peer_of_.end()) Drop(other->second->descriptor());
 }
 
 void SharedPayloads::Try(PeerId peer, Target* target) {
@@ -126,10 +126,10 @@ void SharedPayloads::Try(PeerId peer, Target* target) {
     close(made);
     return;
   }
-  auto line = std::make_unique<MemoryLine>(made, own_);
-  if (!line->Greet(RandomId(), target->caller)) return fail("memfd_create");
-  line_of_[peer.value] = line.get();
-  lines_.emplace(made, std::move(line));
+  auto other = std::make_unique<MemoryPeer>(made, own_);
+  if (!other->Greet(RandomId(), target->caller)) return fail("memfd_create");
+  peer_of_[peer.value] = other.get();
+  peers_.emplace(made, std::move(other));
   Watch(made);
 }
 
@@ -137,11 +137,11 @@ void SharedPayloads::Tend(Clock::time_point now) {
   if (now < next_tend_) return;
   next_tend_ = now + kTendEvery;
   for (auto& [peer, target] : targets_) {
-    if (line_of_.contains(peer) || now < target.next_try) continue;
+    if (peer_of_.contains(peer) || now < target.next_try) continue;
     target.next_try = now + kTryEvery;
     Try({peer}, &target);
   }
-  for (auto& [descriptor, line] : lines_) line->ReleaseCopied();
+  for (auto& [descriptor, other] : peers_) other->ReleaseCopied();
 }
 
 void SharedPayloads::Handle() {
@@ -151,8 +151,8 @@ void SharedPayloads::Handle() {
     const int descriptor = ready[static_cast<std::size_t>(i)].data.fd;
     if (descriptor == listener_) {
       Accept();
-    } else if (const auto line = lines_.find(descriptor); line != lines_.end()) {
-      if (!line->second->Read() || !Name(line->second.get())) Drop(descriptor);
+    } else if (const auto other = peers_.find(descriptor); other != peers_.end()) {
+      if (!other->second->Read() || !Name(other->second.get())) Drop(descriptor);
     }
   }
 }
@@ -161,47 +161,47 @@ void SharedPayloads::Accept() {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     const int made = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (made < 0) return;
-    if (!IsOfThisUser(made) || lines_.size() == kLinesMax) {
+    if (!IsOfThisUser(made) || peers_.size() == kPeersMax) {
       close(made);
       continue;
     }
-    lines_.emplace(made, std::make_unique<MemoryLine>(made, own_));
+    peers_.emplace(made, std::make_unique<MemoryPeer>(made, own_));
     Watch(made);
   }
 }
 
-bool SharedPayloads::Name(MemoryLine* line) {
-  if (line->is_open() || line->caller() == 0) return true;
-  const PeerId caller{line->caller()};
+bool SharedPayloads::Name(MemoryPeer* other) {
+  if (other->is_open() || other->caller() == 0) return true;
+  const PeerId caller{other->caller()};
   if (!CallsUs(caller)) return false;
-  if (line_of_.contains(caller.value)) return false;  // the number of a process whose line stands
-  if (!line->Greet(line->id(), caller.value)) return false;
-  line_of_[caller.value] = line;
+  if (peer_of_.contains(caller.value)) return false;  // the number of a process that is connected
+  if (!other->Greet(other->id(), caller.value)) return false;
+  peer_of_[caller.value] = other;
   return true;
 }
 
 void SharedPayloads::Drop(int descriptor) {
-  const auto line = lines_.find(descriptor);
-  if (line == lines_.end()) return;
-  std::erase_if(line_of_, [&](const auto& entry) { return entry.second == line->second.get(); });
-  lines_.erase(line);
+  const auto other = peers_.find(descriptor);
+  if (other == peers_.end()) return;
+  std::erase_if(peer_of_, [&](const auto& entry) { return entry.second == other->second.get(); });
+  peers_.erase(other);
 }
 
-MemoryLine* SharedPayloads::LineTo(PeerId peer) {
-  const auto line = line_of_.find(peer.value);
-  return line == line_of_.end() ? nullptr : line->second;
+MemoryPeer* SharedPayloads::Find(PeerId peer) {
+  const auto other = peer_of_.find(peer.value);
+  return other == peer_of_.end() ? nullptr : other->second;
 }
 
 std::optional<PayloadReference> SharedPayloads::Refer(PeerId to, const Slice& payload) {
   if (payload.size < kSharedFrom) return std::nullopt;
-  MemoryLine* line = LineTo(to);
-  return line == nullptr ? std::nullopt : line->Refer(payload);
+  MemoryPeer* other = Find(to);
+  return other == nullptr ? std::nullopt : other->Refer(payload);
 }
 
-void SharedPayloads::Withdraw(PeerId to) { LineTo(to)->Withdraw(); }
+void SharedPayloads::Withdraw(PeerId to) { Find(to)->Withdraw(); }
 
 void SharedPayloads::ReleaseCopied(PeerId of) {
-  if (MemoryLine* line = LineTo(of); line != nullptr) line->ReleaseCopied();
+  if (MemoryPeer* other = Find(of); other != nullptr) other->ReleaseCopied();
 }
 
 Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max) {
@@ -210,21 +210,20 @@ Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame
   std::memcpy(&reference, frame.data(), sizeof reference);
   if (reference.size < kSharedFrom || reference.size > bytes_max)
     return Corrupt("a payload of " + std::to_string(reference.size) + " bytes in another process's memory");
-  if (LineTo(from) == nullptr) Handle();  // it may have just been made
-  MemoryLine* line = LineTo(from);
-  if (line == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
-  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, line->Find(reference));
+  if (Find(from) == nullptr) Handle();  // it may have just been made
+  MemoryPeer* other = Find(from);
+  if (other == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
+  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, other->Find(reference));
   BufferRef copy = BufferFor(bytes.size());
   std::memcpy(copy->data(), bytes.data(), bytes.size());
-  line->Copied(reference);
+  other->Copied(reference);
   const std::byte* data = copy->data();
   return Slice{std::move(copy), data, bytes.size()};
 }
 
 BufferRef SharedPayloads::BufferFor(std::size_t bytes) {
   const auto size_class = static_cast<std::size_t>(std::bit_width((bytes - 1) / kSharedFrom));
-  while (copies_.size() <= size_class)
-    copies_.push_back(std::make_unique<BufferPool>(kSharedFrom << copies_.size()));
+  while (copies_.size() <= size_class) copies_.push_back(std::make_unique<BufferPool>(kSharedFrom << copies_.size()));
   return copies_[size_class]->Take();
 }
 

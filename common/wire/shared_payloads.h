@@ -1,11 +1,13 @@
-// SharedPayloads: the memory lines of a transport, to all peers of this machine that it exchanges payloads with.
+// SharedPayloads: a transport's connections to the peers of this machine that read its payloads where they lie, and
+// whose payloads it reads so.
 //
 // Kind:   owned by the transport's thread.
-// Limits: kLinesMax lines; a payload below kSharedFrom bytes goes through the socket.
-// Fails:  a peer without a line, or whose line broke, gets payloads through the socket. The line is made again.
+// Limits: kPeersMax connections; a payload below kSharedFrom bytes goes through the socket.
+// Fails:  a peer without a connection gets payloads through the socket. A connection that broke is made again.
 // Why:    the transport asks one object whether a payload may stay where it lies; the cores know nothing of it.
 //
-// A process that listens at ipc:///PATH takes lines at PATH.m. A process that connects to PATH also connects there.
+// A process that listens at ipc:///PATH takes connections at PATH.m. A process that connects to PATH also connects
+// there.
 #pragma once
 
 #include <chrono>
@@ -22,7 +24,7 @@
 #include "common/base/shared_memory.h"
 #include "common/base/status.h"
 #include "common/base/types.h"
-#include "common/wire/memory_line.h"
+#include "common/wire/memory_peer.h"
 
 namespace capstan {
 
@@ -31,7 +33,7 @@ std::size_t ReferredSize(std::span<const std::byte> frame);
 
 class SharedPayloads {
  public:
-  static constexpr std::size_t kLinesMax = 4096;
+  static constexpr std::size_t kPeersMax = 4096;
   static constexpr std::size_t kSharedFrom = std::size_t{16} << 10;  // a smaller payload costs less as a copy
 
   using OnNote = std::function<void(const std::string&)>;
@@ -46,16 +48,17 @@ class SharedPayloads {
   // A descriptor that is readable when Handle has something to do; -1: there are too many open files.
   int descriptor() const { return ready_fd_; }
   void Handle();
-  // Connects lines that are missing, after a pause. Call it often.
+  // Makes missing connections, after a pause. Call it often.
   void Tend(std::chrono::steady_clock::time_point now);
 
-  // Takes lines at the endpoint's path. Without success payloads go through the socket.
+  // Takes connections at the endpoint's path. Without success payloads go through the socket.
   void Listen(const std::string& endpoint);
-  // Keeps a line to the process that listens there. `caller`: this side's routing id, as the peer's number for it.
+  // Keeps a connection to the process that listens there. `caller`: this side's routing id, as the peer's number for
+  // it.
   void Connect(PeerId peer, const std::string& endpoint, std::uint64_t caller);
   void Disconnect(PeerId peer);
 
-  // The next three: as in MemoryLine.
+  // The next three: as in MemoryPeer.
   std::optional<PayloadReference> Refer(PeerId to, const Slice& payload);
   void Withdraw(PeerId to);
   void ReleaseCopied(PeerId of);
@@ -63,20 +66,20 @@ class SharedPayloads {
   Result<Slice> Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max);
 
  private:
-  struct Target {  // a process that a line is kept to
+  struct Target {  // a process that a connection is kept to
     std::string path;
     std::uint64_t caller = 0;
     std::chrono::steady_clock::time_point next_try{};
     int failure = 0;  // the last error that was noted
   };
 
-  MemoryLine* LineTo(PeerId peer);
+  MemoryPeer* Find(PeerId peer);
   void Try(PeerId peer, Target* target);
   void Accept();
   void Watch(int descriptor);
   void Drop(int descriptor);
-  // Gives the line its peer, once the peer has said who it is. Returns false if it may not have the line.
-  bool Name(MemoryLine* line);
+  // Gives the connection its peer, once the peer has said who it is. Returns false if it may not have the connection.
+  bool Name(MemoryPeer* other);
   BufferRef BufferFor(std::size_t bytes);
 
   void Note(const std::string& path, const char* what, int error) const;
@@ -86,11 +89,11 @@ class SharedPayloads {
   const int ready_fd_;
   int listener_ = -1;
   std::string listen_path_;
-  std::map<std::uint64_t, Target> targets_;              // by PeerId
-  std::map<int, std::unique_ptr<MemoryLine>> lines_;     // by descriptor
-  std::map<std::uint64_t, MemoryLine*> line_of_;         // by PeerId
+  std::map<std::uint64_t, Target> targets_;           // by PeerId
+  std::map<int, std::unique_ptr<MemoryPeer>> peers_;  // by descriptor
+  std::map<std::uint64_t, MemoryPeer*> peer_of_;      // by PeerId
   std::chrono::steady_clock::time_point next_tend_{};
-  std::vector<std::unique_ptr<BufferPool>> copies_;      // by size: powers of two from kSharedFrom
+  std::vector<std::unique_ptr<BufferPool>> copies_;  // by size: powers of two from kSharedFrom
 };
 
 }  // namespace capstan

@@ -36,7 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMessagesPerSocketMax = 32;       // in one pass over all sockets
+constexpr int kMessagesPerSocketMax = 32;  // in one pass over all sockets
 constexpr int kLingerMs = 250;
 // An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is
 // genuine.
@@ -193,7 +193,7 @@ class ZmqTransport final : public Transport {
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
   std::vector<std::uint64_t> due_;  // dealers that may have something to read
   Clock::time_point next_tend_{};
-  std::vector<std::byte> header_;  // reused by Send
+  std::vector<std::byte> header_;           // reused by Send
   std::unique_ptr<SharedPayloads> shared_;  // null: every payload goes through a socket
   bool draining_ = false;
   ReplyLimit replies_;

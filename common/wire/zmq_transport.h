@@ -35,8 +35,8 @@ struct TransportCounters {
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full
   std::uint64_t sends_unreachable = 0;  // messages refused because the peer was gone
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames
-  std::uint64_t payloads_lost = 0;        // dropped: they lay in the memory of a process that has ended
-  std::uint64_t payloads_shared = 0;      // of payload_messages_out: those that the peer reads where they lie
+  std::uint64_t payloads_lost = 0;      // dropped: they lay in the memory of a process that has ended
+  std::uint64_t payloads_shared = 0;    // of payload_messages_out: those that the peer reads where they lie
   std::uint64_t extra_frames = 0;       // frames after the second one, dropped
   std::uint64_t foreign_peers = 0;      // messages dropped for a routing id that no capstan peer would choose
   std::uint64_t revoked_peers = 0;      // messages dropped because their sender's key is no longer in the allow list

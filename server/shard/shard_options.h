@@ -31,7 +31,7 @@ struct ShardOptions {
   PeerId coordinator;    // coordinator messages from any other peer are refused
   JobSettings job;
   std::shared_ptr<SharedMemory> memory;  // for weights, which workers of this machine read; null: they are sent
-  std::uint32_t window_blocks = 16;  // blocks staged beyond the complete ones in push order; see AsyncCredit
+  std::uint32_t window_blocks = 16;      // blocks staged beyond the complete ones in push order; see AsyncCredit
   std::uint32_t block_elements = kBlockElements;
   std::uint64_t log_bytes_max = std::uint64_t{128} << 20;  // pushes that wait for the log
   std::size_t log_records_max = std::size_t{1} << 16;

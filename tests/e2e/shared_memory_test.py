@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Workers and servers of one machine that read each other's weights and gradients where they lie: the bits of a job over
-sockets, whoever is killed or stands still meanwhile, and no segment or descriptor is left behind.
+sockets, whoever is killed or stands still meanwhile, and no region or descriptor is left behind.
 
 CAPSTAN_CHAOS_RUNS times 6 disturbances (1 by default): SIGKILL, or SIGSTOP for up to a second, of a worker or a server.
 CAPSTAN_CHAOS_SEED repeats their choices.
@@ -16,11 +16,11 @@ import harness
 import recovery
 
 DISTURBANCES = 6 * recovery.CHAOS_RUNS
-SEGMENTS_MAX = 24  # that a process of this job maps: its own, and each peer's page and segments
+REGIONS_MAX = 24  # that a process of this job maps: its own, and each peer's page and regions
 
 
-def segments_of(pid):
-    """How many segments of shared memory a process maps, and how many descriptors of such it has open."""
+def regions_of(pid):
+    """How many regions of shared memory a process maps, and how many descriptors of such it has open."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
         maps = sum("memfd:capstan" in line for line in file)
     links = 0
@@ -59,10 +59,10 @@ class SharedMemoryTest(recovery.RecoveryTest):
                     self.wait_for_steps(launch, 20, run)
                     sockets = os.listdir(os.path.dirname(self.endpoints(run)["coordinator"].removeprefix("ipc://")))
                     self.assertEqual("shard-0.m" in sockets, shared)
-                    maps = {name: segments_of(pid) for name, pid in self.pids(run).items()}
-                    for name, (segments, _) in maps.items():
+                    maps = {name: regions_of(pid) for name, pid in self.pids(run).items()}
+                    for name, (regions, _) in maps.items():
                         if name != "coordinator":
-                            self.assertEqual(segments > 2, shared, maps)
+                            self.assertEqual(regions > 2, shared, maps)
                     self.assertNotIn("shared memory", launch.output)
                     self.assert_stops_with_same_bits(launch, run)
                 self.assert_nothing_runs(run)
@@ -98,9 +98,9 @@ class SharedMemoryTest(recovery.RecoveryTest):
                     done.append(said)
             self.wait_for_steps(launch, 20)
             for name, pid in self.pids().items():
-                maps, descriptors = segments_of(pid)
-                self.assertLessEqual(maps, SEGMENTS_MAX, (name, done))
-                self.assertLessEqual(descriptors, SEGMENTS_MAX, (name, done))
+                maps, descriptors = regions_of(pid)
+                self.assertLessEqual(maps, REGIONS_MAX, (name, done))
+                self.assertLessEqual(descriptors, REGIONS_MAX, (name, done))
             self.assert_stops_with_same_bits(launch)
         self.assert_nothing_runs()
         recovery.say(f"{len(done)} disturbances: {', '.join(done)}")

@@ -121,7 +121,7 @@ class SessionLoop {
     std::shared_ptr<const KeyPair> keys = {};  // null: this process has none
     // Returns how long the application has read and prepared samples; null: it does not measure this.
     std::function<double()> input_seconds = nullptr;
-    FlightLane* flight = nullptr;  // outlives the loop; null: nothing is recorded
+    FlightLane* flight = nullptr;                     // outlives the loop; null: nothing is recorded
     std::shared_ptr<const SharedMemory> memory = {};  // as in TransportOptions
   };
 

@@ -17,15 +17,15 @@ std::span<const std::byte> Piece(const std::byte* data, std::size_t size) { retu
 TEST_CASE("memory is found by its address, and only as a whole", "[common][shared_memory]") {
   SharedMemory memory(4096);
   std::byte* const first = memory.Allocate(100);
-  std::byte* const second = memory.Allocate(5000);  // a second segment
+  std::byte* const second = memory.Allocate(5000);  // a second region
   REQUIRE(first != nullptr);
   REQUIRE(second != nullptr);
-  CHECK(memory.Find(Piece(first, 100))->segment == 0);
+  CHECK(memory.Find(Piece(first, 100))->region == 0);
   const auto place = memory.Find(Piece(second + 8, 4992));
   REQUIRE(place);
-  CHECK(place->segment == 1);
-  CHECK(memory.segment(1).data + place->offset == second + 8);
-  CHECK_FALSE(memory.Find(Piece(first, 4097)));  // it goes beyond the segment
+  CHECK(place->region == 1);
+  CHECK(memory.region(1).data + place->offset == second + 8);
+  CHECK_FALSE(memory.Find(Piece(first, 4097)));  // it goes beyond the region
   const std::byte other{};
   CHECK_FALSE(memory.Find(Piece(&other, 1)));
 }
@@ -41,7 +41,7 @@ TEST_CASE("memory that was freed is used again, for the same size", "[common][sh
   CHECK(memory.Allocate(10'000) != a);
 }
 
-TEST_CASE("when all segments are made, a pool's buffers are private", "[common][shared_memory]") {
+TEST_CASE("when all regions are made, a pool's buffers are private", "[common][shared_memory]") {
   auto memory = std::make_shared<SharedMemory>(4096);
   for (std::size_t bytes = 4096; memory->Allocate(bytes) != nullptr && bytes < (std::size_t{1} << 40); bytes *= 2) {
   }
@@ -67,30 +67,30 @@ TEST_CASE("a pool's buffers lie in the memory, and return to it with the pool", 
   CHECK(BufferPool(1000, memory).Take()->data() == address);
 }
 
-TEST_CASE("nobody who is given a segment can write to it or shorten it", "[common][shared_memory]") {
+TEST_CASE("nobody who is given a region can write to it or shorten it", "[common][shared_memory]") {
   SharedMemory memory(8192);
   std::byte* const own = memory.Allocate(8192);
-  const SharedMemory::Segment& segment = memory.segment(0);
-  CHECK(mmap(nullptr, segment.size, PROT_READ | PROT_WRITE, MAP_SHARED, segment.descriptor, 0) == MAP_FAILED);
-  CHECK(ftruncate(segment.descriptor, 4096) != 0);
-  CHECK(write(segment.descriptor, "x", 1) == -1);
-  const auto mapped = MappedSegment::Map(dup(segment.descriptor), segment.size);
+  const SharedMemory::Region& region = memory.region(0);
+  CHECK(mmap(nullptr, region.size, PROT_READ | PROT_WRITE, MAP_SHARED, region.descriptor, 0) == MAP_FAILED);
+  CHECK(ftruncate(region.descriptor, 4096) != 0);
+  CHECK(write(region.descriptor, "x", 1) == -1);
+  const auto mapped = MappedRegion::Map(dup(region.descriptor), region.size);
   REQUIRE(mapped.ok());
   own[5000] = std::byte{7};
   CHECK((*mapped)->data()[5000] == std::byte{7});
 }
 
-TEST_CASE("a descriptor that is no segment is refused, and closed", "[common][shared_memory]") {
+TEST_CASE("a descriptor that is no region is refused, and closed", "[common][shared_memory]") {
   SharedMemory memory(4096);
   REQUIRE(memory.Allocate(1) != nullptr);
   const int unsealed = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   REQUIRE(ftruncate(unsealed, 4096) == 0);
   int pipes[2];
   REQUIRE(pipe(pipes) == 0);
-  CHECK(MappedSegment::Map(unsealed, 4096).status().code() == Code::kInvalid);
-  CHECK(MappedSegment::Map(pipes[0], 4096).status().code() == Code::kInvalid);
-  CHECK(MappedSegment::Map(dup(memory.segment(0).descriptor), 8192).status().code() == Code::kInvalid);
-  CHECK(MappedSegment::Map(dup(memory.segment(0).descriptor), 0).status().code() == Code::kInvalid);
+  CHECK(MappedRegion::Map(unsealed, 4096).status().code() == Code::kInvalid);
+  CHECK(MappedRegion::Map(pipes[0], 4096).status().code() == Code::kInvalid);
+  CHECK(MappedRegion::Map(dup(memory.region(0).descriptor), 8192).status().code() == Code::kInvalid);
+  CHECK(MappedRegion::Map(dup(memory.region(0).descriptor), 0).status().code() == Code::kInvalid);
   CHECK(close(unsealed) == -1);
   CHECK(close(pipes[0]) == -1);
   close(pipes[1]);

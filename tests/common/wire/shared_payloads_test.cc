@@ -120,7 +120,7 @@ TEST_CASE("a payload is kept until the receiver has copied it, and not longer", 
   CHECK(two.server->got.messages.size() == 1);
 }
 
-TEST_CASE("a receiver that ends holds nothing, and the next one at its address gets a line of its own",
+TEST_CASE("a receiver that ends holds nothing, and the next one at its address gets a connection of its own",
           "[common][shared_payloads]") {
   Two two;
   const Slice payload = two.client->Filled(5);
@@ -149,13 +149,13 @@ TEST_CASE("a client that disconnects holds nothing", "[common][shared_payloads]"
 
 // ---- a hostile peer ------------------------------------------------------------------------------------------------
 
-// Both ends of a line. The second one's process breaks the rules.
-struct Line {
-  Line() {
+// Both ends of a connection. The second one's process breaks the rules.
+struct Connection {
+  Connection() {
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    honest = std::make_unique<MemoryLine>(ends[0], memory);
-    hostile = std::make_unique<MemoryLine>(ends[1], hostile_memory);
+    honest = std::make_unique<MemoryPeer>(ends[0], memory);
+    hostile = std::make_unique<MemoryPeer>(ends[1], hostile_memory);
     REQUIRE(hostile->Greet(11, 12));
     REQUIRE(honest->Read());
     REQUIRE(honest->Greet(honest->id(), honest->caller()));
@@ -169,34 +169,36 @@ struct Line {
 
   std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>();
   std::shared_ptr<SharedMemory> hostile_memory = std::make_shared<SharedMemory>(4 * kBlock);
-  std::unique_ptr<MemoryLine> honest, hostile;
+  std::unique_ptr<MemoryPeer> honest, hostile;
 };
 
-TEST_CASE("a reference names bytes of its sender's segments, once", "[common][shared_payloads]") {
-  Line line;
-  const PayloadReference good = line.Referred();
+TEST_CASE("a reference names bytes of its sender's regions, once", "[common][shared_payloads]") {
+  Connection connection;
+  const PayloadReference good = connection.Referred();
   PayloadReference bad = good;
-  bad.line = 5;
-  CHECK(line.honest->Find(bad).status().code() == Code::kStale);
+  bad.connection = 5;
+  CHECK(connection.honest->Find(bad).status().code() == Code::kStale);
   bad = good;
-  bad.segment = 1;
-  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
-  bad.segment = UINT32_MAX;
-  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  bad.region = 1;
+  CHECK(connection.honest->Find(bad).status().code() == Code::kCorrupt);
+  bad.region = UINT32_MAX;
+  CHECK(connection.honest->Find(bad).status().code() == Code::kCorrupt);
   bad = good;
   bad.offset = 4 * kBlock;
-  CHECK_THAT(line.honest->Find(bad).status().message(), Contains("1048576 bytes from byte 4194304 of a segment of 4194304"));
+  CHECK_THAT(connection.honest->Find(bad).status().message(),
+             Contains("1048576 bytes from byte 4194304 of a region of 4194304"));
   bad.offset = UINT64_MAX;
-  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
+  CHECK(connection.honest->Find(bad).status().code() == Code::kCorrupt);
   bad = good;
   bad.size = UINT64_MAX;
-  CHECK(line.honest->Find(bad).status().code() == Code::kCorrupt);
-  REQUIRE(line.honest->Find(good).ok());
-  line.honest->Copied(good);
-  CHECK(line.honest->Find(good).status().code() == Code::kCorrupt);  // its sender may have written over it
+  CHECK(connection.honest->Find(bad).status().code() == Code::kCorrupt);
+  REQUIRE(connection.honest->Find(good).ok());
+  connection.honest->Copied(good);
+  CHECK(connection.honest->Find(good).status().code() == Code::kCorrupt);  // its sender may have written over it
 }
 
-// Sends the packet of a line: what it is, the line's number, that of the caller, and a size; with a descriptor from 0.
+// Sends the packet of a connection: what it is, the connection's number, that of the caller, and a size; with a
+// descriptor from 0.
 void SendPacket(int socket, std::uint64_t kind, std::uint64_t memory_bytes, int descriptor, std::size_t size = 32) {
   std::uint64_t packet[4] = {kind, 11, 12, memory_bytes};
   iovec part{packet, size};
@@ -213,50 +215,51 @@ void SendPacket(int socket, std::uint64_t kind, std::uint64_t memory_bytes, int 
   REQUIRE(sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(size));
 }
 
-constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kSegment = 0x326e6c6d70616331;
+constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kRegion = 0x326e6c6d70616331;
 
-TEST_CASE("a line ends with the first packet that breaks its rules", "[common][shared_payloads]") {
-  Line line;
-  const SharedMemory::Segment& segment = line.hostile_memory->segment(0);
+TEST_CASE("a connection ends with the first packet that breaks its rules", "[common][shared_payloads]") {
+  Connection connection;
+  const SharedMemory::Region& region = connection.hostile_memory->region(0);
   const int unsealed = memfd_create("test", MFD_CLOEXEC);
   REQUIRE(ftruncate(unsealed, 4096) == 0);
-  const int socket = line.hostile->descriptor();
+  const int socket = connection.hostile->descriptor();
   const std::vector<std::function<void()>> packets = {
-      [&] { SendPacket(socket, kSegment, segment.size, -1); },
-      [&] { SendPacket(socket, kSegment, segment.size, segment.descriptor, 1); },
-      [&] { SendPacket(socket, kSegment, segment.size, segment.descriptor, 31); },
-      [&] { SendPacket(socket, kSegment, segment.size + 1, segment.descriptor); },
-      [&] { SendPacket(socket, kSegment, 4096, unsealed); },
-      [&] { SendPacket(socket, kSegment + 1, segment.size, segment.descriptor); },
-      [&] { SendPacket(socket, kGreeting, segment.size, segment.descriptor); },  // a second one
+      [&] { SendPacket(socket, kRegion, region.size, -1); },
+      [&] { SendPacket(socket, kRegion, region.size, region.descriptor, 1); },
+      [&] { SendPacket(socket, kRegion, region.size, region.descriptor, 31); },
+      [&] { SendPacket(socket, kRegion, region.size + 1, region.descriptor); },
+      [&] { SendPacket(socket, kRegion, 4096, unsealed); },
+      [&] { SendPacket(socket, kRegion + 1, region.size, region.descriptor); },
+      [&] { SendPacket(socket, kGreeting, region.size, region.descriptor); },  // a second one
   };
   const std::size_t which = GENERATE(range(0, 7));
   INFO("packet " << which);
   packets[which]();
-  CHECK_FALSE(line.honest->Read());
-  BufferPool pool(kBlock, line.memory);
-  CHECK_FALSE(line.honest->Refer(WholeBuffer(pool.Take())));
+  CHECK_FALSE(connection.honest->Read());
+  BufferPool pool(kBlock, connection.memory);
+  CHECK_FALSE(connection.honest->Refer(WholeBuffer(pool.Take())));
   close(unsealed);
 }
 
-TEST_CASE("a process has no more segments than a line takes", "[common][shared_payloads]") {
-  Line line;
-  const SharedMemory::Segment& segment = line.hostile_memory->segment(0);
-  for (std::size_t i = 0; i < SharedMemory::kSegmentsMax; ++i) {
-    SendPacket(line.hostile->descriptor(), kSegment, segment.size, segment.descriptor);
-    REQUIRE(line.honest->Read());
+TEST_CASE("a process has no more regions than a connection takes", "[common][shared_payloads]") {
+  Connection connection;
+  const SharedMemory::Region& region = connection.hostile_memory->region(0);
+  for (std::size_t i = 0; i < SharedMemory::kRegionsMax; ++i) {
+    SendPacket(connection.hostile->descriptor(), kRegion, region.size, region.descriptor);
+    REQUIRE(connection.honest->Read());
   }
-  SendPacket(line.hostile->descriptor(), kSegment, segment.size, segment.descriptor);
-  CHECK_FALSE(line.honest->Read());
+  SendPacket(connection.hostile->descriptor(), kRegion, region.size, region.descriptor);
+  CHECK_FALSE(connection.honest->Read());
 }
 
 TEST_CASE("a peer that reads nothing is sent no more references", "[common][shared_payloads]") {
-  Line line;
-  BufferPool pool(64, line.memory);
-  for (std::size_t i = 0; i < MemoryLine::kReferencesMax; ++i) REQUIRE(line.honest->Refer(WholeBuffer(pool.Take())));
-  CHECK_FALSE(line.honest->Refer(WholeBuffer(pool.Take())));
-  CHECK(pool.in_use_bytes() == 64 * MemoryLine::kReferencesMax);
-  line.honest = nullptr;
+  Connection connection;
+  BufferPool pool(64, connection.memory);
+  for (std::size_t i = 0; i < MemoryPeer::kReferencesMax; ++i)
+    REQUIRE(connection.honest->Refer(WholeBuffer(pool.Take())));
+  CHECK_FALSE(connection.honest->Refer(WholeBuffer(pool.Take())));
+  CHECK(pool.in_use_bytes() == 64 * MemoryPeer::kReferencesMax);
+  connection.honest = nullptr;
   CHECK(pool.in_use_bytes() == 0);
 }
 

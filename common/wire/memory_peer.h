@@ -1,15 +1,16 @@
-// MemoryLine: a connection between two processes of one machine over which each gives the other its segments, and the
+// MemoryPeer: a connection between two processes of one machine over which each gives the other its regions, and the
 // payloads that lie in them.
 //
 // Kind:   owned by the transport's thread.
-// Limits: kSegmentsMax segments of the peer; kReferencesMax payloads that the peer has not copied yet.
-// Fails:  Take: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
+// Limits: kRegionsMax regions of the peer; kReferencesMax payloads that the peer has not copied yet.
+// Fails:  Find: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
 // Why:    a payload of 1 MiB through a socket costs two copies by the kernel and its page faults. Here the receiver
 //         copies it once, from where it lies. Its hash is checked on the copy, so that a peer that changes its memory
 //         afterwards changes nothing.
 //
-// A message with such a payload has a PayloadReference in place of the payload. References are numbered, and the receiver
-// writes the number of the newest one that it has copied into a page that the sender reads: no message returns.
+// A message with such a payload has a PayloadReference in place of the payload. References are numbered, and the
+// receiver writes the number of the newest one that it has copied into a page that the sender reads: no message
+// returns.
 #pragma once
 
 #include <sys/types.h>
@@ -33,23 +34,22 @@ namespace capstan {
 
 // The last frame of a message whose payload lies in the sender's memory.
 struct PayloadReference {
-  std::uint64_t line = 0;    // of the connection, chosen at random
-  std::uint64_t number = 0;  // from 1, of this sender's references on the line
+  std::uint64_t connection = 0;  // chosen at random
+  std::uint64_t number = 0;      // from 1, of this sender's references on the connection
   std::uint64_t offset = 0, size = 0;
-  std::uint32_t segment = 0, unused = 0;
+  std::uint32_t region = 0, unused = 0;
 };
 static_assert(sizeof(PayloadReference) == 40);
 
-class MemoryLine {
+class MemoryPeer {
  public:
   static constexpr std::size_t kReferencesMax = 1024;
 
-  // Takes over a connected socket (SOCK_SEQPACKET, non-blocking). `id`, `caller`: of the side that connects; the other
-  // side learns them from its Greeting.
-  MemoryLine(int socket, std::shared_ptr<const SharedMemory> own);
-  ~MemoryLine();
-  MemoryLine(const MemoryLine&) = delete;
-  MemoryLine& operator=(const MemoryLine&) = delete;
+  // Takes over a connected socket (SOCK_SEQPACKET, non-blocking).
+  MemoryPeer(int socket, std::shared_ptr<const SharedMemory> own);
+  ~MemoryPeer();
+  MemoryPeer(const MemoryPeer&) = delete;
+  MemoryPeer& operator=(const MemoryPeer&) = delete;
 
   int descriptor() const { return socket_; }
   std::uint64_t id() const { return id_; }
@@ -57,13 +57,14 @@ class MemoryLine {
   // Whether both ends have greeted each other.
   bool is_open() const { return greeted_ && heard_; }
 
-  // Sends this side's Greeting. Returns false if the connection broke.
+  // Sends this side's Greeting. The side that connects chooses `id` at random; `caller` is its number at the other
+  // side's transport. The other side repeats both. Returns false if the connection broke or no descriptor is left.
   bool Greet(std::uint64_t id, std::uint64_t caller);
   // Reads what has arrived. Returns false if the connection has ended, or if the peer breaks its rules.
   bool Read();
 
   // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Nothing if the
-  // payload does not lie in this process's segments, or if the peer is too far behind.
+  // payload does not lie in this process's regions, or if the peer is too far behind.
   std::optional<PayloadReference> Refer(const Slice& payload);
   // Forgets the last reference of Refer, which was not sent.
   void Withdraw();
@@ -76,8 +77,8 @@ class MemoryLine {
  private:
   struct Packet {
     std::uint64_t kind = 0;
-    std::uint64_t line = 0, caller = 0;  // of a Greeting
-    std::uint64_t size = 0;              // bytes of the descriptor's memory
+    std::uint64_t connection = 0, caller = 0;  // of a Greeting
+    std::uint64_t size = 0;                    // bytes of the descriptor's memory
   };
   struct Referred {
     std::uint64_t number = 0;
@@ -92,12 +93,12 @@ class MemoryLine {
   std::uint64_t id_ = 0, caller_ = 0;
   bool greeted_ = false, heard_ = false, broken_ = false;
 
-  SharedMemory page_{sizeof(std::uint64_t)};       // holds copied_
-  std::atomic<std::uint64_t>* copied_ = nullptr;    // the newest of the peer's references that this side has copied
-  std::shared_ptr<const MappedSegment> peer_page_;
-  std::vector<std::shared_ptr<const MappedSegment>> peer_segments_;
+  SharedMemory page_{sizeof(std::uint64_t)};      // holds copied_
+  std::atomic<std::uint64_t>* copied_ = nullptr;  // the newest of the peer's references that this side has copied
+  std::shared_ptr<const MappedRegion> peer_page_;
+  std::vector<std::shared_ptr<const MappedRegion>> peer_regions_;
 
-  std::uint32_t given_segments_ = 0;
+  std::uint32_t given_regions_ = 0;
   std::uint64_t reference_count_ = 0;
   std::deque<Referred> referred_;
 };
