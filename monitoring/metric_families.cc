@@ -297,8 +297,10 @@ void Describe(const WorkerMetrics& m, FamilyTable& table) {
 }
 
 void Describe(const TransportMetrics& m, FamilyTable& table) {
-  table.Counters("capstan_network_receive_bytes_total", "Bytes received.").AddEach(kPlane, m.bytes_in);
-  table.Counters("capstan_network_transmit_bytes_total", "Bytes sent.").AddEach(kPlane, m.bytes_out);
+  table.Counters("capstan_network_receive_bytes_total", "Bytes received, or read in shared memory.")
+      .AddEach(kPlane, m.bytes_in);
+  table.Counters("capstan_network_transmit_bytes_total", "Bytes sent, or read by the receiver in shared memory.")
+      .AddEach(kPlane, m.bytes_out);
   table.Counters("capstan_network_receive_messages_total", "Messages received.").AddEach(kPlane, m.messages_in);
   table.Counters("capstan_network_transmit_messages_total", "Messages sent.").AddEach(kPlane, m.messages_out);
   table.Counters("capstan_network_errors_total", "Messages and connections given up, by kind.")

@@ -28,7 +28,9 @@ void MirrorTraffic(const Counters& counters, std::uint64_t damaged, TransportMet
 }
 
 inline void MirrorTransport(const TransportCounters& counters, TransportMetrics* metrics) {
-  MirrorTraffic(counters, counters.decode_errors + counters.extra_frames + counters.foreign_peers, metrics);
+  MirrorTraffic(counters,
+                counters.decode_errors + counters.extra_frames + counters.foreign_peers + counters.payloads_lost,
+                metrics);
   metrics->payloads_shared.AdvanceTo(counters.payloads_shared);
 }
 

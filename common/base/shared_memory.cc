@@ -1,9 +1,11 @@
 #include "common/base/shared_memory.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -95,9 +97,11 @@ std::optional<SharedMemory::Place> SharedMemory::Find(std::span<const std::byte>
 
 Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, std::uint64_t size) {
   struct stat facts {};
+  struct statfs system {};
   const int seals = fcntl(descriptor, F_GET_SEALS);
-  const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size;
-  if (!fits || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+  const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size &&
+                    fstatfs(descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC;
+  if (!fits || seals < 0 || (seals & kSeals) != kSeals) {
     close(descriptor);
     return Invalid("a peer gave a descriptor that is no sealed memory of " + std::to_string(size) + " bytes");
   }

@@ -6,7 +6,7 @@
 // Limits: kRegionsMax regions, each with one file descriptor. A region never shrinks. The kernel frees it when its
 //         SharedMemory is gone and no process maps it.
 // Fails:  Allocate returns null where the kernel gives no memory or no descriptor. Map: kInvalid for a descriptor that
-//         is no region, and for one that could shrink: a signal would end a process that reads beyond the new end.
+//         is no region, and for one whose bytes could go: a signal would end a process that reads them then.
 // Why:    two processes of one machine need no kernel copies to pass on bytes. Nobody but the owner can write to a
 //         region: it is sealed (F_SEAL_FUTURE_WRITE).
 #pragma once

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace capstan {
@@ -13,20 +14,16 @@ namespace {
 constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kRegion = 0x326e6c6d70616331;  // what a packet is
 constexpr int kPacketsAtOnce = 64;
 
-const std::atomic<std::uint64_t>& NumberIn(const MappedRegion& page) {
-  return *reinterpret_cast<const std::atomic<std::uint64_t>*>(page.data());
-}
-
 }  // namespace
 
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share such a number");
-
 MemoryPeer::MemoryPeer(int socket, std::shared_ptr<const SharedMemory> own) : socket_(socket), own_(std::move(own)) {
-  if (std::byte* page = page_.Allocate(sizeof *copied_); page != nullptr)
-    copied_ = new (page) std::atomic<std::uint64_t>(0);
+  if (std::byte* memory = page_memory_.Allocate(sizeof(Page)); memory != nullptr) page_ = new (memory) Page;
 }
 
-MemoryPeer::~MemoryPeer() { close(socket_); }
+MemoryPeer::~MemoryPeer() {
+  shutdown(socket_, SHUT_RDWR);  // a child of a fork may have the descriptor, too
+  close(socket_);
+}
 
 bool MemoryPeer::SendPacket(const Packet& packet, int descriptor) {
   Packet copy = packet;
@@ -46,16 +43,21 @@ bool MemoryPeer::SendPacket(const Packet& packet, int descriptor) {
 }
 
 bool MemoryPeer::Greet(std::uint64_t id, std::uint64_t caller) {
-  if (copied_ == nullptr) return false;
+  if (page_ == nullptr) return errno = ENOMEM, false;
   id_ = id;
   caller_ = caller;
-  const SharedMemory::Region& page = page_.region(0);
-  greeted_ = SendPacket({kGreeting, id, caller, page.size}, page.descriptor);
+  const SharedMemory::Region& region = page_memory_.region(0);
+  greeted_ = SendPacket({kGreeting, id, caller, region.size}, region.descriptor);
   return greeted_;
 }
 
+void MemoryPeer::End() {
+  ended_ = true;
+  referred_.clear();  // the peer copies nothing any more
+}
+
 bool MemoryPeer::Read() {
-  for (int i = 0; i < kPacketsAtOnce && !broken_; ++i) {
+  for (int i = 0; i < kPacketsAtOnce; ++i) {
     Packet packet;
     iovec part{&packet, sizeof packet};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -63,36 +65,34 @@ bool MemoryPeer::Read() {
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     message.msg_control = control;
-    message.msg_controllen = sizeof control;
+    message.msg_controllen = CMSG_LEN(sizeof(int));  // room for one descriptor: the kernel closes the others
     const ssize_t got = recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    int descriptor = -1;  // with more descriptors than one the kernel closes the others and sets MSG_CTRUNC
+    if (got == 0 || (got < 0 && errno == ECONNRESET)) return End(), true;
+    int descriptor = -1;
     const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))
       std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
     const bool whole =
         got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-    if (!whole || descriptor < 0) {
-      if (descriptor >= 0) close(descriptor);
-      broken_ = true;
-    } else {
-      broken_ = !Take(packet, descriptor);
-    }
+    if (!whole && descriptor >= 0) close(descriptor);
+    if (!whole || descriptor < 0 || !Take(packet, descriptor)) return End(), false;
   }
-  return !broken_;
+  return true;
 }
 
 bool MemoryPeer::Take(const Packet& packet, int descriptor) {
   Result<std::shared_ptr<const MappedRegion>> mapped = MappedRegion::Map(descriptor, packet.size);
-  if (!mapped.ok()) return false;
+  if (!mapped.ok() || page_ == nullptr) return false;
   if (packet.kind == kRegion) {
-    if (!heard_ || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
+    if (!was_greeted_ || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
     peer_regions_.push_back(std::move(*mapped));
+    page_->regions.store(peer_regions_.size(), std::memory_order_release);
     return true;
   }
-  if (packet.kind != kGreeting || heard_ || (*mapped)->size() < sizeof *copied_) return false;
+  if (packet.kind != kGreeting || was_greeted_ || (*mapped)->size() < sizeof(Page)) return false;
   if (greeted_ && (packet.connection != id_ || packet.caller != caller_)) return false;
-  heard_ = true;
+  was_greeted_ = true;
   id_ = packet.connection;
   caller_ = packet.caller;
   peer_page_ = std::move(*mapped);
@@ -100,7 +100,7 @@ bool MemoryPeer::Take(const Packet& packet, int descriptor) {
 }
 
 std::optional<PayloadReference> MemoryPeer::Refer(const Slice& payload) {
-  if (!is_open() || broken_ || own_ == nullptr || !payload.owner) return std::nullopt;
+  if (!is_open() || own_ == nullptr || !payload.owner) return std::nullopt;
   const std::optional<SharedMemory::Place> place = own_->Find(payload.bytes());
   if (!place) return std::nullopt;
   ReleaseCopied();
@@ -110,6 +110,7 @@ std::optional<PayloadReference> MemoryPeer::Refer(const Slice& payload) {
     if (!SendPacket({kRegion, id_, caller_, region.size}, region.descriptor)) return std::nullopt;
     ++given_regions_;
   }
+  if (peer_page().regions.load(std::memory_order_acquire) <= place->region) return std::nullopt;
   referred_.push_back({++reference_count_, payload.owner});
   return PayloadReference{id_, reference_count_, place->offset, payload.size, place->region, 0};
 }
@@ -121,15 +122,14 @@ void MemoryPeer::Withdraw() {
 
 void MemoryPeer::ReleaseCopied() {
   if (referred_.empty()) return;
-  const std::uint64_t copied = NumberIn(*peer_page_).load(std::memory_order_acquire);
+  const std::uint64_t copied = peer_page().copied.load(std::memory_order_acquire);
   while (!referred_.empty() && referred_.front().number <= copied) referred_.pop_front();
 }
 
 Result<std::span<const std::byte>> MemoryPeer::Find(const PayloadReference& reference) {
-  if (!heard_ || reference.connection != id_) return Status(Code::kStale, "a payload of a connection that has ended");
-  // The peer gave the region before it sent the reference.
-  if (reference.region >= peer_regions_.size() && !Read()) return Status(Code::kStale, "the connection has ended");
-  if (reference.region >= peer_regions_.size() || reference.number <= copied_->load(std::memory_order_relaxed))
+  if (!was_greeted_ || reference.connection != id_)
+    return Status(Code::kStale, "a payload of a connection that has ended");
+  if (reference.region >= peer_regions_.size() || reference.number <= page_->copied.load(std::memory_order_relaxed))
     return Corrupt("a payload that its sender does not have");
   const MappedRegion& region = *peer_regions_[reference.region];
   if (reference.offset > region.size() || reference.size > region.size() - reference.offset) {
@@ -140,7 +140,7 @@ Result<std::span<const std::byte>> MemoryPeer::Find(const PayloadReference& refe
 }
 
 void MemoryPeer::Copied(const PayloadReference& reference) {
-  copied_->store(reference.number, std::memory_order_release);
+  page_->copied.store(reference.number, std::memory_order_release);
 }
 
 }  // namespace capstan

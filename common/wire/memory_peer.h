@@ -1,16 +1,16 @@
-// MemoryPeer: a connection between two processes of one machine over which each gives the other its regions, and the
-// payloads that lie in them.
+// MemoryPeer: a connection to another process of this machine. Over it each of the two gives the other its regions, and
+// refers to payloads that lie in them.
 //
 // Kind:   owned by the transport's thread.
 // Limits: kRegionsMax regions of the peer; kReferencesMax payloads that the peer has not copied yet.
 // Fails:  Find: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
 // Why:    a payload of 1 MiB through a socket costs two copies by the kernel and its page faults. Here the receiver
-//         copies it once, from where it lies. Its hash is checked on the copy, so that a peer that changes its memory
+//         copies it once, from where it lies. Its hash is checked in the copy, so that a peer that changes its memory
 //         afterwards changes nothing.
 //
-// A message with such a payload has a PayloadReference in place of the payload. References are numbered, and the
-// receiver writes the number of the newest one that it has copied into a page that the sender reads: no message
-// returns.
+// A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side has a
+// page in which it writes how many regions of the peer it has mapped and which reference it has copied last. The peer
+// reads this page, so no message travels back.
 #pragma once
 
 #include <sys/types.h>
@@ -54,17 +54,21 @@ class MemoryPeer {
   int descriptor() const { return socket_; }
   std::uint64_t id() const { return id_; }
   std::uint64_t caller() const { return caller_; }  // 0 until the Greeting is here
-  // Whether both ends have greeted each other.
-  bool is_open() const { return greeted_ && heard_; }
+  // Whether both ends have greeted each other, and the peer's end is still there.
+  bool is_open() const { return greeted_ && was_greeted_ && !ended_; }
+  // Whether the peer has closed its end. What it has referred to before can still be copied.
+  bool has_ended() const { return ended_; }
 
   // Sends this side's Greeting. The side that connects chooses `id` at random; `caller` is its number at the other
-  // side's transport. The other side repeats both. Returns false if the connection broke or no descriptor is left.
+  // side's transport. The other side repeats both. Returns false, with errno, if that failed.
   bool Greet(std::uint64_t id, std::uint64_t caller);
-  // Reads what has arrived. Returns false if the connection has ended, or if the peer breaks its rules.
+  // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules, or if a region
+  // of it cannot be mapped.
   bool Read();
 
-  // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Nothing if the
-  // payload does not lie in this process's regions, or if the peer is too far behind.
+  // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Returns nothing
+  // if the payload does not lie in this process's regions, if the peer has not mapped its region yet, or if the peer has
+  // not copied kReferencesMax others.
   std::optional<PayloadReference> Refer(const Slice& payload);
   // Forgets the last reference of Refer, which was not sent.
   void Withdraw();
@@ -75,6 +79,11 @@ class MemoryPeer {
   void Copied(const PayloadReference& reference);
 
  private:
+  struct Page {
+    std::atomic<std::uint64_t> copied{0};   // the newest of the peer's references that this side has copied
+    std::atomic<std::uint64_t> regions{0};  // the peer's regions that this side has mapped
+  };
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share such a number");
   struct Packet {
     std::uint64_t kind = 0;
     std::uint64_t connection = 0, caller = 0;  // of a Greeting
@@ -85,16 +94,18 @@ class MemoryPeer {
     BufferRef owner;
   };
 
+  const Page& peer_page() const { return *reinterpret_cast<const Page*>(peer_page_->data()); }
+  void End();
   bool SendPacket(const Packet& packet, int descriptor);
   bool Take(const Packet& packet, int descriptor);
 
   const int socket_;
   const std::shared_ptr<const SharedMemory> own_;
   std::uint64_t id_ = 0, caller_ = 0;
-  bool greeted_ = false, heard_ = false, broken_ = false;
+  bool greeted_ = false, was_greeted_ = false, ended_ = false;
 
-  SharedMemory page_{sizeof(std::uint64_t)};      // holds copied_
-  std::atomic<std::uint64_t>* copied_ = nullptr;  // the newest of the peer's references that this side has copied
+  SharedMemory page_memory_{sizeof(Page)};
+  Page* page_ = nullptr;  // null: there is no memory or no descriptor for it
   std::shared_ptr<const MappedRegion> peer_page_;
   std::vector<std::shared_ptr<const MappedRegion>> peer_regions_;
 

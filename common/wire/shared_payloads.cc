@@ -3,11 +3,11 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTryEvery = std::chrono::seconds(1);
+constexpr auto kTryEvery = std::chrono::milliseconds(500), kTryAtLeastEvery = std::chrono::milliseconds(16'000);
+constexpr auto kKeptFor = std::chrono::seconds(1);        // regions of a process that has ended
+constexpr std::size_t kSizeUnit = std::size_t{64} << 10;  // of buffers for copies
+constexpr std::uint64_t kListener = 0;                    // in place of a connection's serial
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 64, kAcceptedAtOnce = 64, kBacklog = 128;
 
@@ -68,19 +71,26 @@ void SharedPayloads::Note(const std::string& path, const char* what, int error) 
 }
 
 SharedPayloads::~SharedPayloads() {
-  peers_.clear();
-  if (listener_ >= 0) {
-    unlink(listen_path_.c_str());
-    close(listener_);
-  }
+  StopListening();
+  connections_.clear();
   if (ready_fd_ >= 0) close(ready_fd_);
 }
 
-void SharedPayloads::Watch(int descriptor) {
+void SharedPayloads::StopListening() {
+  if (listener_ < 0) return;
+  unlink(listen_path_.c_str());
+  close(std::exchange(listener_, -1));
+}
+
+bool SharedPayloads::Watch(int descriptor, std::uint64_t serial) const {
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = descriptor;
-  (void)epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event);
+  event.data.u64 = serial;
+  return epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+void SharedPayloads::WatchListener() {
+  if (listener_ >= 0 && !is_listener_watched_) is_listener_watched_ = Watch(listener_, kListener);
 }
 
 void SharedPayloads::Listen(const std::string& endpoint) {
@@ -90,7 +100,8 @@ void SharedPayloads::Listen(const std::string& endpoint) {
   if (!address) return Note(path, "socket", ENAMETOOLONG);
   const int made = ready_fd_ >= 0 ? NewSocket() : -1;
   if (made < 0) return Note(path, "socket", errno);
-  unlink(path.c_str());  // of an earlier process: whoever listens at the endpoint owns its neighbour too
+  struct stat old {};
+  if (lstat(path.c_str(), &old) == 0 && S_ISSOCK(old.st_mode)) unlink(path.c_str());  // of a process that was killed
   if (bind(made, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0 || listen(made, kBacklog) != 0) {
     Note(path, "listen", errno);
     close(made);
@@ -98,18 +109,30 @@ void SharedPayloads::Listen(const std::string& endpoint) {
   }
   listener_ = made;
   listen_path_ = path;
-  Watch(listener_);
+  WatchListener();
 }
 
 void SharedPayloads::Connect(PeerId peer, const std::string& endpoint, std::uint64_t caller) {
   Target& target = targets_[peer.value];
-  target = {PathAt(endpoint), caller, Clock::now() + kTryEvery};
+  target = {.path = PathAt(endpoint), .caller = caller, .next_try = Clock::now() + kTryEvery, .pause = kTryEvery};
   Try(peer, &target);
 }
 
 void SharedPayloads::Disconnect(PeerId peer) {
   targets_.erase(peer.value);
-  if (const auto other = peer_of_.find(peer.value); other != peer_of_.end()) Drop(other->second->descriptor());
+  if (const Connection* connection = Find(peer); connection != nullptr) Drop(connection->serial);
+}
+
+void SharedPayloads::Renew(PeerId peer) {
+  if (const Connection* connection = Find(peer); connection != nullptr) Drop(connection->serial);
+  if (const auto target = targets_.find(peer.value); target != targets_.end())
+    target->second.next_try = Clock::now() + (target->second.pause = kTryEvery);
+}
+
+SharedPayloads::Connection* SharedPayloads::Add(int socket, bool accepted) {
+  auto made = std::make_unique<Connection>(socket, own_, ++serials_, accepted);
+  if (!Watch(socket, serials_)) return nullptr;
+  return connections_.emplace(serials_, std::move(made)).first->second.get();
 }
 
 void SharedPayloads::Try(PeerId peer, Target* target) {
@@ -117,8 +140,9 @@ void SharedPayloads::Try(PeerId peer, Target* target) {
   const int made = address && ready_fd_ >= 0 ? NewSocket() : -1;
   if (made < 0) return;
   const auto fail = [&](const char* what) {
-    // Nobody is there: a server without shared memory, or one that is not up yet.
-    if (errno == ENOENT || errno == ECONNREFUSED || errno == target->failure) return;
+    // ENOENT: the server has no shared memory, or does not run yet. The others pass.
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN || errno == EPIPE || errno == target->failure)
+      return;
     Note(target->path, what, target->failure = errno);
   };
   if (connect(made, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
@@ -126,82 +150,113 @@ void SharedPayloads::Try(PeerId peer, Target* target) {
     close(made);
     return;
   }
-  auto other = std::make_unique<MemoryPeer>(made, own_);
-  if (!other->Greet(RandomId(), target->caller)) return fail("memfd_create");
-  peer_of_[peer.value] = other.get();
-  peers_.emplace(made, std::move(other));
-  Watch(made);
+  Connection* const connection = Add(made, false);
+  if (connection == nullptr) return fail("epoll");
+  if (!connection->peer.Greet(RandomId(), target->caller)) {
+    fail("its first message");
+    return Drop(connection->serial);
+  }
+  if (const Connection* old = Find(peer); old != nullptr) Drop(old->serial);
+  connection_of_[peer.value] = connection;
 }
 
 void SharedPayloads::Tend(Clock::time_point now) {
   if (now < next_tend_) return;
   next_tend_ = now + kTendEvery;
+  WatchListener();
   for (auto& [peer, target] : targets_) {
-    if (peer_of_.contains(peer) || now < target.next_try) continue;
-    target.next_try = now + kTryEvery;
+    const Connection* connection = Find({peer});
+    if ((connection != nullptr && !connection->ended) || now < target.next_try) continue;
+    target.next_try = now + target.pause;
+    target.pause = std::min<Clock::duration>(2 * target.pause, kTryAtLeastEvery);
     Try({peer}, &target);
   }
-  for (auto& [descriptor, other] : peers_) other->ReleaseCopied();
+  std::vector<std::uint64_t> over;
+  for (auto& [serial, connection] : connections_) {
+    connection->peer.ReleaseCopied();
+    if (connection->ended && now - *connection->ended > kKeptFor) over.push_back(serial);
+  }
+  for (const std::uint64_t serial : over) Drop(serial);
 }
 
 void SharedPayloads::Handle() {
   std::array<epoll_event, kReadyAtOnce> ready;
   const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, 0);
   for (int i = 0; i < count; ++i) {
-    const int descriptor = ready[static_cast<std::size_t>(i)].data.fd;
-    if (descriptor == listener_) {
+    const std::uint64_t serial = ready[static_cast<std::size_t>(i)].data.u64;
+    if (serial == kListener) {
       Accept();
-    } else if (const auto other = peers_.find(descriptor); other != peers_.end()) {
-      if (!other->second->Read() || !Name(other->second.get())) Drop(descriptor);
+    } else if (const auto found = connections_.find(serial); found != connections_.end()) {
+      if (!Take(found->second.get(), Clock::now())) Drop(serial);
     }
   }
+}
+
+bool SharedPayloads::Take(Connection* connection, Clock::time_point now) {
+  MemoryPeer& peer = connection->peer;
+  const bool was_open = peer.is_open();
+  if (!peer.Read()) return false;
+  if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while
+    if (!was_open) return false;
+    connection->ended = now;
+    epoll_ctl(ready_fd_, EPOLL_CTL_DEL, peer.descriptor(), nullptr);
+  }
+  return Name(connection);
 }
 
 void SharedPayloads::Accept() {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
     const int made = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (made < 0) return;
-    if (!IsOfThisUser(made) || peers_.size() == kPeersMax) {
-      close(made);
-      continue;
+    if (made < 0 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
+      // There are too many open files: waits for Tend, because the listener stays ready until it is accepted from.
+      epoll_ctl(ready_fd_, EPOLL_CTL_DEL, listener_, nullptr);
+      is_listener_watched_ = false;
     }
-    peers_.emplace(made, std::make_unique<MemoryPeer>(made, own_));
-    Watch(made);
+    if (made < 0) return;
+    if (IsOfThisUser(made) && connections_.size() < kPeersMax)
+      Add(made, true);
+    else
+      close(made);
   }
 }
 
-bool SharedPayloads::Name(MemoryPeer* other) {
-  if (other->is_open() || other->caller() == 0) return true;
-  const PeerId caller{other->caller()};
+bool SharedPayloads::Name(Connection* connection) {
+  MemoryPeer& peer = connection->peer;
+  if (!connection->accepted || peer.is_open() || peer.has_ended() || peer.caller() == 0) return true;
+  const PeerId caller{peer.caller()};
   if (!CallsUs(caller)) return false;
-  if (peer_of_.contains(caller.value)) return false;  // the number of a process that is connected
-  if (!other->Greet(other->id(), caller.value)) return false;
-  peer_of_[caller.value] = other;
+  if (const Connection* old = Find(caller); old != nullptr) {
+    if (!old->ended) return false;  // the number of a process that is connected
+    Drop(old->serial);
+  }
+  if (!peer.Greet(peer.id(), caller.value)) return false;
+  connection_of_[caller.value] = connection;
   return true;
 }
 
-void SharedPayloads::Drop(int descriptor) {
-  const auto other = peers_.find(descriptor);
-  if (other == peers_.end()) return;
-  std::erase_if(peer_of_, [&](const auto& entry) { return entry.second == other->second.get(); });
-  peers_.erase(other);
+void SharedPayloads::Drop(std::uint64_t serial) {
+  const auto found = connections_.find(serial);
+  if (found == connections_.end()) return;
+  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, found->second->peer.descriptor(), nullptr);
+  std::erase_if(connection_of_, [&](const auto& entry) { return entry.second == found->second.get(); });
+  connections_.erase(found);
 }
 
-MemoryPeer* SharedPayloads::Find(PeerId peer) {
-  const auto other = peer_of_.find(peer.value);
-  return other == peer_of_.end() ? nullptr : other->second;
+SharedPayloads::Connection* SharedPayloads::Find(PeerId peer) {
+  const auto found = connection_of_.find(peer.value);
+  return found == connection_of_.end() ? nullptr : found->second;
 }
 
 std::optional<PayloadReference> SharedPayloads::Refer(PeerId to, const Slice& payload) {
   if (payload.size < kSharedFrom) return std::nullopt;
-  MemoryPeer* other = Find(to);
-  return other == nullptr ? std::nullopt : other->Refer(payload);
+  Connection* connection = Find(to);
+  return connection == nullptr ? std::nullopt : connection->peer.Refer(payload);
 }
 
-void SharedPayloads::Withdraw(PeerId to) { Find(to)->Withdraw(); }
+void SharedPayloads::Withdraw(PeerId to) { Find(to)->peer.Withdraw(); }
 
 void SharedPayloads::ReleaseCopied(PeerId of) {
-  if (MemoryPeer* other = Find(of); other != nullptr) other->ReleaseCopied();
+  if (Connection* connection = Find(of); connection != nullptr) connection->peer.ReleaseCopied();
 }
 
 Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max) {
@@ -210,21 +265,15 @@ Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame
   std::memcpy(&reference, frame.data(), sizeof reference);
   if (reference.size < kSharedFrom || reference.size > bytes_max)
     return Corrupt("a payload of " + std::to_string(reference.size) + " bytes in another process's memory");
-  if (Find(from) == nullptr) Handle();  // it may have just been made
-  MemoryPeer* other = Find(from);
-  if (other == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
-  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, other->Find(reference));
-  BufferRef copy = BufferFor(bytes.size());
+  Connection* connection = Find(from);
+  if (connection == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
+  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, connection->peer.Find(reference));
+  const std::size_t rounded = (bytes.size() + kSizeUnit - 1) / kSizeUnit * kSizeUnit;
+  BufferRef copy = copies_.try_emplace(rounded, rounded).first->second.Take();
   std::memcpy(copy->data(), bytes.data(), bytes.size());
-  other->Copied(reference);
+  connection->peer.Copied(reference);
   const std::byte* data = copy->data();
   return Slice{std::move(copy), data, bytes.size()};
-}
-
-BufferRef SharedPayloads::BufferFor(std::size_t bytes) {
-  const auto size_class = static_cast<std::size_t>(std::bit_width((bytes - 1) / kSharedFrom));
-  while (copies_.size() <= size_class) copies_.push_back(std::make_unique<BufferPool>(kSharedFrom << copies_.size()));
-  return copies_[size_class]->Take();
 }
 
 }  // namespace capstan

@@ -57,6 +57,10 @@ class SharedPayloads {
   // it.
   void Connect(PeerId peer, const std::string& endpoint, std::uint64_t caller);
   void Disconnect(PeerId peer);
+  // Call it when the peer's ZeroMQ connection was lost, and with it messages: makes the connection again.
+  void Renew(PeerId peer);
+  // Takes no more connections. Call it before another process may listen at the endpoint.
+  void StopListening();
 
   // The next three: as in MemoryPeer.
   std::optional<PayloadReference> Refer(PeerId to, const Slice& payload);
@@ -70,16 +74,32 @@ class SharedPayloads {
     std::string path;
     std::uint64_t caller = 0;
     std::chrono::steady_clock::time_point next_try{};
-    int failure = 0;  // the last error that was noted
+    std::chrono::steady_clock::duration pause{};  // before the try after the next one
+    int failure = 0;                              // the last error that was noted
+  };
+  struct Connection {
+    Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number, bool is_accepted)
+        : peer(socket, std::move(own)), serial(number), accepted(is_accepted) {}
+
+    MemoryPeer peer;
+    const std::uint64_t serial;  // names it in ready_fd_; descriptors are used again
+    const bool accepted;         // the other side has connected
+    std::optional<std::chrono::steady_clock::time_point> ended = {};
   };
 
-  MemoryPeer* Find(PeerId peer);
+  // Returns the connection of the peer; null if there is none.
+  Connection* Find(PeerId peer);
   void Try(PeerId peer, Target* target);
   void Accept();
-  void Watch(int descriptor);
-  void Drop(int descriptor);
-  // Gives the connection its peer, once the peer has said who it is. Returns false if it may not have the connection.
-  bool Name(MemoryPeer* other);
+  bool Watch(int descriptor, std::uint64_t serial) const;
+  void WatchListener();
+  // Adds a connection with this socket. Returns null, and closes the socket, if it cannot be watched.
+  Connection* Add(int socket, bool accepted);
+  void Drop(std::uint64_t serial);
+  // Takes what has arrived. Returns false if the connection is to be dropped.
+  bool Take(Connection* connection, std::chrono::steady_clock::time_point now);
+  // Gives an accepted connection its peer, once its Greeting is here. Returns false if it may not have it.
+  bool Name(Connection* connection);
   BufferRef BufferFor(std::size_t bytes);
 
   void Note(const std::string& path, const char* what, int error) const;
@@ -88,12 +108,14 @@ class SharedPayloads {
   const OnNote on_note_;
   const int ready_fd_;
   int listener_ = -1;
+  bool is_listener_watched_ = false;
   std::string listen_path_;
-  std::map<std::uint64_t, Target> targets_;           // by PeerId
-  std::map<int, std::unique_ptr<MemoryPeer>> peers_;  // by descriptor
-  std::map<std::uint64_t, MemoryPeer*> peer_of_;      // by PeerId
+  std::map<std::uint64_t, Target> targets_;                           // by PeerId
+  std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;  // by serial
+  std::map<std::uint64_t, Connection*> connection_of_;                // by PeerId
+  std::uint64_t serials_ = 0;
   std::chrono::steady_clock::time_point next_tend_{};
-  std::vector<std::unique_ptr<BufferPool>> copies_;  // by size: powers of two from kSharedFrom
+  std::map<std::size_t, BufferPool> copies_;  // by the size of a buffer
 };
 
 }  // namespace capstan

@@ -107,6 +107,7 @@ class ZmqTransport final : public Transport {
     Watch(shared_->descriptor(), kMemoryReady);
   }
   ~ZmqTransport() override {
+    if (shared_) shared_->StopListening();  // before another process may listen here
     dealers_.clear();
     closing_.clear();
     router_ = {};
@@ -165,8 +166,8 @@ class ZmqTransport final : public Transport {
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
   // Sends the last frames of a message: its payload, or where it lies in this process's memory.
   int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
-  // Returns the payload of a message from `from` (`router`: that connected to this process); kStale: it is lost.
-  Result<Slice> TakePayloadOf(PeerId from, bool router, zmq::message_t* payload, const zmq::message_t& reference);
+  // Returns a copy of the payload that a message from this peer refers to. `router`: the peer connected to this process.
+  Result<Slice> CopyReferred(PeerId from, bool router, const zmq::message_t& reference);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
@@ -451,7 +452,8 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   }
   const bool has_payload = more && ReceiveNow(socket, &payload);
   more = has_payload && payload.more();
-  if (more && shared_ && payload.size() == 0) more = ReceiveNow(socket, &reference) && reference.more();
+  const bool refers = more && shared_ && payload.size() == 0;
+  if (refers) more = ReceiveNow(socket, &reference) && reference.more();
   const bool too_many = more;
   while (more) {
     zmq::message_t extra;
@@ -463,10 +465,10 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     return true;
   }
   if (too_many) {
-    Reject(from, Corrupt("a message has one or two frames"));
+    Reject(from, Corrupt("a message has a header, and a payload or an empty frame and a reference"));
     return true;
   }
-  const std::size_t size = reference.size() > 0 ? ReferredSize(ContentsOf(reference)) : payload.size();
+  const std::size_t size = refers ? ReferredSize(ContentsOf(reference)) : has_payload ? payload.size() : 0;
   Result<Header> decoded = OpenAndDecode(ContentsOf(*header), size);
   if (!decoded.ok()) {
     Reject(from, decoded.status());
@@ -478,7 +480,7 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     return true;
   }
   if (shared_) shared_->ReleaseCopied(from);
-  Result<Slice> contents = TakePayloadOf(from, dealer.value == 0, &payload, reference);
+  Result<Slice> contents = refers ? CopyReferred(from, dealer.value == 0, reference) : TakePayload(&payload);
   if (contents.status().code() == Code::kStale) ++counters_->payloads_lost;
   if (!contents.ok() && contents.status().code() != Code::kStale) Reject(from, contents.status());
   if (!contents.ok()) return true;
@@ -492,9 +494,7 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   return true;
 }
 
-Result<Slice> ZmqTransport::TakePayloadOf(PeerId from, bool router, zmq::message_t* payload,
-                                          const zmq::message_t& reference) {
-  if (reference.size() == 0) return TakePayload(payload);
+Result<Slice> ZmqTransport::CopyReferred(PeerId from, bool router, const zmq::message_t& reference) {
   const bool limited = router && options_.listen_frame_bytes_max != 0;
   return shared_->Copy(from, ContentsOf(reference),
                        limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max);
@@ -510,7 +510,9 @@ std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* h
 void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message) {
   const auto dealer = dealers_.find(peer);
   if (dealer == dealers_.end()) return;
-  const bool broke = dealer->second.socket.TakeBreak() && options_.reports_breaks;
+  const bool lost = dealer->second.socket.TakeBreak();
+  if (lost && shared_) shared_->Renew({peer});
+  const bool broke = lost && options_.reports_breaks;
   std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
   if (failure == HandshakeFailure::kClosed && dealer->second.keys.empty()) failure.reset();
   if (!broke && !failure) return;

@@ -8,9 +8,10 @@
 // Fails:  as Transport. Messages that cannot be decoded are counted. If a peer that connected to us sent one, it gets
 //         an Error, within a ReplyLimit for all peers together.
 // Why:    payloads of some KiB and more are copied on neither side: a received frame is passed on, and a sent payload
-//         is read where it lies.
+//         is read where it lies. With TransportOptions::memory the receiver copies it, and the kernel does not.
 //
-// A message is one frame with its header and, if it has a payload, one more. A broken connection is made again in the
+// A message is one frame with its header and, if it has a payload, one more, or two: an empty one and a reference. A
+// broken connection is made again in the
 // background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process
 // that answers after that. PeerIds of connecting peers are not identities: any process can claim one, and nothing
 // relies on them. Only processes of this user can connect to a Unix socket (local_endpoint.h, and the kernel says whose

@@ -6,6 +6,7 @@
 
 #include "common/base/float_control.h"
 #include "common/base/hash.h"
+#include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
@@ -165,7 +166,8 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   }
   std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
-  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float), memory());
+  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float),
+                                           config.cluster.shared_memory ? memory() : nullptr);
   CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, CopyInitialWeights(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);

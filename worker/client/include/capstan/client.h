@@ -199,7 +199,7 @@ class [[gnu::visibility("default")]] Client {
 
   // Starts a slot of the round, in the order of Work::slots. The caller writes the slot's gradient to the returned
   // array, laid out as weights(): the mean over its `samples` samples, times the loss scale. Null when samples is 0,
-  // because there is nothing to compute.
+  // because there is nothing to compute. A child process of a fork must not touch the array: servers may read it.
   virtual Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) = 0;
   // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional;
   // name each tensor at most once in a slot. The second time is kInvalid, because the gradient may have been sent.
