@@ -118,7 +118,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     if (!declaration_) events_.push_back(JobFile{view.job_file, view.job});
     return;
   }
-  if (!declaration_ || view.session.value == 0 || !JobView::IsSound(view)) return;
+  if (!declaration_ || view.session.value == 0 || !view_.IsSound(view)) return;
   if (view.session != context_.session) {
     context_.session = view.session;
     events_.push_back(Joined{});

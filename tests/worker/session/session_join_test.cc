@@ -333,6 +333,17 @@ TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   CHECK(harness.BeginWork().slots == std::vector<SlotIndex>{0});
 }
 
+TEST_CASE("a view of a job with other slots than before is not believed", "[client][view]") {
+  SessionHarness harness;
+  harness.Join({0, 3});
+  View fewer = harness.MakeView({0});
+  fewer.slot_count = 2;  // the session's slot 3 would be none of the job's
+  harness.FromCoordinator(fewer);
+  const RoundWork work = harness.BeginWork();
+  CHECK(work.slot_count == SessionHarness::kSlots);
+  CHECK(work.slots == std::vector<SlotIndex>{0, 3});
+}
+
 TEST_CASE("a coordinator that is silent too long fails the session", "[client][deadline]") {
   SessionHarness harness;
   harness.Tick();
