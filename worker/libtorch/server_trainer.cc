@@ -71,8 +71,11 @@ Result<std::optional<Slot>> ServerTrainer::NextSlot() {
       CAPSTAN_RETURN_IF_ERROR(EndEmptySlot(index));
       continue;
     }
-    parts_.values->RestoreStatistics();
-    at::manual_seed(PhiloxKey(parts_.job.seed ^ kComputeDomain, slot.step, index));
+    CAPSTAN_RETURN_IF_ERROR(CallTorch("slot " + std::to_string(index) + " of step " + std::to_string(slot.step), [&] {
+      parts_.values->RestoreStatistics();
+      at::manual_seed(PhiloxKey(parts_.job.seed ^ kComputeDomain, slot.step, index));
+      return Status();
+    }));
     open_.emplace();
     open_->slot = std::move(slot);
     return std::optional<Slot>(open_->slot);
@@ -127,9 +130,9 @@ Status ServerTrainer::NextRound() {
 
 Result<std::optional<Work>> ServerTrainer::WaitForWork() {
   while (true) {
+    parts_.last.GoOnAsking();
     auto work = parts_.client->NextWork(parts_.last.next());
     if (work.ok() || work.status().code() != Code::kTimeout) return work;
-    parts_.last.GoOnAsking();
   }
 }
 
@@ -305,7 +308,6 @@ Status ServerTrainer::Skip() {
   const std::uint32_t index = open_->slot.index;
   const bool is_void = open_->is_void;
   open_.reset();
-  parts_.values->RestoreStatistics();
   return is_void ? Status() : EndEmptySlot(index);
 }
 

@@ -21,6 +21,8 @@ Status CallTorch(const std::string& where, Code&& code) {
     return Invalid(where + ": libtorch refuses it: " + error.what_without_backtrace());
   } catch (const std::exception& error) {
     return Invalid(where + ": an exception ended it: " + error.what());
+  } catch (...) {
+    return Invalid(where + ": an exception ended it, which is no std::exception and has no text");
   }
 }
 
