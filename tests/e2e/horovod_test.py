@@ -5,28 +5,14 @@ import sys
 
 import harness
 import skips
+import team_job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "horovod_digits.py")
 ELASTIC = os.path.join(HERE, "horovod_elastic.py")
 LINE, OURS = "import horovod.torch as hvd\n", "import capstan.horovod as hvd\n"
 JOB = f"""\
-[job]
-name = "hvd"
-steps = 1
-global_batch = 4
-slots = 4
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "sgd"
-lr = 0.1
-
-[cluster]
-servers = 1
-
+{team_job.text(4)}
 [limits]
 lease = {harness.patient(2)}
 join = {harness.DEADLINE}

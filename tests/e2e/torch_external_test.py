@@ -11,30 +11,6 @@ import skips
 
 TRAINING = os.path.join(own_workers.HERE, "torch_external_training.py")
 STEPS = 60
-JOB = """\
-[job]
-name = "external"
-steps = {steps}
-global_batch = 64
-slots = {slots}
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "external"
-
-[cluster]
-servers = 2
-workers = {workers}
-
-[snapshot]
-every_steps = 10
-
-[limits]
-lease = {lease}
-join = 300
-"""
 # What a script is refused, by the name of what it gave.
 REFUSED = {
     "an optimizer whose step() needs a closure": ("torch.optim.LBFGS(model.parameters())",
@@ -58,14 +34,10 @@ except capstan.Error as error:
 """
 
 
-class TorchExternalTest(own_workers.OwnWorkersTest):
+class TorchExternalTest(own_workers.ExternalJobsTest):
     STEPS = STEPS
+    BATCH, SLOTS = 64, 2
     IMPORTED = ("numpy", "torch", "torch.utils.data", "capstan.torch")
-
-    def job(self, run, workers, *more, slots=2):
-        text = JOB.format(steps=self.STEPS, slots=slots, workers=workers, lease=harness.patient(2))
-        return self.launch(self.write(f"{run}.toml", text), *(word for setting in more for word in ("--set", setting)),
-                           run=run)
 
     def train(self, coordinator, name, **setup):
         setup = {"seed": 5, "batch": 32, "optimizer": "factored", "coordinator": coordinator, "name": name, **setup}
@@ -81,7 +53,7 @@ class TorchExternalTest(own_workers.OwnWorkersTest):
             with self.subTest(run):
                 optimizer = run
                 setup = {"optimizer": run if run in ("rprop", "adam") else "factored", **setup}
-                with self.job(run, 1, slots=1) as launch, self.train(self.address(launch), "a", **setup) as worker:
+                with self.job(run, 1, "job.slots=1") as launch, self.train(self.address(launch), "a", **setup) as worker:
                     self.digest_at_end(launch, run, [worker])
                 with self.python(TRAINING, "plain", json.dumps({**setup, "seed": 5, "job_seed": 1, "steps": STEPS,
                                                                 "global_batch": 64})) as process:
