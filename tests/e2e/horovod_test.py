@@ -28,6 +28,9 @@ REFUSED = {
     "hvd.sparse_allreduce_async": "Invalid: hvd.sparse_allreduce_async is not offered: give allreduce(tensor.to_dense())",
     "hvd.DistributedOptimizer(torch.optim.LBFGS([p]))": "Invalid: LBFGS computes several gradients in one step",
     "hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1), [('a', q)])": "ValueError: named_parameters was specified, but one",
+    "s = torch.optim.SGD([q], lr=1); torch.optim.lr_scheduler.StepLR(s, 1); hvd.DistributedOptimizer(s)":
+        "Invalid: the optimizer has a scheduler already, which calls its step() past hvd.DistributedOptimizer: make the "
+        "scheduler after it",
     "[loss().backward(), o.zero_grad()]": "AssertionError: optimizer.zero_grad() was called after loss.backward()",
     "[loss().backward(), loss().backward()]": "AssertionError: Gradients were computed more than backward_passes_per_step",
 }

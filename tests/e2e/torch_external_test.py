@@ -19,6 +19,15 @@ REFUSED = {
                                       "torch.optim.lr_scheduler.StepLR(optimizer, 1)",
                                       "^Invalid: the optimizer has a scheduler"),
 }
+# What a prepared script is refused: lines, and the error.
+REFUSED_AFTER_PREPARE = {
+    "a log that comes late": ("model(torch.ones(1, 3)).mean().backward(); trainer.log({'loss': (1.0, 1.0)})",
+                              r"(?m)^Invalid: log\(\) comes before backward\(\)"),
+    "an optimizer's old state": ("optimizer.load_state_dict(optimizer.state_dict())",
+                                 "(?m)^Unsupported: the job keeps the state of optimizer and scheduler: load it before prepare"),
+    "a scheduler's old state": ("scheduler.load_state_dict(scheduler.state_dict())",
+                                "(?m)^Unsupported: the job keeps the state of optimizer and scheduler: load it before prepare"),
+}
 SCRIPT = """
 import sys
 import capstan, capstan.torch, torch
@@ -28,7 +37,8 @@ try:
     trainer = capstan.torch.connect({coordinator!r}, {name!r}, on_notice=lambda text: None)
     optimizer = None
     {made}
-    trainer.prepare(model, optimizer)
+    trainer.prepare(model, optimizer{more})
+    {lines}
 except capstan.Error as error:
     print(f"{{type(error).__name__}}: {{error}}")
 """
@@ -90,11 +100,21 @@ class TorchExternalTest(own_workers.ExternalJobsTest):
             for index, (name, (made, said)) in enumerate(REFUSED.items()):
                 with self.subTest(name):
                     made = made if made.startswith("optimizer") else f"optimizer = {made}"
-                    script = self.write("refused.py", SCRIPT.format(coordinator=self.address(launch), name=f"w{index}",
-                                                                    made=made))
-                    with self.python(script) as process:
-                        self.assertEqual(process.wait(), 0, process.output)
-                        self.assertRegex(process.output, said)
+                    self.assert_refused(launch, f"w{index}", made, "", said)
+
+    def test_what_comes_too_late_is_refused_by_name(self):
+        made = ("optimizer = torch.optim.Adam(model.parameters()); "
+                "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)")
+        for index, (name, (lines, said)) in enumerate(REFUSED_AFTER_PREPARE.items()):
+            with self.subTest(name), self.job(f"late{index}", 1) as launch:
+                self.assert_refused(launch, "w", made, lines, said)
+
+    def assert_refused(self, launch, name, made, lines, said):
+        prepared = ", scheduler" if "scheduler =" in made else ""
+        text = SCRIPT.format(coordinator=self.address(launch), name=name, made=made, lines=lines, more=prepared)
+        with self.python(self.write("refused.py", text)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            self.assertRegex(process.output, said)
 
 
 if __name__ == "__main__":
