@@ -86,7 +86,7 @@ class Steps {
   virtual bool TakesPins() const = 0;
   // Whether a snapshot that a Pin asks for is due.
   virtual bool IsPinDue(const Snapshots&, Instant) const { return false; }
-  // Returns the generation that names the snapshots taken now, as on the shards (Shard::NameSnapshot). Reports
+  // Returns the generation that names the snapshots taken now, as on the shards (ShardContext::NameSnapshot). Reports
   // (SnapshotDone) of others are ignored.
   virtual Generation SnapshotsSince() const;
   // Returns the parameters of the step that begins with this snapshot.

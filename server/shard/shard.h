@@ -110,9 +110,6 @@ class Shard {
   void FinishReset(Instant now, Outbox* out);
   void FailReset(const std::string& reason, Outbox* out);
   void Resume(Instant now, Outbox* out);
-  // Names the snapshot of a version. Where another group goes on with the served weights, a version has one name in the
-  // whole timeline, because the shards may be asked for it in different generations.
-  SnapshotId NameSnapshot(Version of) const;
   void PinSnapshot(SnapshotId id, Instant now, Outbox* out);
   void PinInitialWeights(Instant now, Outbox* out);
   Hello MakeHello() const;
