@@ -102,7 +102,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
 void Session::On(const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kRefused) {
     Fail(Refused("the coordinator refuses this worker: " + Excerpt(error.message, kLongExcerptBytesMax)));
-  } else if (error.code == Code::kStale) {  // the coordinator restarted and does not know our session
+  } else if (error.code == Code::kStale && id().value != 0) {  // a coordinator that restarted lacks this session
     context_.session = {};
     coordinator_.RestartJoin();
     SendJoin(now, out);

@@ -176,6 +176,19 @@ TEST_CASE("a coordinator that does not know the session is joined again, and the
   CHECK(harness.TakeFor<capstan::Push>(0).size() == 2);
 }
 
+TEST_CASE("a coordinator that answers two messages of a session that it does not know is joined once",
+          "[client][join]") {
+  SessionHarness harness;
+  harness.Join({0});
+  harness.Forget();
+  for (int answer = 0; answer < 2; ++answer) {  // to a Heartbeat, and to a TeamAsk
+    harness.FromCoordinator(Error{Code::kStale, {}, {}, {}, {}, 0, ""});
+  }
+  CHECK(harness.Take<capstan::Join>(kCoordinator).size() == 1);
+  harness.Tick(seconds(1));
+  CHECK(harness.Take<capstan::Join>(kCoordinator).size() == 1);  // the first one may have been lost
+}
+
 // Has another coordinator give the worker another session. Its first view has these slots.
 void JoinAgain(SessionHarness* harness, std::vector<SlotIndex> slots, JobPhase phase = JobPhase::kRunning) {
   harness->FromCoordinator(Error{Code::kStale, {}, {}, {}, {}, 0, ""});
