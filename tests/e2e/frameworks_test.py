@@ -285,6 +285,10 @@ class FrameworksTest(real_scripts_test.LinesTest):
             ([(trainer, trainer + "overfit_batches=2, ")], "overfit_batches=2 takes a part"),
             ([(trainer, trainer + "reload_dataloaders_every_n_epochs=1, ")], "reload_dataloaders_every_n_epochs=1.*leave it out"),
             ([("batch_size=64))", "batch_size=64), ckpt_path='some.ckpt')")], r"capstan launch --resume.*Net.load_from_checkpoint\(path\)"),
+            ([("    def validation_step", "    def on_train_batch_start(self, batch, batch_idx):\n        return -1 if batch_idx == 4 else None\n\n"
+               "    def validation_step")], "left epoch 0 at step 4, and the job's epoch ends at step 8"),
+            ([("callbacks=[checkpoint]", "callbacks=[checkpoint, L.pytorch.callbacks.GradientAccumulationScheduler({1: 2})]")],
+             "accumulate_grad_batches changed from 1 to 2 at step 8"),
         ]
         self.write("some.ckpt", "")
         with self.launched("refused", "lightning_module", 1, 1) as self.job_of_refusals:
@@ -297,6 +301,13 @@ class FrameworksTest(real_scripts_test.LinesTest):
             with self.launched(f"refused-{name}", name, 1, 1) as self.job_of_refusals:
                 samples = new.split("=")[-1]
                 self.refused(name, [(old, new)], f"makes a step of {samples} samples.*set job.global_batch = {samples}")
+
+    def test_a_scaler_of_accelerate_is_refused(self):
+        """Accelerate has one for a GPU only, so here its optimizer is made to have one."""
+        has_one = ("from accelerate import Accelerator\n", "import accelerate.optimizer\nfrom accelerate import Accelerator\n"
+                   "accelerate.optimizer.AcceleratedOptimizer.scaler = property(lambda self: self, lambda self, value: None)\n")
+        with self.launched("refused", "accelerate_loop", 1, 1) as self.job_of_refusals:
+            self.refused("accelerate_loop", [has_one], 'has a GradScaler of the process\'s own: write mixed_precision="bf16"')
 
     def test_hugging_face_what_the_job_does_not_take_up_is_refused(self):
         cases = [

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from capstan.errors import Invalid
+from capstan.errors import Invalid, Unsupported
 
+_ACCELERATE_SCALES = ('Accelerator(mixed_precision="fp16") has a GradScaler of the process\'s own: write mixed_precision="bf16", or leave it '
+                      "out")
 _NAMES = ("model", "optimizer", "loader", "scheduler", "scaler")
 
 
@@ -30,6 +32,8 @@ def _name_of(thing: Any) -> str:
 def _unwrapped(thing: Any, name: str) -> Any:
     """The optimizer or scheduler of torch's within one that Accelerator.prepare() of Hugging Face has returned."""
     while type(thing).__module__.split(".")[0] == "accelerate" and hasattr(thing, name):
+        if getattr(thing, "scaler", None) is not None:
+            raise Unsupported(_ACCELERATE_SCALES)
         thing = getattr(thing, name)
     return thing
 
