@@ -4,8 +4,8 @@ import textwrap
 
 COMMENT = re.compile(r"^\s*(//|/\*| \*)")
 # What begins and ends the declarations of a header.
-BEGIN = re.compile(r"^namespace capstan \{$|^#pragma GCC visibility push.*$", re.M)
-END = re.compile(r"^\}  // namespace capstan$|^#pragma GCC visibility pop", re.M)
+BEGIN = re.compile(r"^namespace capstan(?:::\w+)? \{$|^#pragma GCC visibility push.*$", re.M)
+END = re.compile(r"^\}  // namespace capstan(?:::\w+)?$|^#pragma GCC visibility pop", re.M)
 LABEL = re.compile(r"^(Kind|Limits|Fails|Why|Use):[^\S\n]*", re.M)
 
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 
 # The classes of which a program makes objects itself, besides data classes.
-CONSTRUCTED = ("Reader", "GradScaler")
+CONSTRUCTED = ("Reader", "GradScaler", "Strategy", "TrainerMixin")
 COLUMNS_MAX = 80
 
 

@@ -27,15 +27,15 @@ set(CAPSTAN_TSAN
   worker_machine_test worker_train_test)
 # With real processes, in --quick.
 set(CAPSTAN_QUICK smoke_test tidy tidy_format)
-# Only in --all: each of its many cases waits until an alert fires.
-set(CAPSTAN_ALL alerts_test)
+# Only in --all: each of the many cases of the first waits until an alert fires, and the second downloads the newest PyTorch.
+set(CAPSTAN_ALL alerts_test frameworks_newest_test)
 # Started first, longest first, because the other tests fit in next to them.
 set(CAPSTAN_LONGEST
   install_prefix kernels_emulated_test_attention kernels_emulated_test reader_test damage_test faults_test resume_test allreduce_test
   allreduce_nccl_test local_reduce_test torch_worker_test
   readme_test local_reduce_nccl_test kill_test durable_test partition_test machines_test parity_torch device_test
   precision_test deadlines_test by_hand_test embed_test long_job_test disk_full_test pause_test launch_test own_program_test same_bits_test
-  torch_traps_test torch_weights_test torch_schedule_test
+  torch_traps_test torch_weights_test frameworks_test torch_schedule_test
   worker_device_left_out_waits kernels_vision_test client_memory_test sim_test_sync)
 
 # capstan_tiers(TEST LABELS...): gives a test these labels, those of its tiers, and its place in the order.

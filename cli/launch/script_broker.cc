@@ -48,11 +48,12 @@ ScriptBroker::~ScriptBroker() {
 ScriptBroker::ScriptBroker(ScriptBroker&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
+      accepts_(other.accepts_),
       askers_(std::exchange(other.askers_, {})),
       coordinator_(std::move(other.coordinator_)) {}
 
 void ScriptBroker::AddTo(std::vector<pollfd>* fds) const {
-  fds->push_back({fd_, POLLIN, 0});
+  if (accepts_) fds->push_back({fd_, POLLIN, 0});
   for (const Asker& asker : askers_) fds->push_back({asker.fd, POLLIN, 0});
 }
 
@@ -82,7 +83,10 @@ void ScriptBroker::Announce(const std::string& coordinator) {
 void ScriptBroker::Accept() {
   for (;;) {
     const int fd = accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+    if (fd < 0) {
+      accepts_ = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      return;
+    }
     if (askers_.size() == kAskersMax) {
       close(fd);
     } else {

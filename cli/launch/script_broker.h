@@ -3,7 +3,7 @@
 //
 // Kind:   owned by the launcher's thread, which polls its descriptors and calls Serve. The socket goes with the object.
 // Limits: kAskersMax connections, of kLineBytesMax bytes each; what is more is closed. A line that is no question
-//         closes its connection. Nothing here waits.
+//         closes its connection. Nothing here waits. Without a free descriptor, connections wait for a later Serve.
 // Fails:  Create: no socket can be made at the path.
 // Why:    a script must run up to prepare() before anyone knows its job, and then goes on in it.
 #pragma once
@@ -56,6 +56,7 @@ class ScriptBroker {
 
   std::string path_;
   int fd_;
+  bool accepts_ = true;  // false: the process has no descriptor for a connection, so polling the socket cannot wait
   std::vector<Asker> askers_;
   std::string coordinator_;  // empty: not known yet
 };

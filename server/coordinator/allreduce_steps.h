@@ -21,7 +21,7 @@ class AllReduceSteps : public CommittedSteps {
   void Resume(Instant now, Outbox* out) override;
   Decision Decide(const Snapshots& snapshots, bool stopping, Instant now, Outbox* out) override;
   // Returns the generation in which the timeline began: a version number means the same weights throughout a timeline,
-  // so snapshots of its earlier generations count too.
+  // so a snapshot of that version is the same whichever group the shards had when they were asked for it.
   Generation SnapshotsSince() const override;
   bool AllowsBackups() const override { return false; }
 

@@ -233,7 +233,7 @@ void Coordinator::On(PeerId from, const SnapshotDone& done, Instant now, Outbox*
   if (!job_.IsServing() || !job_.shards.Is(from, done.shard)) return;
   // A report with an earlier term does not count: an earlier coordinator may have had the part deleted since.
   if (done.term != job_.journal.term()) return;
-  if (done.generation < job_.steps->SnapshotsSince() || done.generation > job_.journal.generation()) return;
+  if (done.generation != job_.steps->SnapshotsSince()) return;
   if (done.incarnation != job_.journal.running()->incarnations[done.shard]) return;
   job_.shards.NoteMessage(done.shard, now);
   switch (job_.snapshots.Take(done, now)) {

@@ -139,7 +139,7 @@ void JobCourse::DecideSteps(Instant now, Outbox* out) {
     }
     return Fail({decision.failure.code(), decision.failure.message() + NameSuspects(*job_, decision.suspects)}, out);
   }
-  if (decision.snapshot) job_->snapshots.Begin({job_->journal.generation(), *decision.snapshot}, now);
+  if (decision.snapshot) job_->snapshots.Begin({steps.SnapshotsSince(), *decision.snapshot}, now);
   for (StepRecord& record : decision.records) job_->records.Add(std::move(record), now);
   if (!decision.reports.empty() && steps.step() != before &&
       job_->equal_slots.See(job_->journal.generation(), before, decision.reports, job_->members)) {
@@ -255,7 +255,7 @@ void JobCourse::StartRecovery(Recovery recovery, Instant now, Outbox* out) {
     record.parameters = job_->journal.manifests().back().parameters;
   }
   // If only the group changes, no shard was lost, so all shards continue to write the pending snapshot.
-  if (!regroups || job_->journal.AwaitsInitialWeights()) job_->snapshots.Abandon();
+  if (!regroups) job_->snapshots.Abandon();
   if (regroups) {
     record.parameters = job_->steps->parameters();
   } else if (goes_on) {
@@ -450,7 +450,8 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
   const Step lost = job_->steps->step();
   const std::string reason = job_->group->request()->reason;
   job_->clock.SetCause(reason);
-  StartRecovery(back ? Recovery::kGoBack : Recovery::kRegroup, now, out);
+  // Before version 0 is kept the next founder gives all first weights, so the shards drop those that they have.
+  StartRecovery(back || job_->journal.AwaitsInitialWeights() ? Recovery::kGoBack : Recovery::kRegroup, now, out);
   const std::string next = "generation " + std::to_string(job_->journal.generation().value);
   if (!back) {
     out->Log(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +
@@ -507,7 +508,7 @@ void JobCourse::AdvanceSnapshots(Instant now, Outbox* out) {
     const bool first = job_->journal.AwaitsInitialWeights() && !job_->stopping();
     const bool last = (ended || job_->stopping()) && job_->steps->parameters().on_shards && !job_->SnapshotsSettled();
     const bool wanted = last || (!ended && !job_->stopping() && (first || job_->steps->IsPinDue(job_->snapshots, now)));
-    const SnapshotId id{job_->journal.generation(), Version{job_->steps->step().value}};
+    const SnapshotId id{job_->steps->SnapshotsSince(), Version{job_->steps->step().value}};
     if (wanted && job_->steps->TakesPins() && !job_->snapshots.pending() && id > job_->snapshots.Settled()) {
       job_->snapshots.BeginAndAsk(id, now);
     }

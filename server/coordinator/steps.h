@@ -86,7 +86,8 @@ class Steps {
   virtual bool TakesPins() const = 0;
   // Whether a snapshot that a Pin asks for is due.
   virtual bool IsPinDue(const Snapshots&, Instant) const { return false; }
-  // Returns the earliest generation whose snapshots count: reports (SnapshotDone) of earlier ones are ignored.
+  // Returns the generation that names the snapshots taken now, as on the shards (ShardContext::NameSnapshot). Reports
+  // (SnapshotDone) of others are ignored.
   virtual Generation SnapshotsSince() const;
   // Returns the parameters of the step that begins with this snapshot.
   virtual StepParameters ParametersOfSnapshot(const ManifestRecord& manifest) const { return manifest.parameters; }

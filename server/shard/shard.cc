@@ -155,7 +155,7 @@ void Shard::On(const Commit& commit, Instant now, Outbox* out) {
   if (outcome == StepEngine::CommitOutcome::kPublished) {
     pulls_.BeginStep();
     if (context_.served.parameters.snapshot && engine_->CanPin(version())) {
-      PinSnapshot({generation(), version()}, now, out);
+      PinSnapshot(context_.NameSnapshot(version()), now, out);
     }
     if (gate_.is_open()) pulls_.AnswerReady(now, out);
     engine_->ReportWhenComplete(now, out);  // a shard without blocks and home slots waits for nothing
@@ -270,7 +270,7 @@ void Shard::On(PeerId from, const UploadBlock& upload, const Slice& payload, Ins
     if (was_here || !engine_->HasBlocksOf(version(), 0)) return;
     // The published version is here now, for which others have waited.
     const StepParameters& parameters = context_.served.parameters;
-    if (parameters.snapshot) PinSnapshot({generation(), version()}, now, out);
+    if (parameters.snapshot) PinSnapshot(context_.NameSnapshot(version()), now, out);
     pulls_.AnswerReady(now, out);
     if (parameters.stop && last_commit() != nullptr)
       out->Send(context_.options.coordinator, MakeCommitted(context_, last_commit()->step));
@@ -381,7 +381,7 @@ void Shard::FailReset(const std::string& reason, Outbox* out) {
 
 void Shard::On(const Pin& pin, Instant now, Outbox* out) {
   if (!serving() || pin.generation != generation() || !engine_->CanPin(pin.version)) return;
-  const SnapshotId id{generation(), pin.version};
+  const SnapshotId id = context_.NameSnapshot(pin.version);
   if (gate_.is_open() || snapshots_.HasBegun(id)) return PinSnapshot(id, now, out);
   gate_.RequestSnapshot();
   PinInitialWeights(now, out);
@@ -390,7 +390,7 @@ void Shard::On(const Pin& pin, Instant now, Outbox* out) {
 // Has a requested snapshot of version 0 written, if all first weights are here and no other snapshot is being written.
 void Shard::PinInitialWeights(Instant now, Outbox* out) {
   if (snapshots_.is_writing() || !gate_.TakeSnapshotRequest()) return;
-  PinSnapshot({generation(), version()}, now, out);
+  PinSnapshot(context_.NameSnapshot(version()), now, out);
 }
 
 void Shard::PinSnapshot(SnapshotId id, Instant now, Outbox* out) {

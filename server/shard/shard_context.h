@@ -86,6 +86,11 @@ struct ShardContext {
   bool IsOfTimeline(SnapshotId id) const {
     return id.generation >= FirstGeneration(timeline) && id.generation <= generation;
   }
+  // Names the snapshot of a version. Where another group goes on with the served weights, a version has one name in the
+  // whole timeline, because the shards may be asked for it in different generations.
+  SnapshotId NameSnapshot(Version of) const {
+    return {WorkersUpdate(options.job.mode) ? FirstGeneration(timeline) : generation, of};
+  }
   // The shard's name in messages, such as "shard 3".
   std::string name() const { return "shard " + std::to_string(options.shard); }
   // Answers a peer that may be a stranger with an Error that tells none of the job's numbers.

@@ -1,5 +1,6 @@
 #include "cli/launch/script_broker.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
@@ -113,6 +115,43 @@ TEST_CASE("a script that has ended is forgotten", "[cli][script_broker]") {
   broker.Serve();
   CHECK_FALSE(broker.FactsOf(0));
   broker.Announce("127.0.0.1:5");
+}
+
+// Takes the descriptors that this process has left.
+class NoDescriptorLeft {
+ public:
+  NoDescriptorLeft() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(0);
+    close(next);
+    const rlimit limit{static_cast<rlim_t>(next), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+  ~NoDescriptorLeft() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptorLeft(const NoDescriptorLeft&) = delete;
+  NoDescriptorLeft& operator=(const NoDescriptorLeft&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_CASE("without a descriptor for a connection the launcher does not poll for it, and takes it later",
+          "[cli][script_broker]") {
+  const Desk desk;
+  ScriptBroker broker = desk.Make();
+  const Script script(desk.path);
+  script.Say("{\"index\": 0, \"facts\": {}}\n");
+  std::vector<pollfd> fds;
+  {
+    const NoDescriptorLeft none;
+    broker.Serve();
+    broker.AddTo(&fds);
+  }
+  CHECK(fds.empty());
+  broker.Serve();
+  CHECK(broker.FactsOf(0));
+  broker.AddTo(&fds);
+  CHECK(fds.size() == 2);
 }
 
 TEST_CASE("the socket takes the place of one that a killed launcher left, and goes with the broker",

@@ -2,99 +2,47 @@
 // a job in this process.
 #include <capstan/capstan.h>
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "common/config/job/cluster_section.h"
-#include "common/config/job/job_section.h"
-#include "common/config/job/limits_section.h"
-#include "common/config/job/model_section.h"
 #include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"
-#include "tests/e2e/in_process_job.h"
+#include "tests/e2e/client_program.h"
 
 namespace capstan {
 namespace {
 
 using Catch::Matchers::Contains;
-using e2e::InProcessJob;
 
-constexpr double kPatience = 60;
-constexpr std::int64_t kElements = 300'000;  // two blocks, one on each shard
+constexpr double kPatience = e2e::ClientProgram::kPatience;
+constexpr std::int64_t kElements = e2e::ClientProgram::kElements;
 
 EditableJobConfig MakeConfig(Mode mode = Mode::kSync) {
-  EditableJobConfig config;
-  config.model.kind = ModelKind::kClient;
-  config.job.mode = mode;
-  config.job.steps = 5;
-  config.job.slots = config.job.global_batch = 2;
-  config.job.on_nonfinite = NonFinitePolicy::kSkip;
-  config.optimizer.kind = OptimizerKind::kSgd;
+  EditableJobConfig config = e2e::ClientProgram::MakeConfig(mode, 5, 2);
   config.optimizer.lr = 1.0;
-  config.cluster.servers = 2;
-  config.cluster.workers = config.cluster.min_workers = 1;
-  config.limits.join = config.limits.stall = 20;
   return config;
 }
 
-// The only client of a job with two shards. Its gradients have one value for all elements.
-class Program {
+// Gradients of this program have one value for all elements.
+class Program : public e2e::ClientProgram {
  public:
-  explicit Program(const JobConfig& config) : job_(config) {
-    for (ShardIndex shard : {0U, 1U}) job_.StartShard(shard);
-    const std::string coordinator = job_.address();
-    capstan_options options{};
-    options.size = sizeof options, options.coordinator = coordinator.c_str(), options.worker = "w";
-    REQUIRE(capstan_connect(&options, &client_, nullptr, 0) == CAPSTAN_OK);
-    capstan_tensor tensor{};
-    tensor.size = sizeof tensor, tensor.name = "t", tensor.shape = &kElements, tensor.dimensions = 1;
-    capstan_description description{};
-    description.size = sizeof description, description.tensors = &tensor, description.tensor_count = 1;
-    REQUIRE(capstan_declare(client_, &description) == CAPSTAN_OK);
-    work.size = sizeof work;
-  }
-  ~Program() { capstan_free(client_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  using ClientProgram::ClientProgram;
 
   void NextWork() {
-    REQUIRE(capstan_next_work(client_, kPatience, &work) == CAPSTAN_OK);
-    if (work.done == 0) REQUIRE(capstan_wait_weights(client_, 0, 0, kPatience) == CAPSTAN_OK);
+    REQUIRE(ClientProgram::NextWork() == CAPSTAN_OK);
+    if (work.done == 0) REQUIRE(capstan_wait_weights(client(), 0, 0, kPatience) == CAPSTAN_OK);
   }
-  // Begins a slot and fills its gradient; the limits may still be set before EndSlot.
   void BeginSlot(std::uint32_t slot, float value) {
-    float* gradient = nullptr;
-    REQUIRE(capstan_begin_slot(client_, slot, 1, &gradient) == CAPSTAN_OK);
-    std::fill_n(gradient, kElements, value);
-    REQUIRE(capstan_gradient_ready(client_, 0, 0) == CAPSTAN_OK);
-  }
-  void EndSlot(std::uint32_t slot) {
-    capstan_result result{};
-    result.size = sizeof result, result.loss_sum = 1, result.predictions = 1;
-    REQUIRE(capstan_end_slot(client_, slot, &result) == CAPSTAN_OK);
-  }
-  void RunSlots(float value) {
-    for (std::size_t i = 0; i < work.slot_length; ++i) {
-      BeginSlot(work.slots[i], value);
-      EndSlot(work.slots[i]);
-    }
+    ClientProgram::BeginSlot(slot, value);
+    REQUIRE(capstan_gradient_ready(client(), 0, 0) == CAPSTAN_OK);  // the limits may come after it
   }
   float Weight(std::int64_t element) {
     const float* weights = nullptr;
-    REQUIRE(capstan_weights(client_, &weights) == CAPSTAN_OK);
+    REQUIRE(capstan_weights(client(), &weights) == CAPSTAN_OK);
     return weights[element];
   }
-  std::string error() const { return capstan_last_error(client_); }
-  capstan_client* client() { return client_; }
-
-  capstan_work work{};
-
- private:
-  InProcessJob job_;
-  capstan_client* client_ = nullptr;
 };
 
 TEST_CASE("a step is clipped by the norm that the program gives after its gradients, and the norm comes back",

@@ -137,6 +137,18 @@ const std::vector<float>& Undisturbed() {
   return weights;
 }
 
+TEST_CASE("limits for clipping are refused, because the program clips the mean gradient itself", "[e2e][external]") {
+  InProcessJob job(MakeConfig());
+  for (ShardIndex shard : {0U, 1U}) job.StartShard(shard);
+  for (const bool by_norm : {true, false}) {
+    const std::unique_ptr<Client> client = Connect(job, "w");
+    const Status status = by_norm ? client->SetClipNorm(1.0) : client->SetClipValue(1.0);
+    CHECK(status.code() == Code::kInvalid);
+    CHECK_THAT(status.message(), Contains(by_norm ? "SetClipNorm: with [optimizer] kind = \"external\""
+                                                  : "SetClipValue: with [optimizer] kind = \"external\""));
+  }
+}
+
 TEST_CASE("two programs, one of them late, make the bits of one", "[e2e][external]") {
   InProcessJob job(MakeConfig());
   for (ShardIndex shard : {0U, 1U}) job.StartShard(shard);

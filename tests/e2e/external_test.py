@@ -8,37 +8,12 @@ import harness
 import own_workers
 import recovery
 
-JOB = """\
-[job]
-name = "external"
-steps = {steps}
-global_batch = 96
-slots = 4
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "external"
-
-[cluster]
-servers = 2
-workers = 1
-
-[snapshot]
-every_steps = 10
-"""
 PROGRAM = os.path.join(own_workers.HERE, "external_momentum.py")
 
 
-class ExternalTest(own_workers.OwnWorkersTest):
+class ExternalTest(own_workers.ExternalJobsTest):
     STEPS = 100
-
-    def job(self, run, workers, *more):
-        settings = [f"cluster.workers={workers}", f"limits.lease={harness.patient(2)}",
-                    f"limits.join={harness.DEADLINE}", *more]
-        return self.launch(self.write(f"{run}.toml", JOB.format(steps=self.STEPS)),
-                           *(word for setting in settings for word in ("--set", setting)), run=run)
+    BATCH, SLOTS = 96, 4
 
     def worker(self, coordinator, name):
         return self.python(PROGRAM, coordinator, name)

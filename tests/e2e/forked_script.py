@@ -14,12 +14,12 @@ SERVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fork_server.p
 
 
 class ForkServer:
-    """A Python process that has imported `modules`. Its scripts are killed when it is closed or this process ends."""
+    """A Python process that has imported `modules`, by this interpreter or another one. Its scripts are killed when it is closed or this process ends."""
 
-    def __init__(self, modules, environment):
+    def __init__(self, modules, environment, interpreter=sys.executable):
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self.child = subprocess.Popen([sys.executable, "-B", SERVER, str(theirs.fileno()), *modules], env=environment,
+            self.child = subprocess.Popen([interpreter, "-B", SERVER, str(theirs.fileno()), *modules], env=environment,
                                           pass_fds=[theirs.fileno()], stdout=subprocess.DEVNULL)
         atexit.register(self.close)
 

@@ -5,28 +5,14 @@ import sys
 
 import harness
 import skips
+import team_job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "horovod_digits.py")
 ELASTIC = os.path.join(HERE, "horovod_elastic.py")
 LINE, OURS = "import horovod.torch as hvd\n", "import capstan.horovod as hvd\n"
 JOB = f"""\
-[job]
-name = "hvd"
-steps = 1
-global_batch = 4
-slots = 4
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "sgd"
-lr = 0.1
-
-[cluster]
-servers = 1
-
+{team_job.text(4)}
 [limits]
 lease = {harness.patient(2)}
 join = {harness.DEADLINE}
@@ -42,6 +28,9 @@ REFUSED = {
     "hvd.sparse_allreduce_async": "Invalid: hvd.sparse_allreduce_async is not offered: give allreduce(tensor.to_dense())",
     "hvd.DistributedOptimizer(torch.optim.LBFGS([p]))": "Invalid: LBFGS computes several gradients in one step",
     "hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1), [('a', q)])": "ValueError: named_parameters was specified, but one",
+    "s = torch.optim.SGD([q], lr=1); torch.optim.lr_scheduler.StepLR(s, 1); hvd.DistributedOptimizer(s)":
+        "Invalid: the optimizer has a scheduler already, which calls its step() past hvd.DistributedOptimizer: make the "
+        "scheduler after it",
     "[loss().backward(), o.zero_grad()]": "AssertionError: optimizer.zero_grad() was called after loss.backward()",
     "[loss().backward(), loss().backward()]": "AssertionError: Gradients were computed more than backward_passes_per_step",
 }

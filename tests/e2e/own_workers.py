@@ -132,3 +132,36 @@ class OwnWorkersTest(harness.JobTest):
             digest = self.digest_at_end(launch, "lost", [worker])
         self.assertGreater(max(record["generation"] for record in self.metrics("lost")), 1, "the job never went back")
         return digest
+
+
+EXTERNAL_JOB = """\
+[job]
+name = "external"
+steps = {steps}
+global_batch = {batch}
+slots = {slots}
+
+[model]
+kind = "client"
+
+[optimizer]
+kind = "external"
+
+[cluster]
+servers = 2
+
+[snapshot]
+every_steps = 10
+"""
+
+
+class ExternalJobsTest(OwnWorkersTest):
+    """Tests of jobs whose optimizer stays in the program."""
+    BATCH, SLOTS = 0, 0
+
+    def job(self, run, workers, *more):
+        settings = [f"cluster.workers={workers}", f"limits.lease={harness.patient(2)}",
+                    f"limits.join={harness.DEADLINE}", *more]
+        text = EXTERNAL_JOB.format(steps=self.STEPS, batch=self.BATCH, slots=self.SLOTS)
+        return self.launch(self.write(f"{run}.toml", text), *(word for setting in settings for word in ("--set", setting)),
+                           run=run)

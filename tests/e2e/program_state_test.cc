@@ -2,89 +2,36 @@
 // client and a job in this process.
 #include <capstan/capstan.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
 
-#include "common/config/job/cluster_section.h"
-#include "common/config/job/job_section.h"
-#include "common/config/job/limits_section.h"
-#include "common/config/job/model_section.h"
-#include "common/config/job/optimizer_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"
-#include "tests/e2e/in_process_job.h"
+#include "tests/e2e/client_program.h"
 
 namespace capstan {
 namespace {
 
 using Catch::Matchers::Contains;
-using e2e::InProcessJob;
 
-constexpr double kPatience = 60;
-constexpr std::int64_t kElements = 300'000;  // two blocks, one on each shard
+EditableJobConfig MakeConfig(Mode mode = Mode::kSync) { return e2e::ClientProgram::MakeConfig(mode, 6, 3); }
 
-EditableJobConfig MakeConfig(Mode mode = Mode::kSync) {
-  EditableJobConfig config;
-  config.model.kind = ModelKind::kClient;
-  config.job.mode = mode;
-  config.job.steps = 6;
-  config.job.slots = config.job.global_batch = 3;
-  config.job.on_nonfinite = NonFinitePolicy::kSkip;
-  config.optimizer.kind = OptimizerKind::kSgd;
-  config.cluster.servers = 2;
-  config.cluster.workers = config.cluster.min_workers = 1;
-  config.limits.join = config.limits.stall = 20;
-  return config;
-}
-
-// The only client of a job with two shards.
-class Program {
+class Program : public e2e::ClientProgram {
  public:
-  explicit Program(const JobConfig& config) : job_(config) {
-    for (ShardIndex shard : {0U, 1U}) job_.StartShard(shard);
-    const std::string coordinator = job_.address();
-    capstan_options options{};
-    options.size = sizeof options, options.coordinator = coordinator.c_str(), options.worker = "w";
-    REQUIRE(capstan_connect(&options, &client_, nullptr, 0) == CAPSTAN_OK);
-    capstan_tensor tensor{};
-    tensor.size = sizeof tensor, tensor.name = "t", tensor.shape = &kElements, tensor.dimensions = 1;
-    capstan_description description{};
-    description.size = sizeof description, description.tensors = &tensor, description.tensor_count = 1;
-    REQUIRE(capstan_declare(client_, &description) == CAPSTAN_OK);
-    work.size = sizeof work;
-  }
-  ~Program() { capstan_free(client_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  using ClientProgram::ClientProgram;
 
-  capstan_code NextWork(double seconds = kPatience) { return capstan_next_work(client_, seconds, &work); }
-  capstan_code Give(const std::string& state) { return capstan_set_program_state(client_, state.data(), state.size()); }
+  capstan_code Give(const std::string& state) {
+    return capstan_set_program_state(client(), state.data(), state.size());
+  }
   // Waits for the round's weights, and returns the program state of their version.
   std::string State() {
-    REQUIRE(capstan_wait_weights(client_, 0, 0, kPatience) == CAPSTAN_OK);
+    REQUIRE(capstan_wait_weights(client(), 0, 0, kPatience) == CAPSTAN_OK);
     const void* state = nullptr;
     std::size_t bytes = 0;
-    REQUIRE(capstan_program_state(client_, &state, &bytes) == CAPSTAN_OK);
+    REQUIRE(capstan_program_state(client(), &state, &bytes) == CAPSTAN_OK);
     return {static_cast<const char*>(state), bytes};
   }
-  void RunSlot(std::uint32_t slot, float value) {
-    float* gradient = nullptr;
-    REQUIRE(capstan_begin_slot(client_, slot, 1, &gradient) == CAPSTAN_OK);
-    std::fill_n(gradient, kElements, value);
-    capstan_result result{};
-    result.size = sizeof result, result.loss_sum = 1, result.predictions = 1;
-    REQUIRE(capstan_end_slot(client_, slot, &result) == CAPSTAN_OK);
-  }
-  std::string error() const { return capstan_last_error(client_); }
-  capstan_client* client() { return client_; }
-
-  capstan_work work{};
-
- private:
-  InProcessJob job_;
-  capstan_client* client_ = nullptr;
 };
 
 TEST_CASE("what a program gives with a step comes back with the next one, and stays until it gives another",

@@ -133,7 +133,21 @@ def _dies():
     return first + dies + rest
 
 
-class RealScriptsTest(own_workers.OwnWorkersTest):
+class LinesTest(own_workers.OwnWorkersTest):
+    """Compares what two scripts print."""
+
+    def assert_same(self, got, wanted, tolerance=TOLERANCE):
+        """The lines have the same words, and the same numbers to `tolerance`."""
+        self.assertEqual([NUMBER.sub("#", line) for line in got], [NUMBER.sub("#", line) for line in wanted])
+        worst = 0.0
+        for ours, theirs in zip(got, wanted):
+            for a, b in zip(map(float, NUMBER.findall(ours)), map(float, NUMBER.findall(theirs))):
+                worst = max(worst, abs(a - b) / max(1.0, abs(b)))
+            self.assertLessEqual(worst, tolerance, (ours, theirs))
+        return worst
+
+
+class RealScriptsTest(LinesTest):
     """Each script as a worker of a job, started by capstan launch."""
 
     EXAMPLE = "pytorch"
@@ -170,16 +184,6 @@ class RealScriptsTest(own_workers.OwnWorkersTest):
     def said(self, launch, worker="worker-0"):
         begin = f"{worker}: "
         return [line[len(begin):] for line in launch.lines if line.startswith(begin) and not line.startswith((f"{begin}capstan: ", f"{begin}capstan.torch: "))]
-
-    def assert_same(self, got, wanted):
-        """The lines have the same words, and the same numbers to TOLERANCE."""
-        self.assertEqual([NUMBER.sub("#", line) for line in got], [NUMBER.sub("#", line) for line in wanted])
-        worst = 0.0
-        for ours, theirs in zip(got, wanted):
-            for a, b in zip(map(float, NUMBER.findall(ours)), map(float, NUMBER.findall(theirs))):
-                worst = max(worst, abs(a - b) / max(1.0, abs(b)))
-            self.assertLessEqual(worst, TOLERANCE, (ours, theirs))
-        return worst
 
     def test_a_worker_has_at_most_six_lines_that_the_script_has_not(self):
         for name, script in SCRIPTS_OF.items():

@@ -7,28 +7,13 @@ import sys
 
 import harness
 import recovery
+import team_job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPT = os.path.join(HERE, "team_script.py")
 RANKS = 3
 JOB = f"""\
-[job]
-name = "team"
-steps = 1
-global_batch = {RANKS}
-slots = {RANKS}
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "sgd"
-lr = 0.1
-
-[cluster]
-servers = 1
-workers = {RANKS}
-
+{team_job.text(RANKS)}
 [limits]
 lease = {harness.patient(2)}
 join = {harness.DEADLINE}

@@ -11,30 +11,6 @@ import skips
 
 TRAINING = os.path.join(own_workers.HERE, "torch_external_training.py")
 STEPS = 60
-JOB = """\
-[job]
-name = "external"
-steps = {steps}
-global_batch = 64
-slots = {slots}
-
-[model]
-kind = "client"
-
-[optimizer]
-kind = "external"
-
-[cluster]
-servers = 2
-workers = {workers}
-
-[snapshot]
-every_steps = 10
-
-[limits]
-lease = {lease}
-join = 300
-"""
 # What a script is refused, by the name of what it gave.
 REFUSED = {
     "an optimizer whose step() needs a closure": ("torch.optim.LBFGS(model.parameters())",
@@ -42,6 +18,15 @@ REFUSED = {
     "a scheduler that is not given": ("optimizer = torch.optim.Adam(model.parameters()); "
                                       "torch.optim.lr_scheduler.StepLR(optimizer, 1)",
                                       "^Invalid: the optimizer has a scheduler"),
+}
+# What a prepared script is refused: lines, and the error.
+REFUSED_AFTER_PREPARE = {
+    "a log that comes late": ("model(torch.ones(1, 3)).mean().backward(); trainer.log({'loss': (1.0, 1.0)})",
+                              r"(?m)^Invalid: log\(\) comes before backward\(\)"),
+    "an optimizer's old state": ("optimizer.load_state_dict(optimizer.state_dict())",
+                                 "(?m)^Unsupported: the job keeps the state of optimizer and scheduler: load it before prepare"),
+    "a scheduler's old state": ("scheduler.load_state_dict(scheduler.state_dict())",
+                                "(?m)^Unsupported: the job keeps the state of optimizer and scheduler: load it before prepare"),
 }
 SCRIPT = """
 import sys
@@ -52,20 +37,17 @@ try:
     trainer = capstan.torch.connect({coordinator!r}, {name!r}, on_notice=lambda text: None)
     optimizer = None
     {made}
-    trainer.prepare(model, optimizer)
+    trainer.prepare(model, optimizer{more})
+    {lines}
 except capstan.Error as error:
     print(f"{{type(error).__name__}}: {{error}}")
 """
 
 
-class TorchExternalTest(own_workers.OwnWorkersTest):
+class TorchExternalTest(own_workers.ExternalJobsTest):
     STEPS = STEPS
+    BATCH, SLOTS = 64, 2
     IMPORTED = ("numpy", "torch", "torch.utils.data", "capstan.torch")
-
-    def job(self, run, workers, *more, slots=2):
-        text = JOB.format(steps=self.STEPS, slots=slots, workers=workers, lease=harness.patient(2))
-        return self.launch(self.write(f"{run}.toml", text), *(word for setting in more for word in ("--set", setting)),
-                           run=run)
 
     def train(self, coordinator, name, **setup):
         setup = {"seed": 5, "batch": 32, "optimizer": "factored", "coordinator": coordinator, "name": name, **setup}
@@ -81,7 +63,7 @@ class TorchExternalTest(own_workers.OwnWorkersTest):
             with self.subTest(run):
                 optimizer = run
                 setup = {"optimizer": run if run in ("rprop", "adam") else "factored", **setup}
-                with self.job(run, 1, slots=1) as launch, self.train(self.address(launch), "a", **setup) as worker:
+                with self.job(run, 1, "job.slots=1") as launch, self.train(self.address(launch), "a", **setup) as worker:
                     self.digest_at_end(launch, run, [worker])
                 with self.python(TRAINING, "plain", json.dumps({**setup, "seed": 5, "job_seed": 1, "steps": STEPS,
                                                                 "global_batch": 64})) as process:
@@ -118,11 +100,21 @@ class TorchExternalTest(own_workers.OwnWorkersTest):
             for index, (name, (made, said)) in enumerate(REFUSED.items()):
                 with self.subTest(name):
                     made = made if made.startswith("optimizer") else f"optimizer = {made}"
-                    script = self.write("refused.py", SCRIPT.format(coordinator=self.address(launch), name=f"w{index}",
-                                                                    made=made))
-                    with self.python(script) as process:
-                        self.assertEqual(process.wait(), 0, process.output)
-                        self.assertRegex(process.output, said)
+                    self.assert_refused(launch, f"w{index}", made, "", said)
+
+    def test_what_comes_too_late_is_refused_by_name(self):
+        made = ("optimizer = torch.optim.Adam(model.parameters()); "
+                "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)")
+        for index, (name, (lines, said)) in enumerate(REFUSED_AFTER_PREPARE.items()):
+            with self.subTest(name), self.job(f"late{index}", 1) as launch:
+                self.assert_refused(launch, "w", made, lines, said)
+
+    def assert_refused(self, launch, name, made, lines, said):
+        prepared = ", scheduler" if "scheduler =" in made else ""
+        text = SCRIPT.format(coordinator=self.address(launch), name=name, made=made, lines=lines, more=prepared)
+        with self.python(self.write("refused.py", text)) as process:
+            self.assertEqual(process.wait(), 0, process.output)
+            self.assertRegex(process.output, said)
 
 
 if __name__ == "__main__":

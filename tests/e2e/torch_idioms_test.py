@@ -193,6 +193,26 @@ class AccumulationTest(IdiomsTest):
         self.assertEqual(self.in_a_job("by-hand-two", two, workers=2, slots=2, steps=10)[0], digest)
         self.assert_near(self.losses("by-hand-of-two"), self.losses("by-hand-two"), 0.0)
 
+    def test_accumulates_gives_each_slot_as_many_batches_as_the_loop_adds_up(self):
+        loop = ["for epoch in range(2):", "    for index, (x, y) in enumerate(loader):", "        loss = criterion(model(x), y) / 2",
+                "        loss.backward()", "        if index % 2 == 1:", "            optimizer.step()", "            optimizer.zero_grad()"]
+        prepare = PREPARE.replace("loader)", "loader, accumulates=2)")
+        lines = [line.replace("batch_size=64", "batch_size=32") for line in [*LOADER, "PREPARE", *loop]]
+        self.same("accumulates", lines, prepare)
+        self.refused([line.replace("batch_size=32", "batch_size=16") for line in lines],
+                     r"^Invalid: the loop accumulates 2 batches.*batch_size is 16.*batch_size=16, and set job.global_batch = 32", prepare)
+        self.refused([line.replace("training.data()", "torch.utils.data.Subset(training.data(), range(300))") for line in lines],
+                     r"^Invalid: the loop accumulates 2 batches, and the last.*drop_last=True", prepare)
+
+    def test_rest_of_slot_shows_batches_that_come(self):
+        lines = [*LOADER, "PREPARE", "for x, y in loader:", "    rest = loader.rest_of_slot()", "    kept = [x.clone() for x, _ in rest]",
+                 "    print('said', len(rest), [(seen == now).all().item() * 1 for seen, now in zip(globals().get('last', [])[:1], [x])])",
+                 "    last = kept", "    criterion(model(x), y).backward()", "    optimizer.step()", "    optimizer.zero_grad()"]
+        lines = [line.replace("batch_size=64", "batch_size=16").replace("PREPARE", PREPARE) for line in lines]
+        _, got = self.in_a_job("rest", lines, slots=1, steps=5)
+        self.assertEqual([line for line in got if line.startswith("said")], ["said 3 []", "said 2 [1]", "said 1 [1]", "said 0 [1]"] +
+                         ["said 3 []", "said 2 [1]", "said 1 [1]", "said 0 [1]"] * 4)
+
     def test_two_losses_of_a_batch(self):
         loop = [*PLAIN_LOOP[:3], "        with BLOCK: (model(x)**2).mean().backward()", *PLAIN_LOOP[3:]]
         wanted = self.alone([*LOADER, *[line.replace("BLOCK", "contextlib.nullcontext()") for line in loop]])

@@ -27,11 +27,23 @@ void AddExternal(std::vector<Mutant>* all) {
       On<Heartbeat>([](Tampering*, Heartbeat& beat) { beat.loads = false; }));
   add("having-believed", "every worker is believed to have the version", Flaw::kNone,
       On<Heartbeat>([](Tampering*, Heartbeat& beat) { beat.has_version = true; }));
+  add("having-anywhere", "a worker has the version if it had it in an earlier generation", Flaw::kNone,
+      AtCoordinator<Heartbeat>([](Tampering*, Heartbeat& beat, const server::Coordinator& receiver) {
+        beat.generation = receiver.generation();
+      }));
   add("keeper-unasked", "no worker is asked for a version", Flaw::kNone, {},
       On<View>([](Tampering*, View& view) { view.founder = view.founder && view.step.value == 0; }));
   add("upload-of-any-version", "a shard takes what was uploaded for the version that it has", Flaw::kNone,
       AtShard<UploadBlock>([](Tampering*, UploadBlock& upload, const server::Shard& shard) {
         if (upload.step.value != 0) upload.step = Step{shard.version().value};
+      }));
+  add("upload-anywhere", "a shard takes what was uploaded in earlier generations for the version that it has",
+      Flaw::kNone, AtShard<UploadBlock>([](Tampering* t, UploadBlock& upload, const server::Shard& shard) {
+        const std::uint64_t index = t->to - kShards;
+        if (index >= t->world->incarnations.size() || upload.generation == shard.generation()) return;
+        upload.generation = shard.generation();
+        upload.incarnation = t->world->incarnations[index];
+        upload.step = Step{shard.version().value};
       }));
   add("head-forgotten", "a version is uploaded without its program's state", Flaw::kNone, {},
       On<UploadBlock>([](Tampering*, UploadBlock& upload) { upload.program_state.clear(); }));

@@ -4,6 +4,7 @@
 #include "common/wire/messages/membership.h"
 #include "common/wire/messages/reset.h"
 #include "common/wire/messages/shard_reports.h"
+#include "common/wire/messages/snapshot_done.h"
 #include "common/wire/messages/upload_block.h"
 #include "common/wire/messages/view.h"
 #include "common/wire/messages/weights.h"
@@ -104,6 +105,14 @@ void AddShards(std::vector<Mutant>* all) {
   add("goes-back", "a shard goes back to the snapshot where it is to stay where it is",
       AtShard<Reset>(
           [](Tampering*, Reset& reset, const server::Shard&) { reset.timeline = TimelineFrom(reset.generation); }));
+  add("snapshot-of-group", "a shard names a snapshot by the generation in which it was asked for it", {},
+      On<SnapshotDone>([](Tampering* t, SnapshotDone& done) {
+        const std::size_t index = static_cast<std::size_t>(t->from) - kShards;
+        const auto asked = t->numbers->try_emplace(t->from * 1000 + done.version.value, Generation{}.value).first;
+        if (index < t->world->shards.size() && t->world->shards[index] != nullptr && asked->second == 0)
+          asked->second = t->world->shards[index]->generation().value;
+        if (asked->second != 0) done.generation = Generation{asked->second};
+      }));
   add("arrived-when-sent", "the group is formed again before a Commit is everywhere", {}, On<Commit>(CountAtOnce));
 }
 

@@ -53,6 +53,11 @@ class TeamNetwork {
     for (Worker& worker : workers_) worker.session = {};
     joins_from_ = 0;
   }
+  // As RestartCoordinator; what the coordinator has sent is lost, too.
+  void RestartAndLose() {
+    RestartCoordinator();
+    flying_.clear();
+  }
   void Form(std::size_t worker, std::uint32_t rank = 0, std::uint32_t ranks = 0) {
     Outbox out;
     member(worker).Form({rank, ranks, 1}, session(worker), now_, &out);

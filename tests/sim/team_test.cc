@@ -223,6 +223,44 @@ TEST_CASE("a member that does not come back to a coordinator that restarted is l
   CHECK(run.applications[2].failure.message().find("rank 1 of 3 (which has not come back") == 0);
 }
 
+TEST_CASE("a coordinator that dies while a team forms leaves no member waiting", "[sim][team]") {
+  std::uint64_t halves = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    INFO("seed " << seed);
+    TeamRun run(seed, 3, {0, 0, std::chrono::milliseconds(200)});
+    for (std::size_t i = 0; i < 3; ++i) run.network.Form(i);
+    const auto formed = [&] {
+      return std::count_if(run.applications.begin(), run.applications.end(), [](const auto& one) { return one.team; });
+    };
+    run.Until([&] { return formed() > 0; });
+    if (formed() == 3) continue;
+    ++halves;
+    run.network.RestartAndLose();
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (run.applications[i].team) run.Go(i, 1);  // as a program does at once
+    }
+    // Those that had formed are told whom the new coordinator lacks, and ask for another team.
+    for (int step = 0; step < 2500 && run.checked < 3; ++step) {
+      run.network.Step();
+      run.Look();
+      for (std::size_t i = 0; i < 3; ++i) {
+        Application& one = run.applications[i];
+        if (!one.failure.ok()) {
+          CHECK(one.failure.code() == Code::kUnreachable);
+          CHECK(one.failure.message().find("which has not come back since the coordinator restarted") !=
+                std::string::npos);
+          one = {};
+          run.network.Form(i);
+        } else if (one.team) {
+          run.Go(i, 1);
+        }
+      }
+    }
+    CHECK(run.checked == 3);
+  }
+  CHECK(halves > 10);
+}
+
 TEST_CASE("calls that differ end the team, and the error names both", "[sim][team]") {
   TeamRun run(1, 2);
   run.FormAll();

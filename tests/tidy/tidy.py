@@ -42,9 +42,10 @@ LAYERS = {
     "worker/allreduce": ["common", "update", "worker/client", "worker/session", "worker/collective", "worker/device"],
     "worker/train": ["common", "kernels", "monitoring", "update", "worker"],
     "worker/python": ["worker/client"],
+    "worker/libtorch": ["common", "worker/client", "worker/data"],
     "bench": ["common", "kernels", "monitoring", "update", "server", "worker"],
     "cli": ["common", "kernels", "monitoring", "update", "server", "worker", "bench"],
-    "examples": ["common/include", "worker/client", "worker/train"],
+    "examples": ["common/include", "worker/client", "worker/libtorch", "worker/train"],
     "tests": ["schema", "common", "kernels", "monitoring", "update", "server", "worker", "bench", "cli", "examples"],
 }
 
@@ -70,6 +71,7 @@ LIBRARIES = [
     ("cudnn", r"cudnn\.h", ["kernels/cuda/cudnn.h"]),
     ("nccl", r"nccl\.h", ["kernels/cuda/nccl.h", "tests/nccl_stand_in/*"]),
     ("gloo", r"gloo/.*", ["worker/collective/gloo_mesh.cc", "worker/collective/gloo_pair.cc", "bench/gloo_allreduce.cc"]),
+    ("libtorch", r"(torch|ATen|c10)/.*\.h", ["worker/libtorch/*", "tests/e2e/libtorch_training.cc", "examples/embed/libtorch/*"]),
     ("boost.context", r"boost/context/.*", ["tests/emulation/fiber.cc", "tests/emulation/fiber.h"]),
     ("sanitizer", r"sanitizer/.*", ["tests/emulation/race_detector_tsan.cc"]),
     ("intrinsics", r"(x86|imm|[a-z]mm)intrin\.h|cpuid\.h", ["kernels/*", "common/data/number16.cc"]),
@@ -79,7 +81,7 @@ LIBRARIES = [
 GENERATED = {"schema/wire.capnp.h": ["common/wire/wire_codec.cc"]}
 
 # The folders of public headers, which are included as <capstan/...>.
-PUBLIC = ["common/include", "worker/client/include"]
+PUBLIC = ["common/include", "worker/client/include", "worker/libtorch/include"]
 
 # The pure cores. They have no thread, clock, disk, socket or random source of their own, and include no header that gives
 # one.
@@ -101,8 +103,8 @@ PRODUCT = ["common/*", "kernels/*", "monitoring/*", "update/*", "server/*", "wor
 
 # The files that -DCAPSTAN_TRAINER=OFF does not build: the models of capstan-worker and all that trains them. Other product
 # files must not include these. tests/e2e/no_trainer_test.py checks the list against a build.
-TRAINER = ["kernels/*", "worker/allreduce/*", "worker/collective/*", "worker/data/*", "worker/device/*", "worker/machine/*",
-           "worker/nn/*", "worker/train/*", "cli/capstan_worker_main.cc", "cli/trainer/built_in_model.cc",
+TRAINER = ["kernels/*", "worker/allreduce/*", "worker/collective/*", "worker/data/*", "worker/device/*", "worker/libtorch/*",
+           "worker/machine/*", "worker/nn/*", "worker/train/*", "cli/capstan_worker_main.cc", "cli/trainer/built_in_model.cc",
            "cli/trainer/device_facts.cc", "cli/trainer/machine_account.*", "cli/worker_arguments.*", "bench/allreduce_bench.cc", "bench/device_*", "bench/*gloo_allreduce.*",
            "bench/pipe_rendezvous.h", "bench/raw_ring.*", "bench/train_bench.cc"]
 # Files of TRAINER's folders that servers use, so every build has them.
@@ -113,7 +115,7 @@ NOT_TRAINER = ["kernels/base/elementary.h", "kernels/philox_batch*", "kernels/ra
 WORDS = [
     ("sleep", r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep)\b", PRODUCT + ["examples/*", "tests/*"], [],
      "wait for an event with a deadline instead of sleeping"),
-    ("environment", r"\b(secure_)?getenv\b|\benviron\b", PRODUCT, ["bench/device_bench.cc", "cli/*"], "only main reads the environment"),
+    ("environment", r"\b(secure_)?getenv\b|\benviron\b", PRODUCT, ["bench/device_bench.cc", "cli/*", "worker/libtorch/environment.cc"], "only main reads the environment"),
     ("mutex", r"\b(std::(\w*mutex|condition_variable\w*|lock_guard|unique_lock|scoped_lock|shared_lock)|pthread_mutex\w*)\b",
      PRODUCT, ["common/base/mailbox.h", "monitoring/registry.h", "monitoring/registry.cc",
                 "worker/collective/gloo_pair.cc"],

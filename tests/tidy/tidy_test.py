@@ -92,6 +92,7 @@ PLANTED = [
     ("library", "worker/nn/convolutions.h", "#pragma once\n#include <cudnn.h>\n", 2),
     ("library", "worker/train/reduce.h", "#pragma once\n#include <nccl.h>\n", 2),
     ("library", "worker/collective/group.h", "#pragma once\n#include <gloo/context.h>\n", 2),
+    ("library", "worker/train/net.h", "#pragma once\n#include <torch/nn/module.h>\n", 2),
     ("library", "worker/nn/fibers.h", "#pragma once\n#include <boost/context/fiber.hpp>\n", 2),
     ("library", "server/net/races.h", "#pragma once\n#include <sanitizer/tsan_interface.h>\n", 2),
     ("library", "server/net/log.h", "#pragma once\n#include <spdlog/spdlog.h>\n", 2),  # of no library in the table

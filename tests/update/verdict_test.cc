@@ -166,6 +166,22 @@ TEST_CASE("slots with different limits stop the job, and two of them are named",
                                  Catch::Contains("(norm 1, and norm 2)"));
 }
 
+TEST_CASE("the limits of a slot without samples neither stop a job nor clip its step", "[server][verdict]") {
+  Step4 step({25.0, 144.0}, 2);
+  step.SetClipping({.norm = 6.5});
+  SlotReport& empty = step.prepared()[0].report.slots.front();  // slot 0, the first of all
+  REQUIRE(empty.samples > 0);
+  empty.samples = 0;
+  empty.clipping = {.norm = 1.0};
+  const Verdict verdict = step.Judge(MakeConfig());
+  CHECK(verdict.kind == Verdict::Kind::kRedo);
+  CHECK(verdict.clip == static_cast<float>(6.5 / (13.0 + 1e-6)));
+  for (Prepared& one : step.prepared()) {
+    for (SlotReport& report : one.report.slots) report.samples = 0;
+  }
+  CHECK(step.Judge(MakeConfig()).action == StepAction::kSkip);  // no slot has samples, so no limit counts
+}
+
 TEST_CASE("the next step knows the norm of this one's gradient, infinity for one that is not finite",
           "[server][verdict]") {
   EditableJobConfig config = MakeConfig();

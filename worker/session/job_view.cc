@@ -9,8 +9,8 @@ bool JobView::IsOlder(const View& view) const {
   return view.term < view_->term || (view.term == view_->term && view.sequence < view_->sequence);
 }
 
-bool JobView::IsSound(const View& view) {
-  if (view.slot_count > kSlotsMax) return false;
+bool JobView::IsSound(const View& view) const {
+  if (view.slot_count > kSlotsMax || (view_ && view.slot_count != view_->slot_count)) return false;
   if (!view.group.empty() && view.group_rank >= view.group.size()) return false;
   for (std::size_t i = 0; i < view.slots.size(); ++i) {
     if (view.slots[i] >= view.slot_count || (i > 0 && view.slots[i] <= view.slots[i - 1])) return false;

@@ -102,7 +102,7 @@ void Session::SendJoin(Instant now, Outbox* out) {
 void Session::On(const Error& error, Instant now, Outbox* out) {
   if (error.code == Code::kRefused) {
     Fail(Refused("the coordinator refuses this worker: " + Excerpt(error.message, kLongExcerptBytesMax)));
-  } else if (error.code == Code::kStale) {  // the coordinator restarted and does not know our session
+  } else if (error.code == Code::kStale && id().value != 0) {  // a coordinator that restarted lacks this session
     context_.session = {};
     coordinator_.RestartJoin();
     SendJoin(now, out);
@@ -118,7 +118,7 @@ void Session::On(const View& view, Instant now, Outbox* out) {
     if (!declaration_) events_.push_back(JobFile{view.job_file, view.job});
     return;
   }
-  if (!declaration_ || view.session.value == 0 || !JobView::IsSound(view)) return;
+  if (!declaration_ || view.session.value == 0 || !view_.IsSound(view)) return;
   if (view.session != context_.session) {
     context_.session = view.session;
     events_.push_back(Joined{});

@@ -4,30 +4,17 @@
 #include "common/config/job/security_section.h"
 #include "common/config/job_config.h"
 #include "tests/catch.h"
+#include "tests/common/config/smallest_job.h"
 
 namespace capstan {
 namespace {
 
 using Catch::Matchers::Contains;
-
-constexpr char kNoAddresses[] = R"([job]
-steps = 10
-global_batch = 8
-[model]
-kind = "mlp"
-[data]
-kind = "synthetic"
-)";
-
-JobConfig ParseAddresses(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  const Result<JobConfig> config = ParseJobConfig(text, "job.toml", overrides);
-  INFO(config.status().message());
-  REQUIRE(config.ok());
-  return *config;
-}
+using testing::kSmallestJob;
+using testing::ParseJob;
 
 std::string MessageOf(const std::vector<std::string>& overrides) {
-  const Status status = ParseJobConfig(kNoAddresses, "job.toml", overrides).status();
+  const Status status = ParseJobConfig(kSmallestJob, "job.toml", overrides).status();
   CHECK(status.code() == Code::kInvalid);
   return status.message();
 }
@@ -35,9 +22,7 @@ std::string MessageOf(const std::vector<std::string>& overrides) {
 const std::string kKey(64, 'a');
 
 TEST_CASE("a job whose file has no address for TCP has sockets of its machine", "[config]") {
-  const auto transport = [](const std::vector<std::string>& set) {
-    return TransportOf(ParseAddresses(kNoAddresses, set));
-  };
+  const auto transport = [](const std::vector<std::string>& set) { return TransportOf(ParseJob(kSmallestJob, set)); };
   CHECK(transport({}) == TransportWord::kLocal);
   CHECK(transport({"security.transport=local"}) == TransportWord::kLocal);
   CHECK(transport({"cluster.coordinator=ipc:///run/job/coordinator"}) == TransportWord::kLocal);
@@ -50,10 +35,10 @@ TEST_CASE("a job whose file has no address for TCP has sockets of its machine", 
   CHECK(transport({"cluster.coordinator=tcp://10.0.0.5:1#" + kKey}) == TransportWord::kCurve);
   CHECK(transport({"cluster.coordinator=10.0.0.5:1#" + kKey, "security.transport=curve"}) == TransportWord::kCurve);
   CHECK(transport({"security.transport=curve"}) == TransportWord::kCurve);
-  CHECK_THAT(PrintJobConfig(ParseAddresses(kNoAddresses)),
+  CHECK_THAT(PrintJobConfig(ParseJob(kSmallestJob)),
              Contains("coordinator = \"auto\"") && Contains("transport = \"auto\""));
-  CHECK(HashJobConfig(ParseAddresses(kNoAddresses)) ==
-        HashJobConfig(ParseAddresses(kNoAddresses, {"security.transport=plaintext"})));
+  CHECK(HashJobConfig(ParseJob(kSmallestJob)) ==
+        HashJobConfig(ParseJob(kSmallestJob, {"security.transport=plaintext"})));
 }
 
 TEST_CASE("addresses that do not go together are refused with what to leave out", "[config]") {
@@ -90,24 +75,24 @@ TEST_CASE("gradients among workers stay encrypted, or somebody has said that the
       CAPTURE(keys);
       std::vector<std::string> set = keys;
       set.push_back("worker.device=cuda");
-      CHECK_FALSE(EncryptsCollectives(ParseAddresses(kNoAddresses, set)));
+      CHECK_FALSE(EncryptsCollectives(ParseJob(kSmallestJob, set)));
       set.push_back(curve);
       CHECK_THAT(MessageOf(set), Contains(" = \"secure\"") && Contains("plaintext_collectives = true"));
       set.push_back(allow);
-      CHECK_FALSE(EncryptsCollectives(ParseAddresses(kNoAddresses, set)));
+      CHECK_FALSE(EncryptsCollectives(ParseJob(kSmallestJob, set)));
     }
   }
-  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {allreduce, "allreduce.collective=secure"})));
-  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {"allreduce.local_reduce=secure"})));
-  CHECK(EncryptsCollectives(ParseAddresses(kNoAddresses, {curve, "allreduce.local_reduce=secure"})));
+  CHECK(EncryptsCollectives(ParseJob(kSmallestJob, {allreduce, "allreduce.collective=secure"})));
+  CHECK(EncryptsCollectives(ParseJob(kSmallestJob, {"allreduce.local_reduce=secure"})));
+  CHECK(EncryptsCollectives(ParseJob(kSmallestJob, {curve, "allreduce.local_reduce=secure"})));
 }
 
 TEST_CASE("a job of mode allreduce with keys encrypts gradients if its file does not say how to add them up",
           "[config]") {
   const std::string allreduce = "job.mode=allreduce", curve = "security.transport=curve";
-  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce})) == Collective::kAuto);
-  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce, curve})) == Collective::kSecure);
-  CHECK(CollectiveOf(ParseAddresses(kNoAddresses, {allreduce, curve, "security.plaintext_collectives=true"})) ==
+  CHECK(CollectiveOf(ParseJob(kSmallestJob, {allreduce})) == Collective::kAuto);
+  CHECK(CollectiveOf(ParseJob(kSmallestJob, {allreduce, curve})) == Collective::kSecure);
+  CHECK(CollectiveOf(ParseJob(kSmallestJob, {allreduce, curve, "security.plaintext_collectives=true"})) ==
         Collective::kAuto);
 }
 

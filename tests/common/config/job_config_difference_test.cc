@@ -1,6 +1,7 @@
 // Tests which settings may change when a job is continued, and the message for those that must not.
 #include "common/config/job_config.h"
 #include "tests/catch.h"
+#include "tests/common/config/smallest_job.h"
 
 namespace capstan {
 namespace {
@@ -8,30 +9,16 @@ namespace {
 using Catch::Matchers::Contains;
 using Catch::Matchers::Equals;
 using Catch::Matchers::StartsWith;
-
-constexpr char kSmallJob[] = R"([job]
-steps = 10
-global_batch = 8
-[model]
-kind = "mlp"
-[data]
-kind = "synthetic"
-)";
-
-JobConfig ParseSmall(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  auto config = ParseJobConfig(text, "job.toml", overrides);
-  INFO(config.status().message());
-  REQUIRE(config.ok());
-  return *config;
-}
+using testing::kSmallestJob;
+using testing::ParseJob;
 
 TEST_CASE("a job is continued with other members, places and limits, and with nothing else that differs", "[config]") {
   const std::vector<std::string> base = {"job.slots=4", "data.kind=csv", "data.path=here"};
-  const JobConfig begun = ParseSmall(kSmallJob, base);
+  const JobConfig begun = ParseJob(kSmallestJob, base);
   const auto difference = [&](const std::string& override) {
     std::vector<std::string> overrides = base;
     overrides.push_back(override);
-    return DescribeDifference(begun, ParseSmall(kSmallJob, overrides));
+    return DescribeDifference(begun, ParseJob(kSmallestJob, overrides));
   };
   CHECK(DescribeDifference(begun, begun).empty());
   for (const char* free : {"cluster.servers=3",        "cluster.shards_per_server=2",
@@ -73,12 +60,12 @@ TEST_CASE("a job is continued with other members, places and limits, and with no
 }
 
 TEST_CASE("what a job is continued with is said key by key", "[config]") {
-  const JobConfig begun = ParseSmall(kSmallJob);
+  const JobConfig begun = ParseJob(kSmallestJob);
   CHECK(DescribeChanges(begun, begun).empty());
-  CHECK(DescribeChanges(begun, ParseSmall(kSmallJob, {"cluster.servers=3", "limits.stall=5"})).empty());
-  CHECK(DescribeChanges(begun, ParseSmall(kSmallJob, {"optimizer.lr=0.5", "job.steps=1000"})) ==
+  CHECK(DescribeChanges(begun, ParseJob(kSmallestJob, {"cluster.servers=3", "limits.stall=5"})).empty());
+  CHECK(DescribeChanges(begun, ParseJob(kSmallestJob, {"optimizer.lr=0.5", "job.steps=1000"})) ==
         std::vector<std::string>{"job.steps = 1000 (it was 10)", "optimizer.lr = 0.5 (it was 0.001)"});
-  const std::vector<std::string> cosine = DescribeChanges(begun, ParseSmall(kSmallJob, {"schedule.kind=cosine"}));
+  const std::vector<std::string> cosine = DescribeChanges(begun, ParseJob(kSmallestJob, {"schedule.kind=cosine"}));
   REQUIRE_FALSE(cosine.empty());
   CHECK(cosine.front() == "schedule.kind = \"cosine\" (it was \"constant\")");
 }

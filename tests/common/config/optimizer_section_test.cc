@@ -7,29 +7,12 @@
 
 #include "common/config/job_config.h"
 #include "tests/catch.h"
+#include "tests/common/config/smallest_job.h"
 
 using namespace capstan;
+using capstan::testing::kSmallestJob;
+using capstan::testing::ParseJob;
 using Catch::Matchers::Contains;
-
-namespace {
-
-constexpr char kSmallestJob[] = R"([job]
-steps = 10
-global_batch = 8
-[model]
-kind = "mlp"
-[data]
-kind = "synthetic"
-)";
-
-JobConfig ParseJob(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  const auto config = ParseJobConfig(text, "job.toml", overrides);
-  INFO(config.status().message());
-  REQUIRE(config.ok());
-  return *config;
-}
-
-}  // namespace
 
 TEST_CASE("weight decay spares the tensors whose names match", "[config]") {
   OptimizerSection optimizer;

@@ -330,7 +330,48 @@ TEST_CASE("a snapshot under way outlives a change of the group", "[server][allre
   CHECK(harness.coordinator->newest_snapshot() == SnapshotId{Generation{1}, Version{3}});
   for (const std::uint64_t step : {3U, 4U, 5U}) harness.DoGroupStep(step);
   harness.Keeps(0, 6);
-  CHECK(harness.coordinator->newest_snapshot() == SnapshotId{Generation{2}, Version{6}});
+  CHECK(harness.coordinator->newest_snapshot() == SnapshotId{Generation{1}, Version{6}});
+}
+
+TEST_CASE("a snapshot has the name of its timeline, whichever group and coordinator asked for it",
+          "[server][allreduce][snapshot]") {
+  GroupHarness harness;
+  harness.config.snapshot.every_steps = 3;
+  harness.RunWith({"w0", "w1"});
+  for (const std::uint64_t step : {0U, 1U, 2U}) harness.DoGroupStep(step);  // version 3 becomes a snapshot
+  SnapshotDone done = harness.MakeDone(0, 3);
+  harness.Live();
+  harness.ShardsEchoTerm();
+  harness.Pass(seconds(2), {harness.Joins("w1"), harness.Joins("w0")});
+  harness.GoOn();
+  REQUIRE(harness.coordinator->generation() == Generation{2});
+  done.term = harness.coordinator->term();
+  done.generation = Generation{2};
+  harness.Send(harness.shards[0].peer, done);
+  CHECK(harness.coordinator->newest_snapshot().IsNone());
+  done.generation = Generation{1};
+  harness.Send(harness.shards[0].peer, done);
+  CHECK(harness.coordinator->newest_snapshot() == SnapshotId{Generation{1}, Version{3}});
+}
+
+TEST_CASE("a group that changes before the first weights are kept begins from nothing", "[server][allreduce][given]") {
+  GroupHarness harness;
+  harness.Live();
+  harness.ShardsEchoTerm();
+  for (const char* const name : {"w1", "w2"}) {
+    Join join = harness.MakeJoin(name, 1);
+    join.catalog[1].init.kind = InitKind::kFromWorker;
+    harness.Send(harness.PeerOf(join), join);
+    harness.joins.push_back(join);
+  }
+  harness.AnswerReset(0);
+  harness.Pass(seconds(2), harness.joins);
+  REQUIRE(harness.ViewOf(harness.joins[0]).founder);
+  harness.Send(harness.PeerOf(harness.joins[1]), harness.MakeLeave(harness.joins[1]));
+  harness.Forget();
+  harness.Pass(seconds(12), {harness.joins[0]});
+  REQUIRE(harness.coordinator->generation() == Generation{2});
+  CHECK(harness.TakeFromShard<Reset>(0).at(0).timeline == TimelineId{2});
 }
 
 TEST_CASE("another coordinator forms the group again, because it does not know who has which slots",

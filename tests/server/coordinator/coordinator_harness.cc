@@ -90,15 +90,16 @@ void CoordinatorHarness::DoStep(std::uint64_t step) {
 }
 
 SnapshotDone CoordinatorHarness::MakeDone(ShardIndex shard, std::uint64_t version) const {
-  SnapshotDone done{shard,
-                    shards[shard].hello.incarnation,
-                    coordinator->term(),
-                    coordinator->generation(),
-                    Version{version},
-                    {},
-                    0,
-                    0,
-                    {}};
+  SnapshotDone done{
+      shard,
+      shards[shard].hello.incarnation,
+      coordinator->term(),
+      config.job.mode == Mode::kAllReduce ? FirstGeneration(coordinator->timeline()) : coordinator->generation(),
+      Version{version},
+      {},
+      0,
+      0,
+      {}};
   done.parameters.updates = version;
   done.parameters.learning_rate = 0.25F;
   done.parameters.snapshot = true;

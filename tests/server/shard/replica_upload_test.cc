@@ -133,6 +133,21 @@ TEST_CASE("a version that is being written is written also when the group change
   CHECK(harness.disk.List().size() == 1);
 }
 
+TEST_CASE("a snapshot that another group's coordinator asks for has the name of its timeline",
+          "[server][allreduce][snapshot]") {
+  ReplicaUploadHarness harness;
+  Reset reset = harness.MakeReset(2);
+  reset.timeline = TimelineId{1};
+  harness.FromCoordinator(reset);
+  harness.generation = Generation{2};
+  harness.Forget();
+  harness.FromCoordinator(harness.MakePin(0));
+  const std::vector<SnapshotDone> done = harness.Take<SnapshotDone>(kCoordinator);
+  REQUIRE(done.size() == 1);
+  CHECK(done[0].failure.empty());
+  CHECK(done[0].generation == Generation{1});
+}
+
 TEST_CASE("weights that the workers alone have are not handed out", "[server][allreduce]") {
   ReplicaUploadHarness harness;
   harness.FromWorker(harness.MakePull(0, {0}));

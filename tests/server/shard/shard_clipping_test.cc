@@ -52,6 +52,23 @@ TEST_CASE("of two limits of a step the second is not taken, and the coordinator 
   CHECK(harness.Take<Error>().empty());
 }
 
+TEST_CASE("the limits of a slot without samples are not the step's, in whatever order slots end",
+          "[server][clipping]") {
+  for (const SlotIndex empty : {0U, 1U}) {
+    ShardHarness harness({.slots = 2, .tensors = {4}});
+    harness.Start().Stage(0, 0, {0, 2}, 1, 1.0F);
+    for (const SlotIndex slot : {0U, 1U}) {
+      EndSlot end = harness.MakeEnd(0, slot);
+      end.report.samples = slot == empty ? 0 : 1;
+      end.report.clipping = {.norm = slot == empty ? 9.0 : 1.5};
+      harness.FromWorker(end);
+    }
+    CHECK(harness.Take<Error>().empty());
+    CHECK(harness.Take<Disagreement>(kCoordinator).empty());
+    CHECK(harness.Take<Prepared>(kCoordinator).size() == 1);
+  }
+}
+
 TEST_CASE("each step has limits of its own", "[server][clipping]") {
   ShardHarness harness({.slots = 1, .tensors = {4}});
   harness.Start();

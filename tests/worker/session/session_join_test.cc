@@ -176,6 +176,19 @@ TEST_CASE("a coordinator that does not know the session is joined again, and the
   CHECK(harness.TakeFor<capstan::Push>(0).size() == 2);
 }
 
+TEST_CASE("a coordinator that answers two messages of a session that it does not know is joined once",
+          "[client][join]") {
+  SessionHarness harness;
+  harness.Join({0});
+  harness.Forget();
+  for (int answer = 0; answer < 2; ++answer) {  // to a Heartbeat, and to a TeamAsk
+    harness.FromCoordinator(Error{Code::kStale, {}, {}, {}, {}, 0, ""});
+  }
+  CHECK(harness.Take<capstan::Join>(kCoordinator).size() == 1);
+  harness.Tick(seconds(1));
+  CHECK(harness.Take<capstan::Join>(kCoordinator).size() == 1);  // the first one may have been lost
+}
+
 // Has another coordinator give the worker another session. Its first view has these slots.
 void JoinAgain(SessionHarness* harness, std::vector<SlotIndex> slots, JobPhase phase = JobPhase::kRunning) {
   harness->FromCoordinator(Error{Code::kStale, {}, {}, {}, {}, 0, ""});
@@ -331,6 +344,17 @@ TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   harness.FromCoordinator(harness.MakeView({0}));
   CHECK(harness.connected.size() == 2);
   CHECK(harness.BeginWork().slots == std::vector<SlotIndex>{0});
+}
+
+TEST_CASE("a view of a job with other slots than before is not believed", "[client][view]") {
+  SessionHarness harness;
+  harness.Join({0, 3});
+  View fewer = harness.MakeView({0});
+  fewer.slot_count = 2;  // the session's slot 3 would be none of the job's
+  harness.FromCoordinator(fewer);
+  const RoundWork work = harness.BeginWork();
+  CHECK(work.slot_count == SessionHarness::kSlots);
+  CHECK(work.slots == std::vector<SlotIndex>{0, 3});
 }
 
 TEST_CASE("a coordinator that is silent too long fails the session", "[client][deadline]") {

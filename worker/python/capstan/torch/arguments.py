@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from capstan.errors import Invalid
+from capstan.errors import Invalid, Unsupported
 
+_ACCELERATE_SCALES = ('Accelerator(mixed_precision="fp16") has a GradScaler of the process\'s own: write mixed_precision="bf16", or leave it '
+                      "out")
 _NAMES = ("model", "optimizer", "loader", "scheduler", "scaler")
 
 
@@ -27,6 +29,15 @@ def _name_of(thing: Any) -> str:
                   "DataLoaders, a scheduler and a GradScaler, in any order")
 
 
+def _unwrapped(thing: Any, name: str) -> Any:
+    """The optimizer or scheduler of torch's within one that Accelerator.prepare() of Hugging Face has returned."""
+    while type(thing).__module__.split(".")[0] == "accelerate" and hasattr(thing, name):
+        if getattr(thing, "scaler", None) is not None:
+            raise Unsupported(_ACCELERATE_SCALES)
+        thing = getattr(thing, name)
+    return thing
+
+
 @dataclass
 class Arguments:
     """One argument of each kind, further models, which are trained together, and further loaders, which stay as they
@@ -37,14 +48,15 @@ class Arguments:
     loader: Any = None  # the first loader, whose batches the job chooses
     scheduler: Any = None
     scaler: Any = None
+    accumulates: int = 1  # batches whose gradients the loop adds up for each optimizer.step()
     given: list[Any] = field(default_factory=list)  # all arguments, in the given order
 
     @classmethod
-    def sort(cls, given: tuple[Any, ...], named: dict[str, Any]) -> Arguments:
+    def sort(cls, given: tuple[Any, ...], named: dict[str, Any], accumulates: int = 1) -> Arguments:
         unknown = sorted(named.keys() - set(_NAMES))
         if unknown:
             raise TypeError(f"prepare() has no argument {unknown[0]!r}; it has {', '.join(_NAMES)}")
-        found = cls()
+        found = cls(accumulates=accumulates)
         for thing in (*given, *named.values()):
             if thing is not None:
                 found._add(thing, _name_of(thing))
@@ -62,6 +74,7 @@ class Arguments:
 
     def _add(self, thing: Any, name: str) -> None:
         self.given.append(thing)
+        thing = _unwrapped(thing, name)
         if name == "model":
             self.models.append(thing)
         elif getattr(self, name) is None:

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from capstan.errors import Invalid
+from capstan.torch import messages
 from capstan.torch.orders import batches_of, key_of, order_of, seed_generators
 
 @dataclass(frozen=True)
@@ -97,6 +98,18 @@ class _Sequence(Sampler):  # type: ignore[type-arg]
         return itertools.dropwhile(lambda piece: piece != self._first, pieces)
 
 
+def _micro_batch(batch_size: int, accumulates: int, global_batch: int, slots: int, is_even: bool) -> int:
+    """The size of a slot's batches where the loop accumulates. `is_even`: no global batch is smaller than the others."""
+    parts = slots * accumulates
+    if global_batch != batch_size * accumulates or global_batch % parts:
+        wanted = -(-batch_size // slots) * parts
+        raise Invalid(messages.MICRO_BATCHES.format(batch_size=batch_size, count=accumulates, slots=slots, now=global_batch,
+                                                    size=wanted // accumulates, wanted=wanted))
+    if not is_even:
+        raise Invalid(messages.LAST_GROUP.format(count=accumulates, global_batch=global_batch))
+    return global_batch // parts
+
+
 def _as_it_is(item: Any) -> Any:
     return item
 
@@ -104,9 +117,12 @@ def _as_it_is(item: Any) -> Any:
 class Fetcher:
     """Returns the batches of pieces, prefetched by the worker processes of the script's loader, if it has any."""
 
-    def __init__(self, loader: DataLoader[Any], *, seed: int, steps: int, global_batch: int, slots: int) -> None:
+    def __init__(self, loader: DataLoader[Any], *, seed: int, steps: int, global_batch: int, slots: int,
+                 accumulates: int = 1) -> None:
         batch, drop_last = batches_of(loader)
         order = order_of(loader, seed)
+        if accumulates > 1:
+            batch = _micro_batch(batch, accumulates, global_batch, slots, drop_last or order.samples % global_batch == 0)
         self._loader, self._seed, self._steps = loader, seed, steps
         self.batch_size, self.samples = batch, order.samples
         self.plan = Plan(order.of, samples=order.samples, global_batch=global_batch, slots=slots, batch=batch, drop_last=drop_last)

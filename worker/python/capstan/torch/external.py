@@ -223,7 +223,8 @@ class ExternalTrainer(Trainer):
     _log_is_late = False  # backward() has ended the slot, and the loop has not gone on
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
-                unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
+                unused: str | None = None, buffers: Mapping[str, str] | None = None, accumulates: int = 1,
+                **named: Any) -> Any:
         """prepare(model, optimizer[, loader][, scheduler]), as Trainer.prepare does; the optimizer may be of any class
         whose step() needs no closure.
 
@@ -235,13 +236,13 @@ class ExternalTrainer(Trainer):
         if scheduler_interval is not None:
             raise Invalid('scheduler_interval is of schedulers that the job runs; with [optimizer] kind = "external" the '
                           "script runs its own: call scheduler.step() where plain PyTorch does")
-        things = Arguments.sort(given, named)
+        things = Arguments.sort(given, named, accumulates)
         _refuse(things.optimizer, things.scheduler, things.scaler)
         self._follows, self._means = resumes, {}
         self._rounds = ExternalRounds(self._round_begins, self._job_ends, self._waits, self._keep_version)
         self._computing = Computing(self._rounds, self._must_have_a_slot, self._tell_rates)
         self._computing.weighing = Weighing(self._job["job"], None)
-        fetcher = self._take_over(things.loader) if things.loader is not None else None
+        fetcher = self._take_over(things.loader, accumulates) if things.loader is not None else None
         if fetcher is not None and min(map(fetcher.plan.samples_in, range(fetcher.plan.steps_per_epoch))) < self._slots:
             raise Unsupported("the epoch's last batch has fewer samples than the job has slots, and a process without a "
                               "sample would not call optimizer.step(): give the loader drop_last=True")

@@ -40,11 +40,15 @@ def facts_of(things: Arguments) -> dict[str, Any]:
     loader = things.loader
     if loader is None:
         return facts
-    batch_size, drop_last = batches_of(loader)
+    return {**facts, "global_batch": global_batch_of(loader, things.accumulates), "samples": order_of(loader, 0).samples,
+            "drop_last": bool(batches_of(loader)[1])}
+
+
+def global_batch_of(loader: Any, accumulates: int) -> int:
+    """The samples of an optimizer.step() in all processes of the script."""
     # A DistributedSampler is of a script in which each process has a batch of its own.
     processes = loader.sampler.num_replicas if isinstance(loader.sampler, DistributedSampler) else 1
-    return {**facts, "global_batch": batch_size * processes, "samples": order_of(loader, 0).samples,
-            "drop_last": bool(drop_last)}
+    return batches_of(loader)[0] * int(processes) * accumulates
 
 
 def ask_broker(path: str, index: int, facts: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,7 @@ class Handout:
         self._fetcher, self._passes = fetcher, passes
         self._slot: Slot | None = None
         self._rest: Iterator[Piece] = iter(())  # remaining pieces of the slot
+        self._ahead: deque[tuple[Piece, Any]] = deque()  # those of them that look_ahead() has fetched
         self._batch: Any = None
         self.piece: Piece | None = None  # handed out and without backward() yet
         self.stepped = False  # optimizer.step() came after the backward() of the newest piece
@@ -93,13 +95,23 @@ class Handout:
         """Returns a piece and its batch. A piece without samples: the slot has nothing to compute."""
         if slot is not self._slot:
             self._slot, self._rest, self.piece = slot, self.plan.pieces(work.step, slot.index), None
+            self._ahead.clear()
         if self.piece is None:
-            self.piece, self.stepped = next(self._rest, None), False
+            self.stepped = False
+            if self._ahead:
+                self.piece, self._batch = self._ahead.popleft()
+                return self.piece, self._batch
+            self.piece = next(self._rest, None)
             if self.piece is None:  # the script left a loop between backward() and step()
                 raise Invalid(messages.NO_STEP.format(share="the share of a slot"))
             if self.piece.samples:
                 self._batch = self._fetcher.fetch(self.piece, work.slot_indices)
         return self.piece, self._batch
+
+    def look_ahead(self, work: Work) -> list[Any]:
+        """Fetches the slot's batches after the current one, and returns them; next() will hand them out."""
+        self._ahead.extend((piece, self._fetcher.fetch(piece, work.slot_indices)) for piece in self._rest)
+        return [batch for _, batch in self._ahead]
 
     def pass_over(self) -> None:
         """The piece has no samples."""
@@ -154,6 +166,15 @@ class Batches:
     @property
     def sampler(self) -> _Sampler:
         return _Sampler(self._loader.sampler)
+
+    def rest_of_slot(self) -> list[Any]:
+        """The batches of the present slot after the one that the loop has just got. The loop still gets each of them in its
+        turn; this is for losses that depend on all batches of an update, such as a mean over all their tokens."""
+        return self._trainer._rest_of_slot()
+
+    def batches_of(self, slot: int) -> int:
+        """The number of batches in a pass for a process that computes this slot and no other."""
+        return self._plan.batches_per_epoch([slot])
 
     def __len__(self) -> int:
         return self._plan.batches_per_epoch(self._trainer._own_slots())

@@ -96,7 +96,8 @@ class Trainer(Together):
     # ---- what a script calls ----------------------------------------------------------------------------------------
 
     def prepare(self, *given: Any, scheduler_interval: str | None = None, resumes: bool = False,
-                unused: str | None = None, buffers: Mapping[str, str] | None = None, **named: Any) -> Any:
+                unused: str | None = None, buffers: Mapping[str, str] | None = None, accumulates: int = 1,
+                **named: Any) -> Any:
         """prepare(model, optimizer[, loader][, scheduler][, scaler]), in any order: connects them to the job and returns
         them in the same order. Several models are trained as one. The first loader is replaced by one with the job's
         batches, in its sampler's order; further loaders stay as they are. A GradScaler is replaced by one with the job's
@@ -114,6 +115,10 @@ class Trainer(Together):
         "local", every process has its own value. With unused="zero" a parameter has gradient 0 in slots whose loss does
         not depend on it.
 
+        `accumulates` is for a loop that scales its losses and adds up the gradients of so many batches of the loader for
+        each optimizer.step(): the loader's batch_size is then a part of job.global_batch, and each slot has as many
+        batches.
+
         torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm) ends the step, waits for it, and returns the norm of
         the gradient over all processes. Where another slot of the step follows in this process, and where nothing shows
         yet when the scheduler acts, it returns the norm of the step before, or 0.
@@ -122,16 +127,16 @@ class Trainer(Together):
         if self._rates is not None:
             raise Invalid("prepare() comes once: give it all loaders and models at once, or train the second model in a job "
                           "and a trainer of its own")
-        things = Arguments.sort(given, named)
+        things = Arguments.sort(given, named, accumulates)
         if self._client is None:
             self._join(self._joining.ask(things))
             return self.prepare(*given, scheduler_interval=scheduler_interval, resumes=resumes, unused=unused,
-                                buffers=buffers, **named)
+                                buffers=buffers, accumulates=accumulates, **named)
         rule = rule_of(things.optimizer, self._job["optimizer"])
         scaler = None if things.scaler is None else GradScaler(self, things.scaler.is_enabled())
         self._follows = resumes
         model = things.model
-        fetcher = self._take_over(things.loader) if things.loader is not None else None
+        fetcher = self._take_over(things.loader, accumulates) if things.loader is not None else None
         if things.scheduler is not None:
             per_epoch = self._passes.steps_per_epoch if self._passes is not None else None
             interval = Interval(scheduler_interval, per_epoch, type(things.scheduler).__name__)
@@ -409,10 +414,10 @@ class Trainer(Together):
     def _steps(self) -> int:
         return int(self._job["job"]["steps"])
 
-    def _take_over(self, loader: Any) -> Fetcher:
+    def _take_over(self, loader: Any, accumulates: int) -> Fetcher:
         job = self._job["job"]
         fetcher = Fetcher(loader, seed=job["seed"], steps=job["steps"], global_batch=job["global_batch"],
-                          slots=job["slots"])
+                          slots=job["slots"], accumulates=accumulates)
         self._passes = Passes(fetcher.plan.steps_per_epoch, job["steps"])
         self._replays = self._follows = True
         self._computing.handout = Handout(fetcher, self._passes)
@@ -460,6 +465,16 @@ class Trainer(Together):
         passes.ends()
         if self._schedule is not None:
             self._schedule.interval.pass_ends()
+
+    def _rest_of_slot(self) -> list[Any]:
+        """See Batches.rest_of_slot()."""
+        handout, work, slot = self._computing.handout, self._rounds.work, self._rounds.slot
+        assert handout is not None
+        if work is None or slot is None or handout.piece is None:
+            raise Invalid("rest_of_slot() comes after a batch of the prepared loader, and before its backward()")
+        rest = handout.look_ahead(work)
+        seed_generators(key_of("compute", *slot.key, handout.piece.index))  # reading the data has drawn numbers
+        return rest
 
     def _slot_of_pass(self) -> Slot | None:
         """The current slot; None if it is of a later epoch."""
