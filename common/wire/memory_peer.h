@@ -8,9 +8,9 @@
 //         copies it once, from where it lies. Its hash is checked in the copy, so that a peer that changes its memory
 //         afterwards changes nothing.
 //
-// A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side has a
-// page in which it writes how many regions of the peer it has mapped and which reference it has copied last. The peer
-// reads this page, so no message travels back.
+// A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side
+// has a page in which it writes how many regions of the peer it has mapped, and which reference it has copied last. The
+// peer reads this page, so no message travels back.
 #pragma once
 
 #include <sys/types.h>
@@ -67,8 +67,8 @@ class MemoryPeer {
   bool Read();
 
   // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Returns nothing
-  // if the payload does not lie in this process's regions, if the peer has not mapped its region yet, or if the peer has
-  // not copied kReferencesMax others.
+  // if the payload does not lie in this process's regions, if the peer has not mapped its region yet, or if the peer
+  // has not copied kReferencesMax others.
   std::optional<PayloadReference> Refer(const Slice& payload);
   // Forgets the last reference of Refer, which was not sent.
   void Withdraw();

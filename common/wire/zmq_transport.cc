@@ -166,7 +166,7 @@ class ZmqTransport final : public Transport {
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
   // Sends the last frames of a message: its payload, or where it lies in this process's memory.
   int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
-  // Returns a copy of the payload that a message from this peer refers to. `router`: the peer connected to this process.
+  // Returns a copy of the payload that a message refers to. `router`: the peer connected to this process.
   Result<Slice> CopyReferred(PeerId from, bool router, const zmq::message_t& reference);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);

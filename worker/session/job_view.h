@@ -26,8 +26,8 @@ class JobView {
 
   // Whether the view is older than the newest view taken: by its term, then by its sequence number.
   bool IsOlder(const View& view) const;
-  // Whether the view is well formed: the job has as many slots as before, this session's ascend and belong to it, shards
-  // are numbered 0, 1, 2 and so on, and this worker is a member of its group.
+  // Whether the view is well formed: the job has as many slots as before, this session's ascend and belong to it,
+  // shards are numbered 0, 1, 2 and so on, and this worker is a member of its group.
   bool IsSound(const View& view) const;
   // Whether the view has a notice for the user that differs from the notice of the newest view taken.
   bool HasNewNotice(const View& view) const { return !view.notice.empty() && (!view_ || view.notice != view_->notice); }
