@@ -2,7 +2,7 @@
 // them up.
 //
 // Kind:   forks processes; call it while this process has no other thread.
-// Why:    a push that lies in shared memory is read and added once, so this is what the memory allows.
+// Why:    this is the least that two processes can do for a push, so it is what the memory allows.
 #pragma once
 
 #include <cstddef>

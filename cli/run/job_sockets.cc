@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kCoordinator[] = "coordinator", kShard[] = "shard-", kScripts[] = "scripts", kProbe[] = "probe";
-constexpr std::size_t kNameBytesMax = sizeof "shard-16777215" - 1;  // of the last shard that a job file can have
+constexpr std::size_t kNameBytesMax = sizeof "shard-16777215.m" - 1;  // of the last shard that a job file can have
 
 // Whether the folder's disk has sockets: makes one and removes it.
 Status CheckHasSockets(const std::string& folder) {

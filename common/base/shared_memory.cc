@@ -72,11 +72,13 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
     const std::optional<Region> made = CreateRegion(RoundUp(std::max(bytes, next_bytes_), kPage));
     if (!made) return nullptr;
     regions_[count] = *made;
-    next_bytes_ = std::min(2 * made->size, std::max(kUsualBytesMax, next_bytes_));
+    next_bytes_ = std::min(2 * made->size, std::max(usual_bytes_max_, next_bytes_));
     used_ = 0;
     count_.store(count + 1, std::memory_order_release);
   }
   const Region& newest = regions_[count_.load(std::memory_order_relaxed) - 1];
+  // Takes the pages now: without memory left a first write to them would end the process by a signal.
+  if (fallocate(newest.descriptor, 0, static_cast<off_t>(used_), static_cast<off_t>(bytes)) != 0) return nullptr;
   std::byte* memory = newest.data + used_;
   used_ = std::min(newest.size, RoundUp(used_ + bytes, kPage));
   return memory;
@@ -109,7 +111,8 @@ Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, st
   const int error = errno;
   close(descriptor);
   if (memory == MAP_FAILED) {
-    return Invalid("memory of a peer, " + std::to_string(size) + " bytes, cannot be mapped: " + std::strerror(error));
+    return Unreachable("memory of a peer, " + std::to_string(size) +
+                       " bytes, cannot be mapped: " + std::strerror(error));
   }
   return std::shared_ptr<const MappedRegion>(new MappedRegion(static_cast<const std::byte*>(memory), size));
 }

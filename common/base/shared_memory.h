@@ -30,8 +30,9 @@ class SharedMemory {
   static constexpr std::size_t kUsualBytesMax = std::size_t{1} << 30;
 
   // `first_bytes`: size of the first region. Each further one has twice the size of the one before, but at most
-  // kUsualBytesMax, unless a single Allocate needs more.
-  explicit SharedMemory(std::size_t first_bytes = kFirstBytes) : next_bytes_(first_bytes) {}
+  // `usual_bytes_max`, unless a single Allocate needs more.
+  explicit SharedMemory(std::size_t first_bytes = kFirstBytes, std::size_t usual_bytes_max = kUsualBytesMax)
+      : usual_bytes_max_(usual_bytes_max), next_bytes_(first_bytes) {}
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -62,6 +63,7 @@ class SharedMemory {
     std::size_t bytes;
   };
 
+  const std::size_t usual_bytes_max_;
   std::array<Region, kRegionsMax> regions_;
   std::atomic<std::size_t> count_{0};  // of the regions that other threads may read
   std::size_t used_ = 0;               // bytes of the newest region

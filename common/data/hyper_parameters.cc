@@ -80,7 +80,8 @@ Status CheckNoMomentum(const std::vector<HyperParameters>& groups) {
     if (groups[i].momentum == 0.0) continue;
     return Invalid("hyper-parameters of group " + std::to_string(i + 1) + ": momentum is " +
                    TextOf(groups[i].momentum) + ", and the servers keep no momentum in this job; set " +
-                   "optimizer.momentum = " + TextOf(groups[i].momentum) + " in the job file");
+                   "optimizer.momentum = " + TextOf(groups[i].momentum) +
+                   " in the job file and, in place of \"sgd\", optimizer.kind = \"momentum\"");
   }
   return {};
 }

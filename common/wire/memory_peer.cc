@@ -73,19 +73,26 @@ bool MemoryPeer::Read() {
     const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))
       std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-    const bool whole =
-        got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) == 0;
-    if (!whole && descriptor >= 0) close(descriptor);
-    if (!whole || descriptor < 0 || !Take(packet, descriptor)) return End(), false;
+    const bool whole = got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & MSG_TRUNC) == 0;
+    const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;  // there was another descriptor, or no room for this one
+    if (whole && cut && descriptor < 0 && packet.kind == kRegion && was_greeted_) {
+      lacks_regions_ = true;
+      continue;
+    }
+    if ((!whole || cut) && descriptor >= 0) close(descriptor);
+    if (!whole || cut || descriptor < 0 || !Take(packet, descriptor)) return End(), false;
   }
   return true;
 }
 
 bool MemoryPeer::Take(const Packet& packet, int descriptor) {
   Result<std::shared_ptr<const MappedRegion>> mapped = MappedRegion::Map(descriptor, packet.size);
+  if (mapped.status().code() == Code::kUnreachable && packet.kind == kRegion && was_greeted_)
+    return lacks_regions_ = true;
   if (!mapped.ok() || page_ == nullptr) return false;
   if (packet.kind == kRegion) {
     if (!was_greeted_ || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
+    if (lacks_regions_) return true;
     peer_regions_.push_back(std::move(*mapped));
     page_->regions.store(peer_regions_.size(), std::memory_order_release);
     return true;

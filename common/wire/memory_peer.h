@@ -58,12 +58,16 @@ class MemoryPeer {
   bool is_open() const { return greeted_ && was_greeted_ && !ended_; }
   // Whether the peer has closed its end. What it has referred to before can still be copied.
   bool has_ended() const { return ended_; }
+  // Whether a region of the peer could not be mapped.
+  bool lacks_regions() const { return lacks_regions_; }
+  // The oldest reference that the peer has not copied yet; 0: it has copied all.
+  std::uint64_t oldest_reference() const { return referred_.empty() ? 0 : referred_.front().number; }
 
   // Sends this side's Greeting. The side that connects chooses `id` at random; `caller` is its number at the other
   // side's transport. The other side repeats both. Returns false, with errno, if that failed.
   bool Greet(std::uint64_t id, std::uint64_t caller);
-  // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules, or if a region
-  // of it cannot be mapped.
+  // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules. A region that
+  // cannot be mapped is left out, and so are all later ones: the peer then sends their payloads through the socket.
   bool Read();
 
   // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Returns nothing
@@ -102,7 +106,7 @@ class MemoryPeer {
   const int socket_;
   const std::shared_ptr<const SharedMemory> own_;
   std::uint64_t id_ = 0, caller_ = 0;
-  bool greeted_ = false, was_greeted_ = false, ended_ = false;
+  bool greeted_ = false, was_greeted_ = false, ended_ = false, lacks_regions_ = false;
 
   SharedMemory page_memory_{sizeof(Page)};
   Page* page_ = nullptr;  // null: there is no memory or no descriptor for it

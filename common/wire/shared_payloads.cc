@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTryEvery = std::chrono::milliseconds(500), kTryAtLeastEvery = std::chrono::milliseconds(16'000);
 constexpr auto kKeptFor = std::chrono::seconds(1);        // regions of a process that has ended
+constexpr auto kStopsFor = std::chrono::seconds(60);      // a process that copies nothing is given up
 constexpr std::size_t kSizeUnit = std::size_t{64} << 10;  // of buffers for copies
 constexpr std::uint64_t kListener = 0;                    // in place of a connection's serial
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
@@ -131,7 +132,11 @@ void SharedPayloads::Renew(PeerId peer) {
 
 SharedPayloads::Connection* SharedPayloads::Add(int socket, bool accepted) {
   auto made = std::make_unique<Connection>(socket, own_, ++serials_, accepted);
-  if (!Watch(socket, serials_)) return nullptr;
+  if (!Watch(socket, serials_)) {
+    const int error = errno;
+    made.reset();
+    return errno = error, nullptr;
+  }
   return connections_.emplace(serials_, std::move(made)).first->second.get();
 }
 
@@ -174,7 +179,12 @@ void SharedPayloads::Tend(Clock::time_point now) {
   std::vector<std::uint64_t> over;
   for (auto& [serial, connection] : connections_) {
     connection->peer.ReleaseCopied();
-    if (connection->ended && now - *connection->ended > kKeptFor) over.push_back(serial);
+    if (connection->oldest != connection->peer.oldest_reference()) {
+      connection->oldest = connection->peer.oldest_reference();
+      connection->waits_since = now;
+    }
+    const bool stands_still = connection->oldest != 0 && now - connection->waits_since > kStopsFor;
+    if (stands_still || (connection->ended && now - *connection->ended > kKeptFor)) over.push_back(serial);
   }
   for (const std::uint64_t serial : over) Drop(serial);
 }
@@ -196,6 +206,8 @@ bool SharedPayloads::Take(Connection* connection, Clock::time_point now) {
   MemoryPeer& peer = connection->peer;
   const bool was_open = peer.is_open();
   if (!peer.Read()) return false;
+  if (peer.lacks_regions() && !std::exchange(connection->noted, true))
+    Note("a peer's memory", "it cannot be mapped", ENOMEM);
   if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while
     if (!was_open) return false;
     connection->ended = now;

@@ -85,6 +85,9 @@ class SharedPayloads {
     const std::uint64_t serial;  // names it in ready_fd_; descriptors are used again
     const bool accepted;         // the other side has connected
     std::optional<std::chrono::steady_clock::time_point> ended = {};
+    std::uint64_t oldest = 0;                           // of the references that it has not copied
+    std::chrono::steady_clock::time_point waits_since;  // for that one
+    bool noted = false;                                 // that it lacks regions
   };
 
   // Returns the connection of the peer; null if there is none.

@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <thread>
@@ -375,6 +373,7 @@ void ZmqTransport::TendConnections() {
     const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
     if (!TryOtherKey(&dealer, now) && !dealer.socket.IsGivenUp() && !unheard) continue;
     dealer.socket.ConnectAgain(dealer.endpoint);
+    if (shared_) shared_->Renew({peer});
     dealer.unanswered_since.reset();
     MakeDue(peer, &dealer);
   }

@@ -2,7 +2,7 @@
 //
 // Kind:   owned by one thread (any thread may call Wake); libzmq's own threads do the input and output.
 // Limits: those of TransportOptions. A peer that connects to us costs no state here: its PeerId is its routing id.
-//         libzmq has a queue per connection. A received message has at most eight frames (ours have one or two) and
+//         libzmq has a queue per connection. A received message has at most eight frames (ours have one to three) and
 //         twice frame_bytes_max bytes, and a connection with as many bytes of unread messages is not read. When few
 //         file descriptors are left, a new connection ends the one that has been silent for the longest time.
 // Fails:  as Transport. Messages that cannot be decoded are counted. If a peer that connected to us sent one, it gets
@@ -36,9 +36,9 @@ struct TransportCounters {
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full
   std::uint64_t sends_unreachable = 0;  // messages refused because the peer was gone
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames
-  std::uint64_t payloads_lost = 0;      // dropped: they lay in the memory of a process that has ended
+  std::uint64_t payloads_lost = 0;      // dropped: they lay in memory of a connection that has ended
   std::uint64_t payloads_shared = 0;    // of payload_messages_out: those that the peer reads where they lie
-  std::uint64_t extra_frames = 0;       // frames after the second one, dropped
+  std::uint64_t extra_frames = 0;       // frames that no message has, dropped
   std::uint64_t foreign_peers = 0;      // messages dropped for a routing id that no capstan peer would choose
   std::uint64_t revoked_peers = 0;      // messages dropped because their sender's key is no longer in the allow list
 };

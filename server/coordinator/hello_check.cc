@@ -88,8 +88,9 @@ Status CheckHello(const Hello& hello, const JobFacts& facts) {
 std::string BeyondLog(const Hello& hello, const JobFacts& facts) {
   const Journal& journal = facts.journal;
   const Generation generation = std::max(hello.generation, hello.newest_retained.generation);
-  const bool unknown =
-      hello.newest_retained.generation == journal.generation() && hello.newest_retained > journal.newest_snapshot();
+  // In allreduce a snapshot has the generation in which its timeline began.
+  const bool unknown = hello.newest_retained.generation >= FirstGeneration(journal.timeline()) &&
+                       hello.newest_retained > journal.newest_snapshot();
   if (hello.term <= journal.term() && generation <= journal.generation() && !unknown) return "";
   return facts.shards.NameOf(hello.shard) + " has seen term " + std::to_string(hello.term.value) + ", generation " +
          std::to_string(generation.value) + ", and the snapshot of version " +

@@ -29,7 +29,7 @@ Status CheckPush(const ShardContext& shard, const Push& push, const Slice& paylo
   }
   CAPSTAN_RETURN_IF_ERROR(CheckHyperParameters(push.hyper, shard.catalog->group_count()));
   const OptimizerRule& rule = shard.options.job.optimizer;
-  if (rule.kind == OptimizerKind::kRmsprop && !rule.keeps_momentum) {
+  if (rule.kind == OptimizerKind::kSgd || (rule.kind == OptimizerKind::kRmsprop && !rule.keeps_momentum)) {
     CAPSTAN_RETURN_IF_ERROR(CheckNoMomentum(push.hyper));
   }
   if (push.samples > kSamplesPerPushMax * (push.node.end - push.node.begin)) {

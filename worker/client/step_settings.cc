@@ -15,7 +15,8 @@ Status StepSettings::TakeHyperParameters(const std::vector<HyperParameters>& gro
     return Invalid("SetHyperParameters comes after NextWork and before the round's first gradient is final");
   }
   Status status = CheckHyperParameters(groups, group_count_);
-  const bool no_momentum = optimizer_.kind == OptimizerKind::kRmsprop && !KeepsMomentum(optimizer_);
+  const bool no_momentum = optimizer_.kind == OptimizerKind::kSgd ||
+                           (optimizer_.kind == OptimizerKind::kRmsprop && !KeepsMomentum(optimizer_));
   if (status.ok() && no_momentum) status = CheckNoMomentum(groups);
   if (!status.ok()) return Invalid("SetHyperParameters: " + status.message());
   has_hyper_parameters_ = true;

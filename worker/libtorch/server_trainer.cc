@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::uint64_t kComputeDomain = 0x636f6d70757465;  // separates these keys from others with the same seed
 constexpr int kNodesMax = 64;
+constexpr char kNoSkips[] =
+    "with Reduction::kSum every slot of a step has its samples, because servers divide by those that are reported: "
+    "write "
+    "Backward(loss * 0, {.reduction = Reduction::kSum}) in place of Skip()";
 
 std::string Number(double value) {
   std::ostringstream text;
@@ -203,6 +207,7 @@ Result<double> ServerTrainer::WeightOf(const at::Tensor& loss, const BackwardOpt
                        : "Backward(loss): no parameter's gradient follows from the loss: compute it from "
                          "model->forward(), outside of torch::NoGradGuard and without detaching it");
   }
+  if (options.reduction == Reduction::kSum && has_skipped_) return Invalid("Backward(loss): " + std::string(kNoSkips));
   const std::uint64_t whole = open_->slot.samples;
   if (options.reduction == Reduction::kSum) return static_cast<double>(StepSamples()) / static_cast<double>(whole);
   if (!options.reduction && (parts_.job.slots > 1 || samples != whole) && LooksLikeASum(loss)) {
@@ -245,8 +250,11 @@ Status ServerTrainer::Backward(const at::Tensor& loss, const BackwardOptions& op
   CAPSTAN_RETURN_IF_ERROR(Compute(loss, factor));
   open.computed += samples;
   const bool is_sum = options.reduction == Reduction::kSum;
-  open.loss_sum += loss.item<double>() * (is_sum ? 1.0 : static_cast<double>(samples));
-  return {};
+  has_sums_ = has_sums_ || is_sum;
+  return CallTorch("Backward(loss)", [&] {
+    open.loss_sum += loss.item<double>() * (is_sum ? 1.0 : static_cast<double>(samples));
+    return Status();
+  });
 }
 
 Status ServerTrainer::Compute(const at::Tensor& loss, double factor) {
@@ -305,6 +313,8 @@ Status ServerTrainer::Skip() {
     return Invalid("Skip(): slot " + std::to_string(open_->slot.index) + " of step " +
                    std::to_string(open_->slot.step) + " has a Backward() already: pass over a slot before it");
   }
+  if (has_sums_) return Invalid("Skip(): " + std::string(kNoSkips));
+  has_skipped_ = true;
   const std::uint32_t index = open_->slot.index;
   const bool is_void = open_->is_void;
   open_.reset();

@@ -97,6 +97,7 @@ class ServerTrainer final : public Trainer {
   double gradient_norm_ = 0.0;
   std::optional<std::uint32_t> lowest_slot_;
   bool done_ = false;
+  bool has_sums_ = false, has_skipped_ = false;  // losses were sums; slots were passed over
 };
 
 }  // namespace capstan::libtorch

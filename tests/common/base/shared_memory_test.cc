@@ -42,11 +42,12 @@ TEST_CASE("memory that was freed is used again, for the same size", "[common][sh
 }
 
 TEST_CASE("when all regions are made, a pool's buffers are private", "[common][shared_memory]") {
-  auto memory = std::make_shared<SharedMemory>(4096);
-  for (std::size_t bytes = 4096; memory->Allocate(bytes) != nullptr && bytes < (std::size_t{1} << 40); bytes *= 2) {
-  }
+  auto memory = std::make_shared<SharedMemory>(4096, 4096);
+  for (std::size_t i = 0; i < SharedMemory::kRegionsMax; ++i) REQUIRE(memory->Allocate(4096) != nullptr);
+  CHECK(memory->Allocate(4096) == nullptr);
   BufferPool pool(std::size_t{1} << 16, memory);
   const BufferRef buffer = pool.Take();
+  CHECK_FALSE(memory->Find({buffer->data(), buffer->size()}));
   std::memset(buffer->data(), 1, buffer->size());
   CHECK(buffer->data()[buffer->size() - 1] == std::byte{1});
 }

@@ -92,8 +92,9 @@ TEST_CASE("a momentum that the servers do not keep is refused with the line to w
   plain.momentum = 0.0;
   CHECK(CheckNoMomentum({}).ok());
   CHECK(CheckNoMomentum({plain, plain}).ok());
-  CHECK_THAT(CheckNoMomentum({plain, kGood}).message(),
-             Contains("group 2: momentum is 0.9") && Contains("set optimizer.momentum = 0.9"));
+  CHECK_THAT(CheckNoMomentum({plain, kGood}).message(), Contains("group 2: momentum is 0.9") &&
+                                                            Contains("set optimizer.momentum = 0.9") &&
+                                                            Contains("optimizer.kind = \"momentum\""));
 }
 
 }  // namespace capstan

@@ -309,6 +309,26 @@ TEST_CASE("every_seconds asks the workers for one version each time", "[server][
   }
 }
 
+TEST_CASE("an old copy of the log is noticed also after a change of the group", "[server][allreduce][hello]") {
+  GroupHarness harness;
+  harness.config.snapshot.every_steps = 3;
+  harness.RunWith({"w0", "w1"});
+  for (const std::uint64_t step : {0U, 1U, 2U}) harness.DoGroupStep(step);
+  harness.Keeps(0, 3);
+  harness.Send(harness.PeerOf(harness.joins[1]), harness.MakeLeave(harness.joins[1]));
+  harness.Pass(seconds(12), {harness.joins[0]});
+  harness.GoOn();
+  REQUIRE(harness.coordinator->generation() == Generation{2});
+  REQUIRE(harness.coordinator->newest_snapshot() == SnapshotId{Generation{1}, Version{3}});
+  harness.Forget();
+  Hello hello = harness.shards[0].hello;
+  hello.incarnation = Incarnation{60};
+  hello.newest_retained = SnapshotId{Generation{1}, Version{6}};  // which the newer log knows
+  harness.Send(harness.shards[0].peer, hello);
+  CHECK(Mentions(harness.Notices(), "the snapshot of version 6"));
+  CHECK(Mentions(harness.Notices(), "its log is an old copy"));
+}
+
 TEST_CASE("a snapshot under way outlives a change of the group", "[server][allreduce][snapshot]") {
   GroupHarness harness;
   harness.config.snapshot.every_steps = 3;

@@ -55,6 +55,8 @@ UNFROZEN = ('parameter "{name}" was unfrozen after prepare(), by step {step}, an
 FROZEN = ('parameter "{name}" was frozen after prepare(), by step {step}, and the servers train it: freeze it '
           "before prepare(). To freeze it on the way, give it a group of the optimizer, and set the group's lr to 0 "
           "from a trainer.global_step on")
+NO_SKIPS = ('with reduction="sum" every slot of a step has its samples, because the servers divide by those that are reported: write '
+            'trainer.backward(loss * 0, reduction="sum") in place of trainer.skip()')
 
 
 def begins_late(step: int) -> str:

@@ -88,6 +88,7 @@ class Trainer(Together):
         self._replays = False  # the loop's samples follow the job when it goes back
         self._follows = False  # the loop begins at the job's current step
         self._held_back = False  # the current slot ends once the script has shown when its scheduler acts
+        self._has_sums = self._has_skipped = False  # losses were sums; batches were skipped
         self._ended_by_clip = False  # clip_grad_norm_() has ended the slot; optimizer.step() has not come
         self._has_left = False
         if joining.address is not None:
@@ -202,6 +203,9 @@ class Trainer(Together):
         slot's loss."""
         self._computing.gradients.settle()
         self._must_have_a_slot()
+        self._has_sums |= reduction == "sum"
+        if self._has_sums and self._has_skipped:
+            raise Invalid(messages.NO_SKIPS)
         self._computing.backward(loss, samples, reduction, divided)
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
@@ -254,6 +258,9 @@ class Trainer(Together):
         computing = self._computing
         if self._rounds.slot is None or (computing.handout is not None and computing.piece is None):
             raise Invalid("skip() passes over the batch that the loop has, before its backward()")
+        if self._has_sums:
+            raise Invalid(messages.NO_SKIPS)
+        self._has_skipped = True
         computing.gradients.settle()
         if computing.handout is not None:
             computing.handout.let_go()
