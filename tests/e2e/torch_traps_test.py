@@ -380,6 +380,16 @@ class AccumulationTest(TrapTest):
         pieces = [line.replace("batch_size=32", "batch_size=8") for line in lines]
         self.assertIn("skipped 22 10", self.said("skip-pieces", pieces, steps=10))
 
+    def test_a_sum_and_a_skipped_batch_are_refused_together(self):
+        """The servers divide by the samples that are reported, and a skipped batch reports none."""
+        lines = [*PREPARE, "said = set()", "for epoch in range(9):", "    for index, (x, y) in enumerate(loader):",
+                 "        if index == 0:", "            trainer.skip()", "            continue", "        try:",
+                 "            trainer.backward(torch.nn.functional.mse_loss(model(x), y, reduction='sum'), reduction='sum')",
+                 "        except capstan.errors.Invalid as error: said.add(str(error))",
+                 "        step(trainer, model, x, y)", "print('refused', said)"]
+        said = next(line for line in self.said("sum-skip", lines, steps=6) if line.startswith("refused"))
+        self.assertIn('write trainer.backward(loss * 0, reduction="sum") in place of trainer.skip()', said)
+
 
 def numbers_in(text):
     return [float(number) for number in re.findall(r"-?\d+\.\d+", text)]

@@ -203,9 +203,9 @@ class Trainer(Together):
         slot's loss."""
         self._computing.gradients.settle()
         self._must_have_a_slot()
-        self._has_sums |= reduction == "sum"
-        if self._has_sums and self._has_skipped:
+        if reduction == "sum" and self._has_skipped:
             raise Invalid(messages.NO_SKIPS)
+        self._has_sums = self._has_sums or reduction == "sum"
         self._computing.backward(loss, samples, reduction, divided)
 
     def no_sync(self) -> contextlib.AbstractContextManager[None]:
