@@ -4,7 +4,7 @@
 # under ASan and UBSan.
 set(CAPSTAN_ONCE
   common_config_test common_hash_test common_header_seal_test common_keys_test common_mailbox_test common_safetensors_test
-  common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
+  common_shared_payloads_test common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
   fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
   server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
   server_storage_test server_storage_test_long server_shard_test
@@ -21,7 +21,7 @@ set(CAPSTAN_ASAN
   worker_train_test)
 # Also under TSan: loops, the client, collectives, the transport and the reader.
 set(CAPSTAN_TSAN
-  async_test common_mailbox_test common_transport_contract_test common_zmq_transport_test loops_test
+  async_test common_mailbox_test common_shared_payloads_test common_transport_contract_test common_zmq_transport_test loops_test
   monitoring_test reader_test server_loops_test worker_collective_mesh_test worker_collective_thread_test
   worker_client_test worker_session_test
   worker_machine_test worker_train_test)
