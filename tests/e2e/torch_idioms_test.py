@@ -201,8 +201,10 @@ class AccumulationTest(IdiomsTest):
         self.same("accumulates", lines, prepare)
         self.refused([line.replace("batch_size=32", "batch_size=16") for line in lines],
                      r"^Invalid: the loop accumulates 2 batches.*batch_size is 16.*batch_size=16, and set job.global_batch = 32", prepare)
-        self.refused([line.replace("training.data()", "torch.utils.data.Subset(training.data(), range(300))") for line in lines],
-                     r"^Invalid: the loop accumulates 2 batches, and the last.*drop_last=True", prepare)
+        part = [line.replace("training.data()", "torch.utils.data.Subset(training.data(), range(300))") for line in lines]
+        self.refused(part, r"^Invalid: the loop accumulates 2 batches, and the last 44 of an epoch's 300.*range\(256\)", prepare)
+        self.refused([line.replace("batch_size=32", "batch_size=32, drop_last=True") for line in part],
+                     r"^Invalid: the loop accumulates 2 batches, and the last 32 of an epoch's 288.*range\(256\)", prepare)
 
     def test_rest_of_slot_shows_batches_that_come(self):
         lines = [*LOADER, "PREPARE", "for x, y in loader:", "    rest = loader.rest_of_slot()", "    kept = [x.clone() for x, _ in rest]",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,16 +99,25 @@ class _Sequence(Sampler):  # type: ignore[type-arg]
         return itertools.dropwhile(lambda piece: piece != self._first, pieces)
 
 
-def _micro_batch(batch_size: int, accumulates: int, global_batch: int, slots: int, is_even: bool) -> int:
-    """The size of a slot's batches where the loop accumulates. `is_even`: no global batch is smaller than the others."""
+def _micro_batch(batch_size: int, accumulates: int, global_batch: int, slots: int, samples: int) -> int:
+    """The size of a slot's batches where the loop accumulates. `samples`: in the loader's batches of an epoch."""
     parts = slots * accumulates
     if global_batch != batch_size * accumulates or global_batch % parts:
         wanted = -(-batch_size // slots) * parts
         raise Invalid(messages.MICRO_BATCHES.format(batch_size=batch_size, count=accumulates, slots=slots, now=global_batch,
                                                     size=wanted // accumulates, wanted=wanted))
-    if not is_even:
-        raise Invalid(messages.LAST_GROUP.format(count=accumulates, global_batch=global_batch))
+    if lost := samples % global_batch:
+        raise Invalid(messages.LAST_GROUP.format(count=accumulates, lost=lost, samples=samples, global_batch=global_batch,
+                                                 whole=samples - lost))
     return global_batch // parts
+
+
+def _mover_of(loader: DataLoader[Any]) -> Callable[[Any], Any]:
+    """Puts a batch where the loader would. Accelerate's sends its batches to a device; others leave that to the script."""
+    device, module = getattr(loader, "device", None), sys.modules.get("accelerate.data_loader")
+    if device is None or module is None or not isinstance(loader, (module.DataLoaderShard, module.DataLoaderDispatcher)):
+        return _as_it_is
+    return lambda batch: module.send_to_device(batch, device, non_blocking=getattr(loader, "_non_blocking", False))
 
 
 def _as_it_is(item: Any) -> Any:
@@ -122,8 +132,10 @@ class Fetcher:
         batch, drop_last = batches_of(loader)
         order = order_of(loader, seed)
         if accumulates > 1:
-            batch = _micro_batch(batch, accumulates, global_batch, slots, drop_last or order.samples % global_batch == 0)
+            samples = order.samples - order.samples % batch if drop_last else order.samples
+            batch = _micro_batch(batch, accumulates, global_batch, slots, samples)
         self._loader, self._seed, self._steps = loader, seed, steps
+        self._move = _mover_of(loader)
         self.batch_size, self.samples = batch, order.samples
         self.plan = Plan(order.of, samples=order.samples, global_batch=global_batch, slots=slots, batch=batch, drop_last=drop_last)
         self.fingerprint = (order.samples, batch, order.name, drop_last)
@@ -136,7 +148,7 @@ class Fetcher:
             self._ahead = self._begin(piece, slots)
             found, batch = next(self._ahead)
         assert found == piece
-        return batch
+        return self._move(batch)
 
     def _begin(self, piece: Piece, slots: list[int]) -> Iterator[tuple[Piece, Any]]:
         old = self._loader

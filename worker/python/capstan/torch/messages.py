@@ -23,8 +23,9 @@ GROUPS = ("optimizer.step() does not come with the last batch of a slot: this lo
 MICRO_BATCHES = ("the loop accumulates {count} batches, the loader's batch_size is {batch_size}, and job.global_batch = {now} in "
                  "{slots} slots: give the loader batch_size={size}, and set job.global_batch = {wanted}, so that each slot has "
                  "{count} equal batches")
-LAST_GROUP = ("the loop accumulates {count} batches, and the last of an epoch's global batches has fewer than job.global_batch = "
-              "{global_batch} samples: give the loader drop_last=True, or a data set of a multiple of {global_batch}")
+LAST_GROUP = ("the loop accumulates {count} batches, and the last {lost} of an epoch's {samples} samples are fewer than job.global_batch = "
+              "{global_batch}, so no step would have them: give the loader torch.utils.data.Subset(data, range({whole})), or a data set of "
+              "a multiple of {global_batch}")
 NO_STEP_AFTER_CLIP = ("clip_grad_norm_() returned a finite norm, and optimizer.step() did not follow: the servers have updated the "
                       "weights when it returns. To pass over a batch, write trainer.skip() before its backward()")
 UNEVEN = ("job.global_batch = {global_batch} in {slots} slots gives them different numbers of samples, and loss.backward() does "

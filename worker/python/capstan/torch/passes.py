@@ -12,6 +12,7 @@ from capstan.client import Slot, Work
 from capstan.errors import Invalid
 from capstan.torch import messages
 from capstan.torch.batches import Fetcher, Piece, Plan
+from capstan.torch.stand_in import StandIn
 
 if TYPE_CHECKING:
     from capstan.torch.trainer import Trainer
@@ -123,28 +124,20 @@ class Handout:
         self._passes.has_computed()
 
 
-class _Sampler:
+class _Sampler(StandIn):
     """A read-only view of the script's sampler. The job itself chooses the samples and shuffles them in each epoch."""
-
-    def __init__(self, sampler: Any) -> None:
-        self._sampler = sampler
 
     def set_epoch(self, epoch: int) -> None:
         pass
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._sampler, name)
-
     def __len__(self) -> int:
-        return len(self._sampler)
+        return len(self._original)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._sampler)
+        return iter(self._original)
 
 
-class Batches:
+class Batches(StandIn):
     """The prepared loader. A pass over it is one epoch of the job, and ends with it for all processes.
 
     len() is the number of batches in a pass for this process's current slots: a whole epoch's with one process, its
@@ -152,6 +145,7 @@ class Batches:
     """
 
     def __init__(self, trainer: Trainer, loader: DataLoader[Any], plan: Plan) -> None:
+        super().__init__(loader)
         self._trainer, self._loader, self._plan = trainer, loader, plan
 
     @property
@@ -181,8 +175,3 @@ class Batches:
 
     def __iter__(self) -> Iterator[Any]:
         return self._trainer._pass()
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._loader, name)
