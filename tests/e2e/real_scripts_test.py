@@ -112,6 +112,12 @@ FROM_SLOTS = {
     "language_gpt": [("while True:\n", 'for _ in trainer.slots():\n    X, Y = get_batch("train")\n'),
                      ("iter_num += 1\n", "iter_num = trainer.global_step\n"),
                      ("        print(f\"step {iter_num}: val loss", "        with torch.random.fork_rng(): print(f\"step {iter_num}: val loss")],
+    # Its hidden state begins anew with each batch: nobody could give a process that comes back the one that it had.
+    "word_lstm": [("    for batch, i in enumerate(range(0, train_data.size(0) - 1, bptt)):\n",
+                   "    for batch, slot in enumerate(trainer.slots()):\n"
+                   "        i = (2 * trainer.global_step + slot.index) * bptt % (train_data.size(0) - 1)\n"),
+                  ("        hidden = repackage_hidden(hidden)\n        output, hidden = model(data, hidden)\n        loss",
+                   "        hidden = model.init_hidden(batch_size)\n        output, hidden = model(data, hidden)\n        loss")],
     "actor_critic": [("for i_episode in range(episodes):\n", "for i_episode, _ in enumerate(trainer.slots()):\n"),
                      ("    loss.backward()\n", '    trainer.backward(loss, 1, reduction="sum")\n')],
 }
