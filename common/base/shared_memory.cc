@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -44,6 +43,12 @@ std::optional<SharedMemory::Region> CreateRegion(std::size_t bytes) {
 }  // namespace
 
 SharedMemory::~SharedMemory() {
+  for (FreePiece* list : {free_, freed_.load(std::memory_order_acquire)}) {
+    while (list != nullptr) {
+      const std::unique_ptr<FreePiece> piece(list);
+      list = piece->next;
+    }
+  }
   for (std::size_t i = 0; i < count_.load(std::memory_order_acquire); ++i) {
     munmap(regions_[i].data, regions_[i].size);
     close(regions_[i].descriptor);
@@ -51,7 +56,7 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::Free(std::byte* memory, std::size_t bytes) {
-  auto* piece = new (memory) FreePiece{freed_.load(std::memory_order_relaxed), bytes};
+  auto* piece = new FreePiece{memory, bytes, freed_.load(std::memory_order_relaxed)};
   while (!freed_.compare_exchange_weak(piece->next, piece, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }
@@ -63,8 +68,8 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
   }
   for (FreePiece** at = &free_; *at != nullptr; at = &(*at)->next) {
     if ((*at)->bytes != bytes) continue;
-    FreePiece* const piece = std::exchange(*at, (*at)->next);
-    return reinterpret_cast<std::byte*>(piece);
+    const std::unique_ptr<FreePiece> piece(std::exchange(*at, (*at)->next));
+    return piece->memory;
   }
   const std::size_t count = count_.load(std::memory_order_relaxed);
   if (count == 0 || regions_[count - 1].size - used_ < bytes) {

@@ -39,7 +39,7 @@ class SharedMemory {
 
   // Returns page-aligned memory with unspecified contents. A process that forks does not pass it on.
   std::byte* Allocate(std::size_t bytes);
-  // Takes back memory from Allocate, for a call with the same size.
+  // Takes back memory from Allocate, for a call with the same size. Its bytes stay as they are until then.
   void Free(std::byte* memory, std::size_t bytes);
 
   struct Place {
@@ -58,9 +58,10 @@ class SharedMemory {
   const Region& region(std::uint32_t index) const { return regions_[index]; }
 
  private:
-  struct FreePiece {  // at the begin of memory that was freed
-    FreePiece* next;
+  struct FreePiece {  // not within the memory: a peer may still copy from there
+    std::byte* memory;
     std::size_t bytes;
+    FreePiece* next;
   };
 
   const std::size_t usual_bytes_max_;

@@ -143,6 +143,19 @@ TEST_CASE("a receiver that ends holds nothing, and the next one at its address g
   two.Meet();
 }
 
+TEST_CASE("what a process has sent before its end still arrives", "[common][shared_payloads]") {
+  Two two;
+  REQUIRE(two.server->transport->Send(two.to_client, {Push(), two.server->Filled(7)}).ok());
+  CHECK(two.server->counters.payloads_shared > 0);
+  two.server = nullptr;  // its queue leaves first
+  Until([&] {
+    two.client->transport->Poll(std::chrono::milliseconds(1), two.client->got.Callback());
+    return two.client->got.messages.size() == 1;
+  });
+  CHECK(Bytes(two.client->got.messages[0].message.payload) == std::vector<std::byte>(kBlock, std::byte{7}));
+  CHECK(two.client->counters.payloads_lost == 0);
+}
+
 TEST_CASE("a client that disconnects holds nothing", "[common][shared_payloads]") {
   Two two;
   const Slice payload = two.server->Filled(5);
