@@ -1,7 +1,5 @@
 #include "worker/session/job_view.h"
 
-#include <algorithm>
-
 #include "common/wire/messages/limits.h"
 
 namespace capstan::session {
@@ -13,7 +11,7 @@ bool JobView::IsOlder(const View& view) const {
 
 bool JobView::IsSound(const View& view) const {
   if (view.slot_count > kSlotsMax || (view_ && view.slot_count != view_->slot_count)) return false;
-  if (view.group_rank >= std::max<std::size_t>(view.group.size(), 1)) return false;
+  if (!view.group.empty() && view.group_rank >= view.group.size()) return false;
   for (std::size_t i = 0; i < view.slots.size(); ++i) {
     if (view.slots[i] >= view.slot_count || (i > 0 && view.slots[i] <= view.slots[i - 1])) return false;
   }

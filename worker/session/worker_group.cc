@@ -22,7 +22,8 @@ WorkerGroup::News AllReduceGroup::Follow(const View& view, Generation generation
 }
 
 WorkerGroup::News MachineGroup::Follow(const View& view, Generation) {
-  MachineGrouping group{view.group_epoch, view.group, static_cast<int>(view.group_rank)};
+  const int rank = view.group.empty() ? 0 : static_cast<int>(view.group_rank);  // checked where there are members
+  MachineGrouping group{view.group_epoch, view.group, rank};
   if (group.epoch != epoch_) {
     epoch_ = group.epoch;
     known_ = false;

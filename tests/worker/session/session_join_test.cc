@@ -327,7 +327,7 @@ TEST_CASE("views of an older term or sequence are not believed", "[client][view]
 TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   SessionHarness harness;
   harness.Declare();
-  std::vector<View> bad(9, harness.MakeView({0}));
+  std::vector<View> bad(8, harness.MakeView({0}));
   bad[0].slots = {4};
   bad[1].slots = {1, 0};
   bad[2].slots = {1, 1};
@@ -336,7 +336,6 @@ TEST_CASE("a view that cannot be is not believed", "[client][view]") {
   bad[5].shards[1].shard = 0;
   bad[6].shards[1].shard = 5;
   bad[7].slot_count = kSlotsMax + 1;
-  bad[8].group_rank = 1;  // of a group without members
   for (View& view : bad) {
     view.sequence = 9;
     harness.FromCoordinator(view);

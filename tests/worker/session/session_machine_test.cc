@@ -83,6 +83,7 @@ TEST_CASE("a worker hears of its machine's group, and of the addresses when all 
   const std::vector<Session::MachineGrouping> alone = harness.Events<Session::MachineGrouping>();
   REQUIRE(alone.size() == 1);
   CHECK(alone[0].members.empty());
+  CHECK(alone[0].rank == 0);  // whatever the view says
 }
 
 TEST_CASE("what is held is not sent, and is let go of when the version is published", "[client][machine]") {
