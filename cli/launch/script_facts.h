@@ -21,7 +21,7 @@ struct ScriptFacts {
   std::uint64_t global_batch = 0;  // samples of an update by the prepared loader; 0: none was prepared
   std::uint64_t samples = 0;       // of the loader's data set
   bool drops_last = false;         // the loader leaves out a last batch that is not full
-  // What decides which arrays the servers keep, as in [optimizer].
+  // Keys of [optimizer] that decide which arrays the servers keep.
   bool amsgrad = false, centered = false;
   double momentum = 0;  // of RMSprop
 };

@@ -447,14 +447,14 @@ void JobCourse::FormGroup(Instant now, Outbox* out) {
   const bool all = job_->members.size() >= job_->options.config.cluster.workers;
   if ((!all && now - job_->clock.started() < job_->lease()) || !job_->group->MayEnd(now)) return;
   const bool back = job_->group->request()->goes_back;
-  const bool anew = job_->journal.AwaitsInitialWeights();
+  const bool lacks_weights = job_->journal.AwaitsInitialWeights();
   const Step lost = job_->steps->step();
   const std::string reason = job_->group->request()->reason;
   job_->clock.SetCause(reason);
   // Before version 0 is kept the next founder gives all first weights, so the shards drop those that they have.
-  StartRecovery(back || anew ? Recovery::kGoBack : Recovery::kRegroup, now, out);
+  StartRecovery(back || lacks_weights ? Recovery::kGoBack : Recovery::kRegroup, now, out);
   const std::string next = "generation " + std::to_string(job_->journal.generation().value);
-  if (!back && anew) {
+  if (!back && lacks_weights) {
     out->Log(Severity::kInfo, next + ": another group, before the first weights were kept; it gives them again");
   } else if (!back) {
     out->Log(Severity::kInfo, next + ": another group; it goes on from step " + std::to_string(lost.value) +

@@ -238,7 +238,7 @@ Status Work(const Setup& setup) {
   return {};
 }
 
-// What a mistake needs to go wrong with; it has not joined yet.
+// The model, optimizer and connection that a mistake is made with. The program has not joined the job yet.
 struct Scene {
   Data data = MakeData();
   Net model = nullptr;

@@ -112,7 +112,7 @@ FROM_SLOTS = {
     "language_gpt": [("while True:\n", 'for _ in trainer.slots():\n    X, Y = get_batch("train")\n'),
                      ("iter_num += 1\n", "iter_num = trainer.global_step\n"),
                      ("        print(f\"step {iter_num}: val loss", "        with torch.random.fork_rng(): print(f\"step {iter_num}: val loss")],
-    # Its hidden state begins anew with each batch: nobody could give a process that comes back the one that it had.
+    # Its hidden state starts again with each batch: a restarted process could not get back the one that it had.
     "word_lstm": [("    for batch, i in enumerate(range(0, train_data.size(0) - 1, bptt)):\n",
                    "    for batch, slot in enumerate(trainer.slots()):\n"
                    "        i = (2 * trainer.global_step + slot.index) * bptt % (train_data.size(0) - 1)\n"),
