@@ -12,6 +12,7 @@ import signal
 
 import harness
 import recovery
+import tier
 from collective_jobs import REDUCED, SENT
 from nccl_jobs import ENDLESS, FAULT, LEASE, MLP, OVER_HOSTS, PLACES, NcclJobTest
 from same_bits_test import GPT_JOB
@@ -85,13 +86,15 @@ class AllReduceNcclTest(NcclJobTest):
         recovery.say(f"losses beside those over Gloo: {apart['first']:.1e}, {name} {apart[name]:.1e}")
         return apart
 
-    def test_three_workers_repeat_their_bits(self):
-        self.assertLess(self.losses_apart(GPT, 5, ("second", True))["first"], 1e-2)
-
-    def test_a_wire_of_16_bits_brings_other_losses_that_are_near(self):
-        apart = self.losses_apart(MLP, 3, ("narrow", False), "allreduce.wire=bf16")
-        self.assertLess(apart["first"], 1e-5)
-        self.assertLess(apart["narrow"], 0.1)
+    def test_three_workers_repeat_their_bits_and_a_wire_of_16_bits_brings_other_losses_that_are_near(self):
+        for what in tier.some(("bits", "16 bits"), 1):
+            with self.subTest(what):
+                if what == "bits":
+                    self.assertLess(self.losses_apart(GPT, 5, ("second", True))["first"], 1e-2)
+                    continue
+                apart = self.losses_apart(MLP, 3, ("narrow", False), "allreduce.wire=bf16")
+                self.assertLess(apart["first"], 1e-5)
+                self.assertLess(apart["narrow"], 0.1)
 
     def test_what_was_added_up_is_counted(self):
         with self.begin("cluster.workers=2", ENDLESS) as launch:

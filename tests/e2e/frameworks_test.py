@@ -7,6 +7,7 @@ usage: frameworks_test.py --bin FOLDER [--newest]     by the versions for Debian
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import own_workers
 import real_scripts_test
 import recovery
 import skips
+import tier
 
 ROOT = os.path.join(own_workers.EXAMPLES, "..", "..")
 MODULES = ("torch", "torch.utils.data", "lightning", "lightning.pytorch.callbacks", "transformers.trainer",
@@ -71,6 +73,7 @@ VARIANTS = (
         ("warmup_steps=4, ", 'warmup_steps=4, lr_scheduler_type="cosine", max_grad_norm=0.0, load_best_model_at_end=True, '),
         ("save_model(", "evaluate()\ntrainer.save_model(")]),
 )
+CASES = tuple(itertools.product(SCRIPTS_OF, (1, 2)))  # a script, and how many batches a step has
 SAMPLES = {"lightning_module": (256, 32), "hugging_face_trainer": (128, 16), "accelerate_loop": (256, 32)}  # and a batch
 EPOCHS = 3
 COUNTS = ("lightning_module", "hugging_face_trainer")  # their loops count the steps, and print the number
@@ -185,20 +188,18 @@ class FrameworksTest(real_scripts_test.LinesTest):
                 self.assertLessEqual(lines, real_scripts_test.LINES_MAX)
 
     def test_one_process_prints_what_the_plain_script_prints(self):
-        for name in SCRIPTS_OF:
-            for accumulate in (1, 2):
-                with self.subTest(f"{name}-{accumulate}"):
-                    worst = self.assert_same(self.one(f"{name}-{accumulate}", name, accumulate), self.plain(name, accumulate))
-                    print(f"{name}, {accumulate} batches for a step: {worst:.1e} from the plain script")
+        for name, accumulate in tier.some(CASES, 3):
+            with self.subTest(f"{name}-{accumulate}"):
+                worst = self.assert_same(self.one(f"{name}-{accumulate}", name, accumulate), self.plain(name, accumulate))
+                print(f"{name}, {accumulate} batches for a step: {worst:.1e} from the plain script")
 
     def test_a_job_that_ends_before_the_loop_ends_it(self):
-        for name in COUNTS:
-            for steps in (16, 20):  # of the loop's 24, in epochs of 8
-                run = f"{name}-{steps}"
-                with self.subTest(run), self.launched(run, name, 1, 1, f"job.steps={steps}") as launch:
-                    with self.script(run, name, 1, launch, 0, 1) as process:
-                        self.digest_at_end(launch, run, [process])
-                    self.assertEqual(len(self.metrics(run)), steps)
+        for name, steps in tier.some(itertools.product(COUNTS, (16, 20)), 2):  # of the loop's 24, in epochs of 8
+            run = f"{name}-{steps}"
+            with self.subTest(run), self.launched(run, name, 1, 1, f"job.steps={steps}") as launch:
+                with self.script(run, name, 1, launch, 0, 1) as process:
+                    self.digest_at_end(launch, run, [process])
+                self.assertEqual(len(self.metrics(run)), steps)
 
     def test_the_best_model_is_the_same_in_all_processes(self):
         """Here the best evaluation is the one with the greatest loss."""
@@ -263,8 +264,9 @@ class FrameworksTest(real_scripts_test.LinesTest):
         return sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, names in os.walk(folder) for name in names)
 
     def test_variants_of_the_scripts_print_what_the_plain_ones_print(self):
-        for name, tolerance, changes in VARIANTS:
-            run = f"{name}-{VARIANTS.index((name, tolerance, changes))}"
+        for index in tier.some(range(len(VARIANTS)), 2):
+            name, tolerance, changes = VARIANTS[index]
+            run = f"{name}-{index}"
             with self.subTest(run):
                 plain = self.write(f"{run}-plain.py", self.changed(name, Script(), changes))
                 with self.python(plain, self.folder, "1") as process:
@@ -296,17 +298,16 @@ class FrameworksTest(real_scripts_test.LinesTest):
             print(process.output.strip())
 
     def test_two_processes_have_the_losses_of_the_plain_script(self):
-        for name in SCRIPTS_OF:
-            for accumulate in (1, 2):
-                with self.subTest(f"{name}-{accumulate}"):
-                    run = f"{name}-{accumulate}-two"
-                    plain, (_, said) = self.plain(name, accumulate), self.two(run, name, accumulate)
-                    worst = self.assert_losses(run, name, plain, accumulate)
-                    for lines in said:
-                        validations = [[line for line in some if line.startswith("validation")] for some in (lines, plain)]
-                        worst = max(worst, self.assert_same(*validations))
-                    self.assert_checkpoints(self.path(f"{run}-out"), self.path(f"plain-{name}-{accumulate}"))
-                    print(f"{name}, {accumulate} batches for a step, two processes: {worst:.1e} from the plain script")
+        for name, accumulate in tier.some(CASES, 3):
+            with self.subTest(f"{name}-{accumulate}"):
+                run = f"{name}-{accumulate}-two"
+                plain, (_, said) = self.plain(name, accumulate), self.two(run, name, accumulate)
+                worst = self.assert_losses(run, name, plain, accumulate)
+                for lines in said:
+                    validations = [[line for line in some if line.startswith("validation")] for some in (lines, plain)]
+                    worst = max(worst, self.assert_same(*validations))
+                self.assert_checkpoints(self.path(f"{run}-out"), self.path(f"plain-{name}-{accumulate}"))
+                print(f"{name}, {accumulate} batches for a step, two processes: {worst:.1e} from the plain script")
 
     def test_two_processes_of_which_one_is_killed_end_with_the_bits_of_two(self):
         for name in SCRIPTS_OF:

@@ -12,6 +12,7 @@ import signal
 
 import harness
 import recovery
+import tier
 from collective_jobs import REDUCED
 from nccl_jobs import ENDLESS, FAULT, LEASE, MLP, PLACES, NcclJobTest
 from same_bits_test import GPT_JOB
@@ -41,7 +42,9 @@ class LocalReduceNcclTest(NcclJobTest):
     # ---- undisturbed
 
     def test_the_bits_are_those_of_every_worker_pushing_by_itself(self):
-        for text, count, more in ((MLP_JOB, 3, []), (MLP_JOB, 2, ["worker.precision=fp16"]), (GPT, 4, ["job.slots=4"])):
+        cases = (MLP_JOB, 3, []), (MLP_JOB, 2, ["worker.precision=fp16"]), (GPT, 4, ["job.slots=4"])
+        for index in tier.some(range(len(cases)), 2):
+            text, count, more = cases[index]
             with self.subTest(more=more, gpt=text == GPT, workers=count):
                 with self.begin(f"cluster.workers={count}", LOCAL, ENDLESS, *more, text=text) as launch:
                     self.wait_until_reducing(launch, count)
@@ -90,8 +93,8 @@ class LocalReduceNcclTest(NcclJobTest):
 
     def test_devices_that_fail_are_given_up_for_gloo(self):
         settings = ["cluster.workers=2", f"limits.lease={LEASE}"]
-        for fault, words in (("error 1", "a peer is gone, as CAPSTAN_NCCL_FAULT asks"),
-                             ("hang 1", "was not done at its deadline"), ("init", "no way to form it")):
+        for fault, words in tier.some((("error 1", "a peer is gone, as CAPSTAN_NCCL_FAULT asks"),
+                                       ("hang 1", "was not done at its deadline"), ("init", "no way to form it")), 1):
             with self.subTest(fault):
                 self.set_variable(FAULT, fault)
                 with self.begin(*settings, LOCAL, ENDLESS) as launch:

@@ -11,6 +11,7 @@ import sys
 import harness
 import own_workers
 import skips
+import tier
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = os.path.join(HERE, "scripts")
@@ -180,7 +181,7 @@ class RealScriptsTest(LinesTest):
         if name in THE_JOB_S_DRAWS:
             text = replaced(text, *THE_JOB_S_DRAWS[name])
         script = self.write(f"plain-{name}.py", text)
-        with self.new_python(script, self.path("plain"), MASTER_PORT=port, **PLAIN_ENVIRONMENT) as process:
+        with self.python(script, self.path("plain"), MASTER_PORT=port, **PLAIN_ENVIRONMENT) as process:
             self.assertEqual(process.wait(), 0, process.output)
             return process.output.splitlines()
 
@@ -206,7 +207,7 @@ class RealScriptsTest(LinesTest):
                 print(f"{name}: {worst:.1e} from plain PyTorch")
 
     def test_two_processes_of_which_one_is_killed_end_with_the_bits_of_one(self):
-        for name in (*FOLLOWS_THE_LOADER, *FROM_SLOTS):
+        for name in tier.some((*FOLLOWS_THE_LOADER, *FROM_SLOTS), 2):
             text = SCRIPTS_OF[name].converted(name)[0]
             for old, new in FROM_SLOTS.get(name, ()):
                 text = replaced(text, old, new)
