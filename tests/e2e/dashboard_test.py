@@ -60,7 +60,11 @@ class DashboardTest(harness.JobTest):
                 launches[name] = stack.enter_context(self.launch(self.job_file(steps=harness.ENDLESS), *words, run=name))
             for launch in launches.values():
                 launch.wait_for_line("snapshot of version ")
+            slowed = stack.enter_context(contextlib.ExitStack())
+            for name in launches:
+                slowed.enter_context(self.slow_workers(name))
             yield launches, [self.endpoints(name)["metrics"]["coordinator"] for name in launches]
+            slowed.close()
             for launch in launches.values():
                 harness.kill(launch.pid, signal.SIGINT)
             for launch in launches.values():

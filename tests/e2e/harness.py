@@ -228,6 +228,28 @@ class JobTest(unittest.TestCase):
     def launch(self, job, *arguments, run="run"):
         return Process(program("capstan"), "launch", job, "--run-dir", self.path(run), *arguments, cwd=self.folder)
 
+    @contextlib.contextmanager
+    def slow_workers(self, run="run"):
+        """Lets the run's workers run a tenth of the time within the block, so that a job whose test waits for something else
+        leaves the processors to other tests."""
+        over = threading.Event()
+        thread = threading.Thread(target=self._hold_workers, args=(run, over))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _hold_workers(self, run, over):
+        while not over.wait(0.01):
+            held = []
+            with contextlib.suppress(FileNotFoundError, ValueError):  # a worker is just being started
+                held = [pid for name, pid in self.pids(run).items() if name.startswith("worker") and not ended(pid)]
+            signal_all(held, signal.SIGSTOP)
+            over.wait(0.09)
+            signal_all(held, signal.SIGCONT)
+
     def pids(self, run="run"):
         """Returns the ids of the run's processes by name."""
         folder = self.path(run, "pids")
@@ -259,6 +281,12 @@ class JobTest(unittest.TestCase):
             offset = tensor["data_offsets"][1]
         self.assertEqual(len(content), 8 + length + offset)
         return list(header), content
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def kill(pid, number=signal.SIGKILL):

@@ -35,17 +35,21 @@ class HostileConnectionsTest(recovery.RecoveryTest):
         known = self.endpoints()
         return {"coordinator": known["coordinator"], **{f"server-{index}": shard for index, shard in enumerate(known["shards"])}}
 
+    def attack(self, name, address, pid, launch):
+        for attack in zmtp_attacker.ATTACKS:
+            for attempt in range(TRIES):
+                with contextlib.suppress(ConnectionError):
+                    attack(address)
+                self.assertFalse(harness.ended(pid), f"{attack.__name__} at {name}, try {attempt}:\n{launch.output}")
+            recovery.say(f"{name} is alive after {TRIES} times {attack.__name__}")
+
     def test_bytes_end_no_process(self):
         with self.launch(self.job(), *PORTS) as launch:
             self.wait_for_steps(launch, 15)
             before = self.pids()
-            for name, address in self.addresses().items():
-                for attack in zmtp_attacker.ATTACKS:
-                    for attempt in range(TRIES):
-                        with contextlib.suppress(ConnectionError):
-                            attack(address)
-                        self.assertFalse(harness.ended(before[name]), f"{attack.__name__} at {name}, try {attempt}:\n{launch.output}")
-                    recovery.say(f"{name} is alive after {TRIES} times {attack.__name__}")
+            with self.slow_workers():
+                for name, address in self.addresses().items():
+                    self.attack(name, address, before[name], launch)
             self.wait_for_steps(launch, 15)
             self.assertEqual(self.pids(), before)
             self.assert_stops_with_same_bits(launch)
@@ -74,7 +78,8 @@ class HostileConnectionsTest(recovery.RecoveryTest):
     def test_refused_messages_fill_no_log(self):
         with self.launch(self.job(), *PORTS) as launch:
             self.wait_for_steps(launch, 15)
-            attack = stranger("bad-joins", self.addresses()["coordinator"], BAD_JOINS)
+            with self.slow_workers():
+                attack = stranger("bad-joins", self.addresses()["coordinator"], BAD_JOINS)
             self.assertEqual(attack.returncode, 0, attack.stderr)
             self.wait_for_steps(launch, 15)
             self.assert_stops_with_same_bits(launch)

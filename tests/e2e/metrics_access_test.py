@@ -28,6 +28,7 @@ class MetricsAccessTest(harness.JobTest):
         arguments = [word for setting in settings for word in ("--set", setting)]
         launch = self.enterContext(self.launch(self.job_file(steps=harness.ENDLESS), *arguments))
         launch.wait_for_line("running: ")
+        self.enterContext(self.slow_workers())
         self.assertEqual(set(self.endpoints()["metrics"]), PROCESSES)
         return launch
 

@@ -96,8 +96,9 @@ class PrometheusTest(harness.JobTest):
             addresses = self.endpoints(run)["metrics"]
             self.assertEqual(set(addresses), PROCESSES)
             queries = [f"--expect={query}={value}" for query, value in expected.items()]
-            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *addresses.values()], text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
+            with self.slow_workers(run):
+                scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *addresses.values()], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
             self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
@@ -110,8 +111,9 @@ class PrometheusTest(harness.JobTest):
                         'count(up{role="server",name=~"server-[01]"} == 1)': 2, 'count(up{role="worker"} == 1)': 2,
                         'count(capstan_worker_step{name="worker-1"})': 1}
             queries = [f"--expect={query}={value}" for query, value in expected.items()]
-            scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *access, "--discover", coordinator], text=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
+            with self.slow_workers():
+                scrape = subprocess.run([sys.executable, "-B", SCRAPE, *queries, *access, "--discover", coordinator], text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=2 * harness.DEADLINE)
             self.assertEqual(scrape.returncode, 0, f"{scrape.stdout}\nthe job said:\n{launch.output}")
             harness.kill(launch.pid, signal.SIGINT)
             self.assertEqual(launch.wait(), 130, launch.output)
