@@ -7,7 +7,7 @@ set(CAPSTAN_ONCE
   common_shared_payloads_test common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
   fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
   server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
-  server_storage_test server_storage_test_long server_shard_test
+  server_storage_test server_shard_test
   server_coordinator_test server_test worker_client_test worker_session_test)
 # Run in release, and also under ASan and UBSan: tests of code that hands memory from thread to thread, reads users'
 # files, or computes on an emulated device; except for cases with the tag [long], which are tests NAME_long.

@@ -25,6 +25,8 @@ constexpr int kVersion = 13000;
 
 // An allocation stores its size in front of its memory.
 constexpr std::size_t kFront = 256;
+// New memory is filled with NaN up to here. Only work space of the kernels is larger, and no test uses that much of it.
+constexpr std::size_t kFilled = std::size_t{8} << 20;
 std::atomic<std::size_t> used{0};
 std::atomic<void*> registered[16];
 thread_local int current_device = 0;
@@ -96,7 +98,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   if (posix_memalign(&whole, kFront, kFront + bytes) != 0) return cudaErrorMemoryAllocation;
   auto* const front = static_cast<std::byte*>(whole);
   std::memcpy(front, &bytes, sizeof(bytes));
-  std::memset(front + kFront, 0xFF, bytes);
+  std::memset(front + kFront, 0xFF, std::min(bytes, kFilled));
   used += bytes;
   *memory = front + kFront;
   return cudaSuccess;

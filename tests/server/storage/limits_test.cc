@@ -91,7 +91,7 @@ void ForEachKind(const Sizes& sizes, const Visit& visit) {
   }
 }
 
-TEST_CASE("every message that can be sent is received", "[common][wire][limits][long]") {
+TEST_CASE("every message that can be sent is received", "[common][wire][limits]") {
   std::size_t sent_count = 0;
   std::vector<std::byte> bytes;
   for (const Sizes& sizes : AllSizes(kFrameBytesMax)) {
@@ -168,7 +168,7 @@ TEST_CASE("what a shard says of a step is sent for as many slots, metrics and se
   CHECK(bytes.size() <= TransportOptions{}.frame_bytes_max);
 }
 
-TEST_CASE("every record of the coordinator's log that can be written is read", "[server][storage][limits][long]") {
+TEST_CASE("every record of the coordinator's log that can be written is read", "[server][storage][limits]") {
   std::size_t written = 0;
   for (const Sizes& sizes : AllSizes(2 * kJobFileBytesMax)) {
     ForEachKind<LogRecord>(sizes, [&](std::size_t kind, auto body) {
@@ -206,7 +206,7 @@ TEST_CASE("every record of a shard's log that can be admitted is read", "[server
 }
 
 TEST_CASE("a part's header with too much in it is not written, and the most that is written is read",
-          "[server][storage][limits][long]") {
+          "[server][storage][limits]") {
   SnapshotHeader header = MakeImage({{1}, {2}}, 0, {.block_count = 1, .slot_count = kSlotsMax}).header;
   header.blocks[0].hashes = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
   header.blocks[0].last.assign(kSlotsMax, {UINT64_MAX});

@@ -5,6 +5,7 @@
 #include "server/storage/rocks_snapshot_store.h"
 #include "tests/catch.h"
 #include "tests/server/storage/storage_tools.h"
+#include "tests/tier.h"
 
 namespace capstan::server {
 namespace {
@@ -254,7 +255,8 @@ TEST_CASE("no flipped bit of a directory becomes a wrong weight or a wrong life"
   REQUIRE(tables.size() == 6);
   FlipCount in_tables, in_others;
   RandomStream random(21);
-  for (int i = 0; i < 210; ++i) {
+  const int tries = 3 * testing::TriesOfTier(70);
+  for (int i = 0; i < tries; ++i) {
     const std::vector<std::string>& list = i % 3 < 2 ? tables : others;
     const std::string& file = list[random.Below(list.size())];
     FlipAndLook(run.path(), file, random.Below(files::file_size(file)), part, shape,
