@@ -18,6 +18,8 @@ STEPS = 21  # 3 epochs of 7
 
 
 class RunScriptTest(harness.JobTest):
+    DIGESTS = {}  # by the number of slots
+
     def capstan(self, *arguments):
         """Runs capstan with no PYTHONPATH, so that only the launcher can make Python find the package."""
         return harness.Process("/usr/bin/env", "-u", "PYTHONPATH", "OMP_NUM_THREADS=1", harness.program("capstan"),
@@ -29,6 +31,13 @@ class RunScriptTest(harness.JobTest):
 
     def digest(self, run="run"):
         return hashlib.sha256(self.weights(run)[1]).hexdigest()
+
+    def undisturbed(self, slots):
+        """The digest after three epochs by one process, which is run once for all tests."""
+        if slots not in self.DIGESTS:
+            self.trained(options=("--epochs", "3", "--slots", str(slots)), run="undisturbed")
+            self.DIGESTS[slots] = self.digest("undisturbed")
+        return self.DIGESTS[slots]
 
     def job(self, run="run"):
         with open(self.path(run, "job.toml"), "rb") as file:
@@ -84,14 +93,12 @@ class GoodEndTest(RunScriptTest):
         self.assertEqual(self.job("again"), self.job())
 
     def test_four_processes_have_the_bits_of_one(self):
-        self.trained(options=("--epochs", "3", "--slots", "4"), run="one")
         output = self.trained(options=("--epochs", "3", "--workers", "4", "--servers", "2"), run="four")
         for index in range(4):
             self.assertRegex(output, rf"worker-{index}: loss \d\.\d+ at step 21")
-        self.assertEqual(self.digest("four"), self.digest("one"))
+        self.assertEqual(self.digest("four"), self.undisturbed(4))
 
     def test_a_script_that_is_killed_comes_back_and_moves_no_bit(self):
-        self.trained(options=("--epochs", "3", "--workers", "2"), run="undisturbed")
         with self.held() as (path, let_go):
             with self.run_script("--hold", path, options=("--epochs", "3", "--workers", "2")) as process:
                 recovery.poll(lambda: recovery.count_records(self.path("run")) >= 10, "10 steps")
@@ -101,15 +108,13 @@ class GoodEndTest(RunScriptTest):
                 process.wait_for_line('"worker-1" joined (', since=since)
                 let_go()
                 self.assertEqual(process.wait(), 0, process.output)
-        self.assertEqual(self.digest(), self.digest("undisturbed"))
+        self.assertEqual(self.digest(), self.undisturbed(2))
         self.assert_nothing_runs()
 
     def test_with_keys_it_has_the_same_bits_and_leaves_neither_keys_nor_sockets(self):
-        self.trained(options=("--epochs", "3"), run="plain")
-        self.trained(options=("--set", "security.transport=curve"), run="keys")
-        self.assertEqual(self.digest("keys"), self.digest("plain"))
-        for run in ("plain", "keys"):
-            self.assertEqual({"keys", "sockets"} & set(os.listdir(self.path(run))), set(), run)
+        self.trained(options=("--set", "security.transport=curve"))
+        self.assertEqual(self.digest(), self.undisturbed(1))
+        self.assertEqual({"keys", "sockets"} & set(os.listdir(self.path("run"))), set())
 
     def test_the_arrays_of_its_optimizer_are_the_jobs(self):
         self.trained("--how", "rmsprop", options=("--epochs", "1"))
@@ -125,12 +130,11 @@ class OpenEndTest(RunScriptTest):
     """Neither --steps nor --epochs: the job ends where the script's loop ends."""
 
     def test_the_job_ends_where_the_loops_end_with_the_bits_of_as_many_steps(self):
-        self.trained(options=("--epochs", "3", "--slots", "2"), run="counted")
         output = self.trained(options=("--workers", "2"))
         self.assertIn("its steps: until the loop of run_script.py ends; --steps N or --epochs N gives a number", output)
         self.assertIn("done: 21 steps", output)
         self.assertNotIn("warning", output)
-        self.assertEqual(self.digest(), self.digest("counted"))
+        self.assertEqual(self.digest(), self.undisturbed(2))
         self.assertEqual(self.job()["job"]["steps"], STEPS)
         with self.capstan("launch", self.path("run", "job.toml"), "--run-dir", self.path("again")) as again:
             self.assertEqual(again.wait(), 0, again.output)
@@ -138,7 +142,6 @@ class OpenEndTest(RunScriptTest):
         self.assert_nothing_runs()
 
     def test_a_run_that_is_stopped_goes_on_to_the_same_end(self):
-        self.trained(run="undisturbed")
         with self.held() as (path, let_go):
             with self.run_script("--hold", path) as process:
                 recovery.poll(lambda: recovery.count_records(self.path("run")) >= 10, "10 steps")
@@ -148,7 +151,7 @@ class OpenEndTest(RunScriptTest):
             with self.capstan("launch", "--resume", "--run-dir", self.path("run")) as resumed:
                 self.assertEqual(resumed.wait(), 0, resumed.output)
         self.assertIn("done: 21 steps", resumed.output)
-        self.assertEqual(self.digest(), self.digest("undisturbed"))
+        self.assertEqual(self.digest(), self.undisturbed(1))
 
     def test_a_script_without_a_loader_may_say_its_batch_by_set(self):
         output = self.trained("--how", "by-hand", options=("--set", "job.global_batch=16"))
