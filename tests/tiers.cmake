@@ -14,7 +14,7 @@ set(CAPSTAN_ONCE
 set(CAPSTAN_ASAN
   async_test cli_test encoding_test hostile_test loops_test monitoring_test program_state_test
   reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_median sim_test_async
-  sim_test_bounded
+  sim_test_bounded sim_test_shared
   sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
   worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
   worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_machine_test

@@ -36,6 +36,7 @@ Cluster::Cluster(const ClusterOptions& options, const Mutant* mutant)
   pool_ = std::make_unique<BufferPool>(std::max<std::size_t>(4096, catalog_->element_count() * sizeof(float)));
   checks_ = std::make_unique<Checks>(options_, &outcome_);
   markers_ = std::make_unique<Markers>(options_, &outcome_);
+  if (options_.shared_memory) shared_ = std::make_unique<SharedLines>(pool_.get(), flaw_);
   disks_.resize(std::max(kShardsMax, options.shards));
   for (SimDisk& disk : disks_) {
     disk.set_flaw(flaw_);
@@ -139,6 +140,7 @@ void Cluster::KillShard(std::size_t index) {
   TearLog(index);
   ++troubles_;
   lines_.Forget(kShards + index);
+  if (shared_) shared_->End(kShards + index);
   checks_->Add(*shard.metrics);
   shard = {};
   disks_[index].Crash();
@@ -238,6 +240,7 @@ void Cluster::TickAll() {
   const bool stopped = coordinator_.core && coordinator_.core->state() == Coordinator::State::kStopped;
   if (stopped || (flaw_ == Flaw::kStopAtOnce && stop_)) EndStopped();
   if (!Calm()) InjectFaults();
+  if (shared_) shared_->EndAllBut([this](std::uint64_t node) { return Lives(node); });
   RestartTheDead();
   See();
 }

@@ -101,8 +101,12 @@ struct ClusterOptions {
 
   bool unconnected = false;  // workers of a group never connect to each other
 
-  // Only OldJob and SlowLines set this option.
+  // OldJob, SlowLines and ShareMemory set this option.
   bool in_order = false;  // messages from one process to another arrive in the order sent
+
+  // For processes of one machine.
+  bool shared_memory = false;  // payloads lie in their sender's memory until they arrive
+  double given_up = 0.0;       // a process gives up a connection on which payloads are still to be copied
 
   // For old jobs.
   std::uint64_t compute_milliseconds = 60;  // per slot, at most

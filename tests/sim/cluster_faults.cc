@@ -25,6 +25,7 @@ void Cluster::InjectFaults() {
   InjectDiskFaults();
   if (Strikes(options_.clock_jumps)) JumpClock();
   if (Strikes(options_.clogs)) Clog();
+  if (shared_ && Strikes(options_.given_up) && shared_->GiveUpOne(&random_)) Count("connections given up");
   if (!workers_.empty() && workers_.size() < 6 && Strikes(options_.same_names)) {
     StartWorker(RandomWorker()->second->name());
   }

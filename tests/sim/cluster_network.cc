@@ -106,7 +106,48 @@ void Cluster::Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie)
   Instant at = lines_.Send(from, to, wire_.header_bytes() + envelope.message.payload.size, now_) + Up_to(3);
   if (!Calm() && Chance(options_.late)) at += Up_to(3000);
   if (options_.in_order) at = lines_.Behind(from, to, at);
-  queue_.push({at, ++order_, from, to, envelope.message, zombie, true});
+  Delivery delivery{at, ++order_, from, to, envelope.message, zombie, true};
+  if (shared_) LeavePayload(&delivery);
+  queue_.push(std::move(delivery));
+}
+
+bool Cluster::Lives(std::uint64_t node) const {
+  if (node >= kWorkers) return workers_.contains(node);
+  return IsShardAddress(node) && node - kShards < shards_.size() && shards_[node - kShards].core != nullptr;
+}
+
+void Cluster::LeavePayload(Delivery* delivery) {
+  if (delivery->message.payload.empty() || !Lives(delivery->from) || !Lives(delivery->to)) return;
+  if ((delivery->from >= kWorkers) == (delivery->to >= kWorkers)) return;
+  delivery->reference = shared_->Refer(delivery->from, delivery->to, delivery->message.payload);
+  if (!delivery->reference) return;
+  Count("payloads left in their sender's memory");
+  delivery->referred_hash = Hash64(delivery->message.payload.bytes());
+  delivery->message.payload = {};
+}
+
+bool Cluster::FetchPayload(Delivery* delivery) {
+  Result<Slice> copy = shared_->Copy(delivery->from, delivery->to, *delivery->reference);
+  if (copy.status().code() == Code::kCorrupt) outcome_.violation = "a reference that its sender did not send";
+  if (!copy.ok()) {
+    Count("reference of a connection that is gone");
+    return false;
+  }
+  delivery->message.payload = std::move(copy).value();
+  if (Hash64(delivery->message.payload.bytes()) == delivery->referred_hash) return true;
+  Count("memory used again after its connection was given up");
+  if (!shared_->IsGivenUp(delivery->from, delivery->to)) {
+    outcome_.violation = "a payload changed before its receiver had copied it";
+  }
+  return true;
+}
+
+Instant Cluster::PausedUntil(std::uint64_t node) const {
+  if (node >= kWorkers) {
+    const auto worker = workers_.find(node);
+    return worker == workers_.end() ? Instant{} : worker->second->paused_until;
+  }
+  return Lives(node) ? shards_[node - kShards].paused_until : Instant{};
 }
 
 void Cluster::Replay(const Delivery& delivery) {
@@ -180,13 +221,18 @@ void Cluster::Arrive(const Delivery& delivery, const Coordinator* receiver,
 }
 
 bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
+  if (delivery.reference) paused_until = lines_.HeldUntil(delivery.from, delivery.to, paused_until);
   if (paused_until <= now_) return false;
-  queue_.push({paused_until, ++order_, delivery.from, delivery.to, delivery.message, delivery.zombie, false});
+  Delivery later = delivery;
+  later.at = paused_until;
+  later.order = ++order_;
+  later.on_line = false;
+  queue_.push(std::move(later));
   return true;
 }
 
 void Cluster::Deliver() {
-  const Delivery delivery = std::move(const_cast<Delivery&>(queue_.top()));  // its order does not change
+  Delivery delivery = std::move(const_cast<Delivery&>(queue_.top()));  // its order does not change
   queue_.pop();
   now_ = std::max(now_, delivery.at);
   if (const auto lost = lost_through_.find(delivery.from);
@@ -200,6 +246,10 @@ void Cluster::Deliver() {
           checks_->Describe(delivery.message.header));
   }
   if (const auto clog = clogs_.find(delivery.to); clog != clogs_.end() && Postponed(delivery, clog->second)) return;
+  if (delivery.reference) {
+    if (Postponed(delivery, PausedUntil(delivery.to))) return;
+    if (!Lives(delivery.to) || !FetchPayload(&delivery)) return Lost(delivery.message);
+  }
   if (options_.replays > 0 && !Calm()) Replay(delivery);
   const PeerId from{delivery.from};
   if (delivery.to == kCoordinator) {

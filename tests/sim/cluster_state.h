@@ -31,6 +31,7 @@
 #include "tests/sim/markers.h"
 #include "tests/sim/mutants.h"
 #include "tests/sim/payload_account.h"
+#include "tests/sim/shared_lines.h"
 #include "tests/sim/wire.h"
 #include "tests/sim/worker.h"
 
@@ -48,6 +49,9 @@ struct Delivery {
   Message message;
   bool zombie = false;  // sent by a replaced coordinator
   bool on_line = true;  // takes up room on its line
+  // Of a payload in its sender's memory: the reference to it, and its hash when it was sent.
+  std::optional<PayloadReference> reference = {};
+  std::uint64_t referred_hash = 0;
   bool operator>(const Delivery& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
 };
 
@@ -115,6 +119,13 @@ class Cluster {
   bool HasRoom(std::uint64_t from, const Envelope& envelope);
   void Lost(const Message& message);
   void Enqueue(std::uint64_t from, const Envelope& envelope, bool zombie);
+  // Leaves the payload in its sender's memory, if both ends are processes that share theirs.
+  void LeavePayload(Delivery* delivery);
+  // Copies the payload from its sender's memory. Returns false if the message is lost.
+  bool FetchPayload(Delivery* delivery);
+  bool Lives(std::uint64_t node) const;
+  // When the process goes on; the past if it is not paused.
+  Instant PausedUntil(std::uint64_t node) const;
   // Remembers the message, and perhaps delivers an older one again. Messages that decide something are remembered
   // separately, because there are few of them.
   void Replay(const Delivery& delivery);
@@ -221,6 +232,7 @@ class Cluster {
   Wire wire_;
   Lines lines_;
   PayloadAccount payload_;
+  std::unique_ptr<SharedLines> shared_;                  // null: all payloads travel
   std::map<std::uint64_t, Instant> clogs_;               // nothing reaches the process until then
   std::map<std::uint64_t, std::uint64_t> lost_through_;  // by sender: messages still in its sockets when it died
   World world_;

@@ -20,7 +20,7 @@ namespace capstan::sim {
 inline constexpr std::uint64_t kOldSteps = 400;
 
 // Names a run, as the options of the program `sim` do: `sim --seed N [--async | --bounded | --allreduce] [--durable]
-// [--local | --median | --external] [--edition E]`, or `sim --seed N --old | --slow-lines`.
+// [--local | --median | --external | --shared] [--edition E]`, or `sim --seed N --old | --slow-lines`.
 struct RunName {
   std::uint64_t seed = 1;
   Mode mode = Mode::kSync;
@@ -29,6 +29,7 @@ struct RunName {
   bool local = false;
   bool external = false;    // the optimizer stays in the program
   bool median = false;      // gradients are aggregated by their median
+  bool shared = false;      // processes of one machine, which read payloads in each other's memory
   bool old = false;         // an old job
   bool slow_lines = false;  // a job over slow lines
   std::uint64_t old_steps = kOldSteps;

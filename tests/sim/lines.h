@@ -42,6 +42,12 @@ class Lines {
     Line& line = lines_[{from, to}];
     return line.newest_at = std::max(line.newest_at, at);
   }
+  // Returns `at` or, if later, the time returned before for the line: a message that waits for its receiver keeps those
+  // behind it, even if the receiver goes on earlier than it was to.
+  Instant HeldUntil(std::uint64_t from, std::uint64_t to, Instant at) {
+    Line& line = lines_[{from, to}];
+    return line.held_until = std::max(line.held_until, at);
+  }
   // Call when a message has left the line.
   void Arrived(std::uint64_t from, std::uint64_t to) {
     const auto line = lines_.find({from, to});
@@ -56,6 +62,7 @@ class Lines {
   struct Line {
     Instant free_at{};         // when the last byte sent has left it
     Instant newest_at{};       // when the newest message arrives
+    Instant held_until{};      // when messages that wait for the receiver go on
     std::size_t messages = 0;  // sent, and not yet taken
   };
 

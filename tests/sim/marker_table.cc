@@ -238,6 +238,16 @@ const std::vector<Marker>& SlowLines() {
   return markers;
 }
 
+const std::vector<Marker>& SharedPayloadMarkers() {
+  static const std::vector<Marker> markers = {
+      {"payloads left in their sender's memory", 9000},
+      {"connections given up", 1000},
+      {"memory used again after its connection was given up", 50},
+      {"reference of a connection that is gone", 300},
+  };
+  return markers;
+}
+
 const std::vector<Marker>& External() {
   static const std::vector<Marker> markers = {
       {"versions made by a program", 10000},
@@ -256,6 +266,7 @@ const std::vector<Marker>& MarkersOf(const RunName& name) {
   if (name.durable) return Durable();
   if (name.local) return Local();
   if (name.external) return External();
+  if (name.shared) return SharedPayloadMarkers();
   if (name.median) return Median();
   if (WorkersUpdate(name.mode)) return AllReduce();
   if (name.mode == Mode::kBounded) return Bounded();

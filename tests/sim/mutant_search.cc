@@ -63,6 +63,7 @@ std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint
   first.slow_lines = mutant.slow_lines;
   first.local = mutant.local;
   first.external = mutant.external;
+  first.shared = mutant.shared;
   return SearchFrom(mutant, first, runs);
 }
 

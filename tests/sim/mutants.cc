@@ -561,6 +561,7 @@ std::vector<Mutant> MakeMutants() {
   AddExternal(&all);
   AddMachine(&all);
   AddSessions(&all);
+  AddSharedMemory(&all);
   return all;
 }
 

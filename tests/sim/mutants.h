@@ -38,27 +38,30 @@ enum class Flaw {
   kRecoverNotDurable,     // these records are lost if the coordinator dies soon after
   kRunningNotDurable,
   kManifestNotDurable,
-  kTermForgotten,           // these records are never there when a coordinator starts
-  kLogNotDurable,           // the newest append is gone when its shard dies
-  kReplayedTwice,           // a log record is returned twice
-  kLogTrimmedEarly,         // the log is trimmed when a part is written, before its snapshot exists
-  kSumInSlotOrder,          // a worker adds its slots from the last to the first
-  kDataByPosition,          // a slot's data depends on its position among its worker's slots
-  kNotReproducible,         // a gradient depends on the worker that computed it
-  kOldWeights,              // a worker computes before all blocks of the version have arrived
-  kOwnProgramState,         // a worker continues from the program state that it made last, not from the version's
-  kMadeInAnyGeneration,     // a worker takes the version it made, whichever generation committed that step
-  kReplicaOfAnyGeneration,  // a worker checks only the version number of its replica
-  kGroupKept,               // a worker keeps its group in another generation
-  kShareForgotten,          // a worker uploads none of its share of a retained version
-  kHeadsOfAnyStep,          // the workers of a machine add up whatever their steps
-  kDeferredForgotten,       // a worker's deferred pushes are not sent when its machine's group does not add them up
-  kRoundNotAwaited,         // a worker ends its round before it has pushed all sums for its machine
-  kUnreadableHeader,        // a part has an unreadable header
-  kSmallFrames,             // a frame holds less than most messages need
-  kSkippedStepMade,         // a program takes the gradient of a skipped step
-  kVersionUnsaid,           // a program does not say which version it has made
-  kStopAtOnce,              // a stopping job does not wait for its last snapshot
+  kTermForgotten,             // these records are never there when a coordinator starts
+  kLogNotDurable,             // the newest append is gone when its shard dies
+  kReplayedTwice,             // a log record is returned twice
+  kLogTrimmedEarly,           // the log is trimmed when a part is written, before its snapshot exists
+  kSumInSlotOrder,            // a worker adds its slots from the last to the first
+  kDataByPosition,            // a slot's data depends on its position among its worker's slots
+  kNotReproducible,           // a gradient depends on the worker that computed it
+  kOldWeights,                // a worker computes before all blocks of the version have arrived
+  kOwnProgramState,           // a worker continues from the program state that it made last, not from the version's
+  kMadeInAnyGeneration,       // a worker takes the version it made, whichever generation committed that step
+  kReplicaOfAnyGeneration,    // a worker checks only the version number of its replica
+  kGroupKept,                 // a worker keeps its group in another generation
+  kShareForgotten,            // a worker uploads none of its share of a retained version
+  kHeadsOfAnyStep,            // the workers of a machine add up whatever their steps
+  kDeferredForgotten,         // a worker's deferred pushes are not sent when its machine's group does not add them up
+  kRoundNotAwaited,           // a worker ends its round before it has pushed all sums for its machine
+  kUnreadableHeader,          // a part has an unreadable header
+  kSmallFrames,               // a frame holds less than most messages need
+  kSkippedStepMade,           // a program takes the gradient of a skipped step
+  kVersionUnsaid,             // a program does not say which version it has made
+  kStopAtOnce,                // a stopping job does not wait for its last snapshot
+  kReferredNotKept,           // a sender uses memory again although the receiver has not copied it
+  kCopiedTooEarly,            // a receiver says that it has copied a payload when the message comes in
+  kReferenceOfAnyConnection,  // a receiver believes references of connections that are gone
 };
 
 // The state of the cluster that mutants and markers may read.
@@ -103,6 +106,7 @@ struct Mutant {
   bool old = false, slow_lines = false;
   bool local = false;     // with machine reduction
   bool external = false;  // the optimizer stays in the program
+  bool shared = false;    // payloads lie in their sender's memory
 };
 
 const std::vector<Mutant>& Mutants();
@@ -120,6 +124,8 @@ void AddMachine(std::vector<Mutant>* all);
 void AddExternal(std::vector<Mutant>* all);
 // Adds the mutants of sessions: who may send what to a shard.
 void AddSessions(std::vector<Mutant>* all);
+// Adds the mutants of payloads in shared memory.
+void AddSharedMemory(std::vector<Mutant>* all);
 // Adds the mutants of mode allreduce.
 void AddReplicas(std::vector<Mutant>* all);
 // Returns the mutant of this name; null: there is none.

@@ -169,6 +169,13 @@ ClusterOptions SlowLines(std::uint64_t seed, Mode mode) {
   return options;
 }
 
+void ShareMemory(ClusterOptions* options) {
+  RandomStream random(options->seed, 16);
+  options->shared_memory = options->in_order = true;
+  options->duplication = options->repeated_late = options->replays = 0.0;
+  if (random.Below(2) == 0) options->given_up = 10.0 * random.Unit();
+}
+
 void AddLogTroubles(ClusterOptions* options) {
   RandomStream random(options->seed, 5);
   options->log_records_max = 2 + random.Below(40);
@@ -262,6 +269,7 @@ std::string Describe(const ClusterOptions& options) {
   add("clock jumps", options.clock_jumps);
   add("same names", options.same_names);
   add("clogs", options.clogs);
+  add("given up", options.given_up);
   add("aimed crashes", options.aimed_crashes);
   add("stops", options.stops);
   add("infinite gradients", options.non_finite);

@@ -18,6 +18,8 @@ void AddLogTroubles(ClusterOptions* options);
 // Returns a job of many steps and a tiny model: a snapshot every other step, more workers than slots, limits so low
 // that they are reached, and processes that die again and again.
 ClusterOptions OldJob(std::uint64_t seed, Mode mode, std::uint64_t steps);
+// Has the job's processes read payloads in each other's memory. Such lines neither repeat messages nor reorder them.
+void ShareMemory(ClusterOptions* options);
 // Returns a job over slow lines with few faults, which may send little more payload than it needs.
 ClusterOptions SlowLines(std::uint64_t seed, Mode mode);
 // Returns the same job without faults, with one worker and one shard.

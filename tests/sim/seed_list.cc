@@ -17,6 +17,7 @@ bool ReadModeWord(const std::string& word, RunName* name) {
   name->local = has("local");
   name->external = has("external");
   name->median = has("median");
+  name->shared = has("shared");
   name->old = has("old");
   name->slow_lines = has("slow-lines");
   for (Mode mode : {Mode::kSync, Mode::kAsync, Mode::kBounded, Mode::kAllReduce}) {
@@ -39,8 +40,8 @@ std::optional<ListedRun> ReadLine(const std::string& line) {
 
 std::string ModeWord(const RunName& name) {
   return NameOf(name.mode) + (name.durable ? "+durable" : "") + (name.local ? "+local" : "") +
-         (name.external ? "+external" : "") + (name.median ? "+median" : "") + (name.old ? "+old" : "") +
-         (name.slow_lines ? "+slow-lines" : "");
+         (name.external ? "+external" : "") + (name.median ? "+median" : "") + (name.shared ? "+shared" : "") +
+         (name.old ? "+old" : "") + (name.slow_lines ? "+slow-lines" : "");
 }
 
 std::string Command(const RunName& name) {
@@ -50,6 +51,7 @@ std::string Command(const RunName& name) {
   if (name.local) command += " --local";
   if (name.external) command += " --external";
   if (name.median) command += " --median";
+  if (name.shared) command += " --shared";
   if (name.old) command += " --old";
   if (name.old && name.old_steps != kOldSteps) command += " --steps " + std::to_string(name.old_steps);
   if (name.slow_lines) command += " --slow-lines";

@@ -15,6 +15,7 @@
 //   sim ... --local              one worker of each machine pushes for all
 //   sim ... --external           the optimizer stays in the workers' programs
 //   sim ... --median             the update takes the median of the slots' gradients
+//   sim ... --shared             processes of one machine, which read payloads in each other's memory
 //   sim ... --old [--steps S]    a job of many steps (S), with spare workers and low limits
 //   sim ... --slow-lines         a job over slow lines
 //   sim ... --edition E          with the faults that edition E of the simulator had, to repeat a seed recorded with it
@@ -57,6 +58,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       arguments->first.local = true;
     } else if (word == "--median") {
       arguments->first.median = true;
+    } else if (word == "--shared") {
+      arguments->first.shared = true;
     } else if (word == "--old") {
       arguments->first.old = true;
     } else if (word == "--slow-lines") {
@@ -105,7 +108,7 @@ void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
   while (how.ends_with(' ')) how.pop_back();
   const std::string mode = NameOf(mutant.mode) + (mutant.durable ? ", durable" : "") + (mutant.old ? ", old" : "") +
                            (mutant.slow_lines ? ", slow lines" : "") + (mutant.local ? ", local" : "") +
-                           (mutant.external ? ", external" : "");
+                           (mutant.external ? ", external" : "") + (mutant.shared ? ", shared" : "");
   std::printf("| %s | %s | %s | %s | %s |\n", mutant.name.c_str(), mutant.broken.c_str(), mode.c_str(), seed.c_str(),
               how.c_str());
   std::fflush(stdout);
@@ -166,7 +169,7 @@ int Main(int argc, char** argv) {
   if (!Parse(argc, argv, &arguments)) {
     std::fprintf(stderr,
                  "usage: sim [--seed N] [--runs M] [--trace] [--async | --bounded | --allreduce] [--local | --median | "
-                 "--external] "
+                 "--external | --shared] "
                  "[--old [--steps S] | --slow-lines] [--durable, with --async or --bounded] [--edition E] [--mutant "
                  "NAME | --mutants] [--caught FILE]\n");
     return 2;

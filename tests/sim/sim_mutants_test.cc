@@ -52,6 +52,7 @@ TEST_CASE("the listed seed of every caught mutant shows its broken rule", "[sim]
     CHECK(mutant->slow_lines == caught[i].name.slow_lines);
     CHECK(mutant->local == caught[i].name.local);
     CHECK(mutant->external == caught[i].name.external);
+    CHECK(mutant->shared == caught[i].name.shared);
     CHECK(TryMutant(*mutant, caught[i].name).has_value());
   }
 }

@@ -30,6 +30,8 @@ constexpr Kind kSync{{}, 100, 2000, 16000, 150};
 constexpr Kind kLocal{{.local = true}, 30, 500, 70000, 30};
 constexpr Kind kMedian{{.median = true}, 30, 300, 4000, 20};
 constexpr Kind kExternal{{.external = true}, 40, 600, 8000, 30};
+constexpr Kind kShared{{.shared = true}, 30, 400, 8000, 20};
+constexpr Kind kSharedAsync{{.mode = Mode::kAsync, .shared = true}, 20, 200, 4000, 10};
 constexpr Kind kAsync{{.mode = Mode::kAsync}, 40, 800, 4000, 30};
 constexpr Kind kBounded{{.mode = Mode::kBounded}, 40, 800, 4000, 20};
 constexpr Kind kAllReduce{{.mode = Mode::kAllReduce}, 40, 800, 12000, 30};
@@ -42,9 +44,9 @@ constexpr Kind kOldDurable{{.mode = Mode::kAsync, .durable = true, .old = true},
 constexpr Kind kOldAllReduce{{.mode = Mode::kAllReduce, .old = true}, 2, 20, 1000, 5};
 constexpr Kind kSlowSync{{.slow_lines = true}, 40, 200, 2000, 10};
 constexpr Kind kSlowAsync{{.mode = Mode::kAsync, .slow_lines = true}, 40, 200, 2000, 10};
-constexpr Kind kKinds[] = {kSync,       kLocal,        kMedian,         kExternal, kAsync,    kBounded,
-                           kAllReduce,  kDurableAsync, kDurableBounded, kOldSync,  kOldAsync, kOldBounded,
-                           kOldDurable, kOldAllReduce, kSlowSync,       kSlowAsync};
+constexpr Kind kKinds[] = {kShared,   kSharedAsync, kSync,       kLocal,        kMedian,         kExternal,
+                           kAsync,    kBounded,     kAllReduce,  kDurableAsync, kDurableBounded, kOldSync,
+                           kOldAsync, kOldBounded,  kOldDurable, kOldAllReduce, kSlowSync,       kSlowAsync};
 
 std::uint64_t RunsInTier(const Kind& kind) {
   if (kSanitized) return kind.sanitized;
@@ -242,6 +244,11 @@ TEST_CASE("old jobs: after hundreds of steps and snapshots under low limits they
     name.seed = FirstSeed();
     for (int i = 0; i < (kSanitized ? 1 : 10); ++i, ++name.seed) TryOne(&judge, name);
   }
+}
+
+TEST_CASE("shared: the same among processes that read payloads in each other's memory", "[sim][shared]") {
+  TrySeeds(kShared);
+  TrySeeds(kSharedAsync);
 }
 
 TEST_CASE("slow lines: a job sends hardly more payload than it needs", "[sim][lines]") {
