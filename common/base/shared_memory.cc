@@ -62,6 +62,7 @@ void SharedMemory::Free(std::byte* memory, std::size_t bytes) {
 }
 
 std::byte* SharedMemory::Allocate(std::size_t bytes) {
+  if (is_closed()) return nullptr;
   for (FreePiece* piece = freed_.exchange(nullptr, std::memory_order_acquire); piece != nullptr;) {
     FreePiece* const next = std::exchange(piece->next, free_);
     free_ = std::exchange(piece, next);

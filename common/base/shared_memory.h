@@ -41,6 +41,9 @@ class SharedMemory {
   std::byte* Allocate(std::size_t bytes);
   // Takes back memory from Allocate, for a call with the same size. Its bytes stay as they are until then.
   void Free(std::byte* memory, std::size_t bytes);
+  // Ends it: this process shares no memory after all. Allocate returns null from now on. Any thread may call this.
+  void Close() { closed_.store(true, std::memory_order_release); }
+  bool is_closed() const { return closed_.load(std::memory_order_acquire); }
 
   struct Place {
     std::uint32_t region = 0;
@@ -66,6 +69,7 @@ class SharedMemory {
 
   const std::size_t usual_bytes_max_;
   std::array<Region, kRegionsMax> regions_;
+  std::atomic<bool> closed_{false};
   std::atomic<std::size_t> count_{0};  // of the regions that other threads may read
   std::size_t used_ = 0;               // bytes of the newest region
   std::size_t next_bytes_;             // the least size of the next region

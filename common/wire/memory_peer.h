@@ -66,6 +66,8 @@ class MemoryPeer {
   // Sends this side's Greeting. The side that connects chooses `id` at random; `caller` is its number at the other
   // side's transport. The other side repeats both. Returns false, with errno, if that failed.
   bool Greet(std::uint64_t id, std::uint64_t caller);
+  // Call it when the peer's process is over: a child of it may still have its end of the connection.
+  void End();
   // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules. A region that
   // cannot be mapped is left out, and so are all later ones: the peer then sends their payloads through the socket.
   bool Read();
@@ -99,7 +101,6 @@ class MemoryPeer {
   };
 
   const Page& peer_page() const { return *reinterpret_cast<const Page*>(peer_page_->data()); }
-  void End();
   bool SendPacket(const Packet& packet, int descriptor);
   bool Take(const Packet& packet, int descriptor);
 

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ constexpr auto kKeptFor = std::chrono::seconds(1);        // regions of a proces
 constexpr auto kStopsFor = std::chrono::seconds(60);      // a process that copies nothing is given up
 constexpr std::size_t kSizeUnit = std::size_t{64} << 10;  // of buffers for copies
 constexpr std::uint64_t kListener = 0;                    // in place of a connection's serial
+constexpr std::uint64_t kOver = std::uint64_t{1} << 63;   // added to the serial for the end of the peer's process
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 64, kAcceptedAtOnce = 64, kBacklog = 128;
 
@@ -40,10 +42,24 @@ std::string PathAt(const std::string& endpoint) { return SocketPathOf(endpoint) 
 
 int NewSocket() { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
-bool IsOfThisUser(int descriptor) {
+std::optional<ucred> PeerAt(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  return getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return std::nullopt;
+  return peer;
+}
+
+bool IsOfThisUser(int socket) {
+  const std::optional<ucred> peer = PeerAt(socket);
+  return peer && peer->uid == geteuid();
+}
+
+// Returns a descriptor that is readable once the process at the other end is over. A process that it forked may keep
+// the socket open after that.
+int ProcessAt(int socket) {
+  const std::optional<ucred> peer = PeerAt(socket);
+  if (!peer || peer->pid <= 0) return -1;  // 0: it is in a container whose processes this one cannot see
+  return static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0));
 }
 
 std::uint64_t RandomId() {
@@ -61,8 +77,19 @@ std::size_t ReferredSize(std::span<const std::byte> frame) {
   return reference.size;
 }
 
-SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note)
-    : own_(std::move(own)), on_note_(std::move(on_note)), ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+SharedPayloads::Connection::Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number,
+                                       bool is_accepted)
+    : peer(socket, std::move(own)), process(ProcessAt(socket)), serial(number), accepted(is_accepted) {}
+
+SharedPayloads::Connection::~Connection() {
+  if (process >= 0) close(process);
+}
+
+SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, std::size_t peers_max)
+    : own_(std::move(own)),
+      on_note_(std::move(on_note)),
+      peers_max_(peers_max),
+      ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
 
 void SharedPayloads::Note(const std::string& path, const char* what, int error) const {
   if (on_note_) {
@@ -88,6 +115,12 @@ bool SharedPayloads::Watch(int descriptor, std::uint64_t serial) const {
   event.events = EPOLLIN;
   event.data.u64 = serial;
   return epoll_ctl(ready_fd_, EPOLL_CTL_ADD, descriptor, &event) == 0;
+}
+
+// A closed descriptor would stay watched as long as a child process has a copy of it.
+void SharedPayloads::Unwatch(const Connection& connection) const {
+  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, connection.peer.descriptor(), nullptr);
+  if (connection.process >= 0) epoll_ctl(ready_fd_, EPOLL_CTL_DEL, connection.process, nullptr);
 }
 
 void SharedPayloads::WatchListener() {
@@ -137,10 +170,12 @@ SharedPayloads::Connection* SharedPayloads::Add(int socket, bool accepted) {
     made.reset();
     return errno = error, nullptr;
   }
+  if (made->process >= 0) (void)Watch(made->process, serials_ | kOver);
   return connections_.emplace(serials_, std::move(made)).first->second.get();
 }
 
 void SharedPayloads::Try(PeerId peer, Target* target) {
+  if (own_->is_closed()) return;
   const std::optional<sockaddr_un> address = SocketAddressOf(target->path);
   const int made = address && ready_fd_ >= 0 ? NewSocket() : -1;
   if (made < 0) return;
@@ -193,25 +228,27 @@ void SharedPayloads::Handle() {
   std::array<epoll_event, kReadyAtOnce> ready;
   const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, 0);
   for (int i = 0; i < count; ++i) {
-    const std::uint64_t serial = ready[static_cast<std::size_t>(i)].data.u64;
+    const std::uint64_t which = ready[static_cast<std::size_t>(i)].data.u64, serial = which & ~kOver;
     if (serial == kListener) {
       Accept();
     } else if (const auto found = connections_.find(serial); found != connections_.end()) {
-      if (!Take(found->second.get(), Clock::now())) Drop(serial);
+      if (!Take(found->second.get(), (which & kOver) != 0, Clock::now())) Drop(serial);
     }
   }
 }
 
-bool SharedPayloads::Take(Connection* connection, Clock::time_point now) {
+bool SharedPayloads::Take(Connection* connection, bool over, Clock::time_point now) {
+  if (connection->ended) return true;
   MemoryPeer& peer = connection->peer;
   const bool was_open = peer.is_open();
   if (!peer.Read()) return false;
+  if (over) peer.End();
   if (peer.lacks_regions() && !std::exchange(connection->noted, true))
     Note("a peer's memory", "it cannot be mapped", ENOMEM);
   if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while
     if (!was_open) return false;
     connection->ended = now;
-    epoll_ctl(ready_fd_, EPOLL_CTL_DEL, peer.descriptor(), nullptr);
+    Unwatch(*connection);
   }
   return Name(connection);
 }
@@ -225,7 +262,7 @@ void SharedPayloads::Accept() {
       is_listener_watched_ = false;
     }
     if (made < 0) return;
-    if (IsOfThisUser(made) && connections_.size() < kPeersMax)
+    if (IsOfThisUser(made) && connections_.size() < peers_max_)
       Add(made, true);
     else
       close(made);
@@ -249,7 +286,7 @@ bool SharedPayloads::Name(Connection* connection) {
 void SharedPayloads::Drop(std::uint64_t serial) {
   const auto found = connections_.find(serial);
   if (found == connections_.end()) return;
-  epoll_ctl(ready_fd_, EPOLL_CTL_DEL, found->second->peer.descriptor(), nullptr);
+  Unwatch(*found->second);
   std::erase_if(connection_of_, [&](const auto& entry) { return entry.second == found->second.get(); });
   connections_.erase(found);
 }
@@ -271,7 +308,8 @@ void SharedPayloads::ReleaseCopied(PeerId of) {
   if (Connection* connection = Find(of); connection != nullptr) connection->peer.ReleaseCopied();
 }
 
-Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max) {
+Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max,
+                                   std::byte* place) {
   PayloadReference reference;
   if (frame.size() != sizeof reference) return Corrupt("a payload's reference has another size");
   std::memcpy(&reference, frame.data(), sizeof reference);
@@ -280,12 +318,15 @@ Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame
   Connection* connection = Find(from);
   if (connection == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
   CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, connection->peer.Find(reference));
-  const std::size_t rounded = (bytes.size() + kSizeUnit - 1) / kSizeUnit * kSizeUnit;
-  BufferRef copy = copies_.try_emplace(rounded, rounded).first->second.Take();
-  std::memcpy(copy->data(), bytes.data(), bytes.size());
+  BufferRef buffer;
+  if (place == nullptr) {
+    const std::size_t rounded = (bytes.size() + kSizeUnit - 1) / kSizeUnit * kSizeUnit;
+    buffer = copies_.try_emplace(rounded, rounded).first->second.Take();
+    place = buffer->data();
+  }
+  std::memcpy(place, bytes.data(), bytes.size());
   connection->peer.Copied(reference);
-  const std::byte* data = copy->data();
-  return Slice{std::move(copy), data, bytes.size()};
+  return Slice{std::move(buffer), place, bytes.size()};
 }
 
 }  // namespace capstan

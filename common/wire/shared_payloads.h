@@ -38,9 +38,9 @@ class SharedPayloads {
 
   using OnNote = std::function<void(const std::string&)>;
 
-  // `own`: where the payloads that may be shared lie. `on_note`, which may be empty: called once with each reason why
-  // payloads go through the socket.
-  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note);
+  // `own`: where the payloads that may be shared lie; once it is closed, no connection is made to another process.
+  // `on_note`, which may be empty: called once with each reason why payloads go through the socket.
+  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, std::size_t peers_max = kPeersMax);
   ~SharedPayloads();
   SharedPayloads(const SharedPayloads&) = delete;
   SharedPayloads& operator=(const SharedPayloads&) = delete;
@@ -66,8 +66,9 @@ class SharedPayloads {
   std::optional<PayloadReference> Refer(PeerId to, const Slice& payload);
   void Withdraw(PeerId to);
   void ReleaseCopied(PeerId of);
-  // Returns a copy of the payload that a frame refers to. `bytes_max`: the size above which it is refused.
-  Result<Slice> Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max);
+  // Copies the payload that a frame refers to, and returns the copy. `place`: where to, as TransportOptions::place
+  // gives it; null: into a buffer. `bytes_max`: the size above which the payload is refused.
+  Result<Slice> Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max, std::byte* place);
 
  private:
   struct Target {  // a process that a connection is kept to
@@ -78,10 +79,13 @@ class SharedPayloads {
     int failure = 0;                              // the last error that was noted
   };
   struct Connection {
-    Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number, bool is_accepted)
-        : peer(socket, std::move(own)), serial(number), accepted(is_accepted) {}
+    Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number, bool is_accepted);
+    ~Connection();
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
 
     MemoryPeer peer;
+    const int process;  // a descriptor that is readable once the peer's process is over; -1: the kernel gave none
     const std::uint64_t serial;  // names it in ready_fd_; descriptors are used again
     const bool accepted;         // the other side has connected
     std::optional<std::chrono::steady_clock::time_point> ended = {};
@@ -95,20 +99,21 @@ class SharedPayloads {
   void Try(PeerId peer, Target* target);
   void Accept();
   bool Watch(int descriptor, std::uint64_t serial) const;
+  void Unwatch(const Connection& connection) const;
   void WatchListener();
   // Adds a connection with this socket. Returns null, and closes the socket, if it cannot be watched.
   Connection* Add(int socket, bool accepted);
   void Drop(std::uint64_t serial);
-  // Takes what has arrived. Returns false if the connection is to be dropped.
-  bool Take(Connection* connection, std::chrono::steady_clock::time_point now);
+  // Takes what has arrived. `over`: the peer's process is over. Returns false if the connection is to be dropped.
+  bool Take(Connection* connection, bool over, std::chrono::steady_clock::time_point now);
   // Gives an accepted connection its peer, once its Greeting is here. Returns false if it may not have it.
   bool Name(Connection* connection);
-  BufferRef BufferFor(std::size_t bytes);
 
   void Note(const std::string& path, const char* what, int error) const;
 
   const std::shared_ptr<const SharedMemory> own_;
   const OnNote on_note_;
+  const std::size_t peers_max_;
   const int ready_fd_;
   int listener_ = -1;
   bool is_listener_watched_ = false;

@@ -65,6 +65,11 @@ struct TransportOptions {
   std::shared_ptr<const SharedMemory> memory = nullptr;
   // Called, on the owner's thread, with the reason why payloads of this memory go through a socket after all.
   std::function<void(const std::string&)> on_note = nullptr;
+  // Called, on the owner's thread, before a message whose payload of `bytes` lies in another process's memory is given
+  // to OnMessage. Returns where the transport shall copy the payload: the message's payload then lies there, without an
+  // owner. Null: the transport copies it into memory of its own. It may be damaged in either place.
+  std::function<std::byte*(PeerId from, const Principal& sender, const Header& header, std::size_t bytes)> place =
+      nullptr;
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
   // connect to this process; Bind needs it.
   std::shared_ptr<const KeyPair> keys = nullptr;

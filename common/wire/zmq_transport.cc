@@ -35,12 +35,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kMessagesPerSocketMax = 32;  // in one pass over all sockets
-constexpr int kLingerMs = 250;
 // An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is
 // genuine.
 constexpr std::size_t kSealBytes = 33;
-constexpr int kHandshakeMs = 3000;
-constexpr int kConnectMs = 5000;
+constexpr int kLingerMs = 250, kHandshakeMs = 3000, kConnectMs = 5000;
 constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
 // Many heartbeats may go unanswered: an answer waits behind the frame before it, and on a slow line (40 KB/s) a frame
 // of 1 MiB takes 26 s. A dead machine is noticed sooner, because it does not acknowledge TCP's bytes.
@@ -164,8 +162,9 @@ class ZmqTransport final : public Transport {
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
   // Sends the last frames of a message: its payload, or where it lies in this process's memory.
   int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
-  // Returns a copy of the payload that a message refers to. `router`: the peer connected to this process.
-  Result<Slice> CopyReferred(PeerId from, bool router, const zmq::message_t& reference);
+  // Returns a copy of the payload that a message refers to. `dealer`: as in ReceiveMessage.
+  Result<Slice> CopyReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
+                             std::span<const std::byte> reference);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
@@ -479,7 +478,8 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     return true;
   }
   if (shared_) shared_->ReleaseCopied(from);
-  Result<Slice> contents = refers ? CopyReferred(from, dealer.value == 0, reference) : TakePayload(&payload);
+  Result<Slice> contents = refers ? CopyReferred(from, dealer, *sender, *decoded, ContentsOf(reference))
+                                  : Result<Slice>(TakePayload(&payload));
   if (contents.status().code() == Code::kStale) ++counters_->payloads_lost;
   if (!contents.ok() && contents.status().code() != Code::kStale) Reject(from, contents.status());
   if (!contents.ok()) return true;
@@ -493,10 +493,11 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
   return true;
 }
 
-Result<Slice> ZmqTransport::CopyReferred(PeerId from, bool router, const zmq::message_t& reference) {
-  const bool limited = router && options_.listen_frame_bytes_max != 0;
-  return shared_->Copy(from, ContentsOf(reference),
-                       limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max);
+Result<Slice> ZmqTransport::CopyReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
+                                         std::span<const std::byte> reference) {
+  const bool limited = dealer.value == 0 && options_.listen_frame_bytes_max != 0;
+  std::byte* const place = options_.place ? options_.place(from, sender, header, ReferredSize(reference)) : nullptr;
+  return shared_->Copy(from, reference, limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max, place);
 }
 
 std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* header) {

@@ -17,6 +17,7 @@
 #include "common/data/safetensors.h"
 #include "tests/catch.h"
 #include "tests/common/base/flush_to_zero.h"
+#include "tests/common/wire/transport_tools.h"
 #include "tests/e2e/in_process_job.h"
 #include "worker/client/client_base.h"
 
@@ -119,6 +120,53 @@ TEST_CASE("a job over sockets commits its steps, leaves its weights and ends eve
   RunToTheEnd(job, 2);
   CheckFiles(job, 5);
   CHECK(job.coordinator->StatusJson().find("\"state\":\"finished\"") != std::string::npos);
+}
+
+// Returns how many pushes of the job had this outcome, as its shards count them.
+double PushesThatWere(const std::string& outcome, const InProcessJob& job) {
+  for (const monitoring::Family& family : job.registry.Read()) {
+    if (family.name != "capstan_server_pushes_total") continue;
+    for (const monitoring::Sample& sample : family.samples) {
+      if (sample.labels == monitoring::Labels{{"outcome", outcome}}) return sample.value;
+    }
+  }
+  return -1;
+}
+
+TEST_CASE("a worker that writes to a gradient after it has pushed it changes nothing", "[e2e][sync]") {
+  constexpr std::size_t kElements = 100'000;
+  EditableJobConfig config = MakeConfig(1, 1, Mode::kSync);
+  config.job.slots = config.job.global_batch = 1;
+  InProcessJob job(
+      config, [](const Notice&) {}, e2e::Sockets::kLocal);
+  job.StartShard(0);
+  ClientOptions options;
+  options.coordinator = job.address();
+  options.worker = "hostile";
+  const std::unique_ptr<Client> client = Client::Connect(options).value();
+  REQUIRE(client->Declare({.tensors = {{"t", {kElements}}}}).ok());
+  while (const auto work = client->NextWork(Client::kNoDeadline).value()) {
+    REQUIRE(client->WaitWeights(0, 0, Client::kNoDeadline).ok());
+    CHECK(client->weights()[5] == -0.25F * static_cast<float>(work->step));
+    const double corrupt = PushesThatWere("corrupt", job), staged = PushesThatWere("staged", job);
+    float* const gradient = client->BeginSlot(0, 1).value();
+    std::fill_n(gradient, kElements, 1.0F);
+    REQUIRE(client->GradientReady(0, 0).ok());
+    gradient[5] = 100.0F;  // nearly always before the server copies it
+    testing::Until([&] { return PushesThatWere("corrupt", job) > corrupt || PushesThatWere("staged", job) > staged; });
+    gradient[5] = 1.0F;  // otherwise no push is ever right
+    testing::Until([&] { return PushesThatWere("staged", job) > staged; });
+    std::fill_n(gradient, kElements, 100.0F);  // the server has its own copy
+    REQUIRE(client->EndSlot(0, {.loss_sum = 2.0, .predictions = 1}).ok());
+  }
+  REQUIRE(job.WaitForEnds(2));
+  CHECK(job.coordinator->outcome().ok());
+  CHECK(PushesThatWere("corrupt", job) > 0);
+  const SafetensorsFile file = ReadSafetensors(job.folder.path() + "/final.safetensors").value();
+  std::vector<float> values(kElements);
+  REQUIRE(file.data.size() == kElements * sizeof(float));
+  std::memcpy(values.data(), file.data.data(), file.data.size());
+  CHECK(values == std::vector<float>(kElements, -1.25F));
 }
 
 // Returns the only client of a job, in its first round, with all weights. Its two tensors, "a" and "b", share a block.

@@ -7,6 +7,8 @@
 #include "common/base/name.h"
 #include "common/base/process_address.h"
 #include "common/base/shared_memory.h"
+#include "common/config/job/cluster_section.h"
+#include "common/config/job_config.h"
 #include "common/keys/key_file.h"
 #include "worker/client/fork_guard.h"
 
@@ -48,6 +50,9 @@ Result<Connection> Connect(const ClientOptions& options, const ProcessTraits& tr
     if (auto* file = std::get_if<session::Session::JobFile>(&*event)) connection.job_file = std::move(file->text);
     if (const auto* failed = std::get_if<session::Session::Failed>(&*event)) return failed->status;
   }
+  // Before Declare, so before the session's thread connects to a shard. A job file with faults is Declare's to refuse.
+  const Result<JobConfig> config = ParseJobConfig(connection.job_file, "the coordinator's job file");
+  if (connection.memory && config.ok() && !config->cluster.shared_memory) connection.memory->Close();
   return connection;
 }
 

@@ -166,8 +166,7 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   }
   std::vector<TensorSpec> specs = client::SpecsOf(description.tensors, config.optimizer);
   CAPSTAN_ASSIGN_OR_RETURN(Catalog catalog, Catalog::Create(specs));
-  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float),
-                                           config.cluster.shared_memory ? memory() : nullptr);
+  auto pool = std::make_unique<BufferPool>(catalog.element_count() * sizeof(float), memory());
   CAPSTAN_ASSIGN_OR_RETURN(BufferRef given, CopyInitialWeights(catalog, description.given, pool.get()));
   catalog_ = std::make_unique<Catalog>(std::move(catalog));
   pool_ = std::move(pool);

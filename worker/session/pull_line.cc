@@ -15,13 +15,17 @@ void PullLine::Begin(Version version, PullKind kind, std::uint32_t array, Instan
   AskForBlocks(now, out);
 }
 
-std::optional<std::size_t> PullLine::IndexOf(const Weights& weights, const Slice& payload) const {
+std::optional<std::size_t> PullLine::MissingIndex(const Weights& weights, std::size_t payload_bytes) const {
   const std::optional<std::size_t> index = shard_->IndexOf(weights.block);
   if (!index || pull_.arrived(*index) || weights.array != array_) return std::nullopt;
   if (weights.encoding != shard_->context.EncodingOf(weights.block)) return std::nullopt;
-  if (payload.size != shard_->context.WeightBytesOf(weights.block)) return std::nullopt;
-  if (Hash64(payload.bytes()) != weights.payload_hash) return std::nullopt;
+  if (payload_bytes != shard_->context.WeightBytesOf(weights.block)) return std::nullopt;
   return index;
+}
+
+std::optional<std::size_t> PullLine::IndexOf(const Weights& weights, const Slice& payload) const {
+  const std::optional<std::size_t> index = MissingIndex(weights, payload.size);
+  return index && Hash64(payload.bytes()) == weights.payload_hash ? index : std::nullopt;
 }
 
 void PullLine::Arrive(std::size_t index, Instant now) {

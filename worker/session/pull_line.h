@@ -31,6 +31,8 @@ class PullLine {
   // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo() { pull_.LetGo(); }
 
+  // Returns the block's index if the block was asked for and is not here yet. `payload_bytes`: the payload's size.
+  std::optional<std::size_t> MissingIndex(const Weights& weights, std::size_t payload_bytes) const;
   // Returns the block's index. nullopt: the block is here already, or it is damaged or not what was asked for; in these
   // two cases it stays missing, and is requested again later.
   std::optional<std::size_t> IndexOf(const Weights& weights, const Slice& payload) const;

@@ -19,8 +19,6 @@ namespace capstan::session {
 
 Session::Session(SessionOptions options) : options_(std::move(options)), coordinator_(options_.nonce) {}
 
-std::vector<Session::Event> Session::TakeEvents() { return std::exchange(events_, {}); }
-
 void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {
   if (ended_) return;
   if (from == options_.coordinator) {
@@ -61,9 +59,14 @@ void Session::Handle(PeerId from, const Message& message, Instant now, Outbox* o
   });
 }
 
-void Session::Fail(Status status) {
-  ended_ = true;
-  events_.push_back(Failed{std::move(status)});
+bool Session::HandsOver(PeerId from, const Header& header, std::size_t payload_bytes) const {
+  const auto* weights = header.As<Weights>();
+  const ShardLink* link = weights == nullptr ? nullptr : links_.Find(from);
+  if (ended_ || link == nullptr || round_.state != RoundState::kPulling || !round_.announced) return false;
+  if (weights->incarnation != link->shard.address.incarnation || weights->generation != context_.generation)
+    return false;
+  if (weights->speculative || weights->stop || !mode_.plan->Wants(*weights)) return false;
+  return link->down.MissingIndex(*weights, payload_bytes).has_value();
 }
 
 // ---- the coordinator -----------------------------------------------------------------------------------------------
@@ -152,7 +155,10 @@ void Session::On(const View& view, Instant now, Outbox* out) {
   if (ended_) return;
   if (view_.TakeSlotsChanged()) {
     mode_.plan->SlotsChanged();
-    ReconsiderPull();
+    const bool pulls = round_.state == RoundState::kPulling;
+    const auto pulled = pulls ? mode_.plan->ReconsiderPull(round_.announced) : WorkPlan::Pulled::kStays;
+    if (pulled == WorkPlan::Pulled::kVoid) VoidRound();
+    if (pulled == WorkPlan::Pulled::kBack) DropPulls();
   }
   if (view_.TakeSessionChanged() && !mode_.plan->KeepsSlots()) StartOverWithin(view_.newest().slots);
   // A worker that had no slots took no part in recent steps; it begins at the job's current step.
@@ -382,21 +388,6 @@ void Session::GoOnPulling(ShardLink* link, Instant now, Outbox* out) {
   mode_.plan->PullComplete();
   round_.state = RoundState::kComputing;
   if (!round_.announced) AnnounceWork();  // a pull without blocks
-}
-
-void Session::DropPulls() {
-  round_.state = RoundState::kNone;
-  for (auto& [shard, link] : links_) link.down.LetGo();
-}
-
-// Call when this session's slots have changed. If a pull is under way, asks the plan whether the pull goes on.
-void Session::ReconsiderPull() {
-  if (round_.state != RoundState::kPulling) return;
-  switch (mode_.plan->ReconsiderPull(round_.announced)) {
-    case WorkPlan::Pulled::kStays: return;
-    case WorkPlan::Pulled::kVoid: return VoidRound();
-    case WorkPlan::Pulled::kBack: return DropPulls();
-  }
 }
 
 void Session::VoidRound() {

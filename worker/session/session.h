@@ -120,7 +120,11 @@ class Session {
 
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
-  std::vector<Event> TakeEvents();
+  std::vector<Event> TakeEvents() { return std::exchange(events_, {}); }
+  // Whether Handle would hand over this message's weights to the application if its payload is whole, and whether the
+  // application reads nothing that lies in their place even if the payload is damaged. So a transport may copy the
+  // payload there before.
+  bool HandsOver(PeerId from, const Header& header, std::size_t payload_bytes) const;
 
   // Calls from the application.
   void Declare(Declaration declaration, Instant now, Outbox* out);
@@ -182,7 +186,10 @@ class Session {
   void On(ShardLink* link, const Published& published, Instant now, Outbox* out);
   void On(ShardLink* link, const Error& error, Instant now, Outbox* out);
 
-  void Fail(Status status);
+  void Fail(Status status) {
+    ended_ = true;
+    events_.push_back(Failed{std::move(status)});
+  }
   void SendJoin(Instant now, Outbox* out);
   void SendBeat(Instant now, Outbox* out);
   void FollowBarrier(const View& view, Instant now, Outbox* out);
@@ -195,8 +202,10 @@ class Session {
   void AnnounceWork();
   void HandOver(BlockIndex block, Version version, const Slice& payload, std::string program_state);
   void GoOnPulling(ShardLink* link, Instant now, Outbox* out);
-  void DropPulls();
-  void ReconsiderPull();
+  void DropPulls() {
+    round_.state = RoundState::kNone;
+    for (auto& [shard, link] : links_) link.down.LetGo();
+  }
   void VoidRound();
   void StartOverWithin(const std::vector<SlotIndex>& slots);
   void MoveToStep(Step step, Instant now, Outbox* out);

@@ -8,6 +8,7 @@
 #include "common/base/process_address.h"
 #include "common/flight/recorded_transport.h"
 #include "common/wire/messages/pull.h"
+#include "common/wire/messages/weights.h"
 #include "common/wire/permissions.h"
 
 namespace capstan::session {
@@ -31,16 +32,9 @@ Instant Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 }  // namespace
 
 Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) {
-  auto counters = std::make_unique<TransportCounters>();
-  TransportOptions transport_options;
-  transport_options.keys = options.keys;
-  transport_options.memory = options.memory;
-  transport_options.on_note = options.on_notice;
-  std::unique_ptr<Transport> transport =
-      RecordTransport(CreateZmqTransport(transport_options, counters.get()), options.flight, Receiver::kWorker);
-  Result<PeerId> coordinator = transport->Connect(EndpointOf(options.coordinator), Role::kCoordinator);
+  std::unique_ptr<SessionLoop> loop(new SessionLoop(options));
+  Result<PeerId> coordinator = loop->transport_->Connect(EndpointOf(options.coordinator), Role::kCoordinator);
   if (!coordinator.ok()) return coordinator.status();
-  std::unique_ptr<SessionLoop> loop(new SessionLoop(options, std::move(counters), std::move(transport)));
   SessionOptions session;
   session.name = options.worker;
   if (getrandom(&session.nonce, sizeof session.nonce, 0) != sizeof session.nonce) {
@@ -61,17 +55,26 @@ Result<std::unique_ptr<SessionLoop>> SessionLoop::Start(const Options& options) 
   return loop;
 }
 
-SessionLoop::SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
-                         std::unique_ptr<Transport> transport)
+SessionLoop::SessionLoop(const Options& options)
     : options_(options),
-      counters_(std::move(counters)),
-      transport_(std::move(transport)),
+      transport_(MakeTransport()),
       shards_(transport_.get()),
       flight_(options.flight),
       notices_([this](const Notice& notice) {
         flight_.Log(notice, Now());
         if (options_.on_notice) options_.on_notice(notice.text);
       }) {}
+
+std::unique_ptr<Transport> SessionLoop::MakeTransport() {
+  TransportOptions transport;
+  transport.keys = options_.keys;
+  transport.memory = options_.memory;
+  transport.on_note = options_.on_notice;
+  transport.place = [this](PeerId from, const Principal& sender, const Header& header, std::size_t bytes) {
+    return PlaceOf(from, sender, header, bytes);
+  };
+  return RecordTransport(CreateZmqTransport(transport, &counters_), options_.flight, Receiver::kWorker);
+}
 
 SessionLoop::~SessionLoop() {
   stopping_.store(true);
@@ -192,9 +195,19 @@ void SessionLoop::SendOut() {
   out_.Clear();
 }
 
-// Returns the application's memory for an array of fp32 numbers. The session hands over only arrays that it pulled.
-float* SessionLoop::PlaceOf(std::uint32_t array) const {
-  return array == 0 || array == kMeanGradient ? application_.weights : application_.states.at(array - 1);
+// Returns the application's memory for a block of an array. The session hands over only arrays that it pulled.
+std::byte* SessionLoop::PlaceOf(BlockIndex block, std::uint32_t array) const {
+  const Block& shape = application_.catalog->blocks()[block];
+  if (shape.EncodingIn(application_.encoding) != Encoding::kFp32)
+    return reinterpret_cast<std::byte*>(application_.narrow + shape.flat_offset);
+  float* const values = array == 0 || array == kMeanGradient ? application_.weights : application_.states.at(array - 1);
+  return reinterpret_cast<std::byte*>(values + shape.flat_offset);
+}
+
+std::byte* SessionLoop::PlaceOf(PeerId from, const Principal& sender, const Header& header, std::size_t bytes) const {
+  if (!MaySend(sender, header, Receiver::kWorker) || !session_->HandsOver(from, header, bytes)) return nullptr;
+  const Weights& weights = *header.As<Weights>();
+  return PlaceOf(weights.block, weights.array);
 }
 
 void SessionLoop::HandOverEvents() {
@@ -207,11 +220,8 @@ void SessionLoop::HandOverEvents() {
         [&](auto& body) {
           using Body = std::decay_t<decltype(body)>;
           if constexpr (std::is_same_v<Body, Session::WeightsArrived>) {
-            const Block& block = application_.catalog->blocks()[body.block];
-            void* const place = block.EncodingIn(application_.encoding) == Encoding::kFp32
-                                    ? static_cast<void*>(PlaceOf(body.array) + block.flat_offset)
-                                    : application_.narrow + block.flat_offset;
-            std::memcpy(place, body.payload.data, body.payload.size);
+            std::byte* const place = PlaceOf(body.block, body.array);
+            if (body.payload.data != place) std::memcpy(place, body.payload.data, body.payload.size);
             const bool is_state = body.array != 0 && body.array != kMeanGradient;
             if (!is_state) (void)events_.Push(BlockArrived{body.block, std::move(body.program_state)}).ok();
           } else if constexpr (std::is_same_v<Body, Session::MachineGrouping>) {
@@ -285,7 +295,7 @@ void SessionLoop::NoteStaged() {
 }
 
 void SessionLoop::PublishCounters() {
-  const TransportCounters& counters = *counters_;
+  const TransportCounters& counters = counters_;
   ClientCounters now;
   now.messages_in = counters.messages_in;
   now.messages_out = counters.messages_out;
@@ -295,7 +305,7 @@ void SessionLoop::PublishCounters() {
   now.payload_bytes_out = counters.payload_bytes_out;
   now.header_bytes_in = counters.header_bytes_in;
   now.header_bytes_out = counters.header_bytes_out;
-  now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers;
+  now.decode_errors = counters.decode_errors + counters.extra_frames + counters.foreign_peers + counters.payloads_lost;
   now.sends_blocked = counters.sends_blocked;
   now.sends_unreachable = counters.sends_unreachable;
   now.connections_made = counters.connections_made;

@@ -6,7 +6,8 @@
 // Why:    the application computes for long stretches; heartbeats, retries and transfers go on meanwhile.
 //
 // This thread copies weights into the application's memory, between a ReadyCommand and the round's last block. The
-// application may read a block after its BlockArrived event.
+// application may read a block after its BlockArrived event. Weights that lie in a shard's memory are copied there by
+// the transport once the round's work is announced, before their hash is checked.
 #pragma once
 
 #include <capstan/client_counters.h>
@@ -138,14 +139,16 @@ class SessionLoop {
   WaitTimes& waits() { return waits_; }
 
  private:
-  SessionLoop(const Options& options, std::unique_ptr<TransportCounters> counters,
-              std::unique_ptr<Transport> transport);
+  explicit SessionLoop(const Options& options);
+  std::unique_ptr<Transport> MakeTransport();
   void Run();
   bool DispatchSome();
   void Dispatch(Command& command, Instant now);
   void Declare(DeclareCommand& command, Instant now);
   void SendOut();
-  float* PlaceOf(std::uint32_t array) const;
+  std::byte* PlaceOf(BlockIndex block, std::uint32_t array) const;
+  // As TransportOptions::place.
+  std::byte* PlaceOf(PeerId from, const Principal& sender, const Header& header, std::size_t bytes) const;
   void HandOverEvents();
   void ReportWaiting(Instant now);
   void PublishCounters();
@@ -155,7 +158,7 @@ class SessionLoop {
   void NoteEvent(const TeamEvent& event);
 
   const Options options_;
-  std::unique_ptr<TransportCounters> counters_;
+  TransportCounters counters_;
   std::unique_ptr<Transport> transport_;
   ShardConnections shards_;
   std::unique_ptr<Session> session_;

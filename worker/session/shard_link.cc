@@ -60,7 +60,7 @@ std::vector<PeerId> ShardLinks::PeersNotIn(const std::vector<ShardAddress>& shar
   return peers;
 }
 
-ShardLink* ShardLinks::Find(PeerId peer) {
+ShardLink* ShardLinks::Find(PeerId peer) const {
   const auto found = by_peer_.find(peer);
   return found == by_peer_.end() ? nullptr : found->second;
 }

@@ -79,7 +79,7 @@ class ShardLinks {
     for (auto& [shard, link] : links_) link.down.Begin(version, kind, array, now, out);
   }
 
-  ShardLink* Find(PeerId peer);
+  ShardLink* Find(PeerId peer) const;
   ShardLink& At(ShardIndex shard) { return links_.at(shard); }
   // Returns null if there is no such block.
   ShardLink* OfBlock(BlockIndex block);

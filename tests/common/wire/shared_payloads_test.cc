@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "common/base/hash.h"
 #include "common/base/process_address.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/zmq_transport.h"
@@ -30,6 +31,9 @@ struct Process {
   Process() {
     TransportOptions options;
     options.memory = memory;
+    options.place = [this](PeerId, const Principal&, const Header& header, std::size_t bytes) {
+      return place ? place(header, bytes) : nullptr;
+    };
     transport = CreateZmqTransport(options, &counters);
   }
   Slice Filled(std::uint8_t value, std::size_t size = kBlock) {
@@ -43,6 +47,7 @@ struct Process {
   BufferPool pool{kBlock, memory};
   TransportCounters counters;
   Recorder got;
+  std::function<std::byte*(const Header&, std::size_t)> place;
   std::unique_ptr<Transport> transport;
 };
 
@@ -105,6 +110,42 @@ TEST_CASE("what is sent is the receiver's own: a sender that writes to it again 
   two.Run([&] { return two.server->got.messages.size() == 1; });
   std::memset(payload.owner->data(), 6, kBlock);
   CHECK(Bytes(two.server->got.messages[0].message.payload) == std::vector<std::byte>(kBlock, std::byte{5}));
+}
+
+TEST_CASE("a payload is copied to where the receiver wants it", "[common][shared_payloads]") {
+  Two two;
+  std::vector<std::byte> place(kBlock);
+  std::vector<BlockIndex> asked;
+  two.server->place = [&](const Header& header, std::size_t bytes) {
+    asked.push_back(header.As<Push>()->block);
+    return asked.back() == 3 && bytes == kBlock ? place.data() : nullptr;
+  };
+  Push push;
+  for (const BlockIndex block : {BlockIndex{2}, BlockIndex{3}}) {
+    push.block = block;
+    const Slice payload = two.client->Filled(static_cast<std::uint8_t>(block));
+    REQUIRE(two.client->transport->Send(two.to_server, {push, payload}).ok());
+    two.Run([&] { return two.server->got.messages.size() == block - 1 && payload.owner->reference_count() == 1; });
+  }
+  CHECK(asked == std::vector<BlockIndex>{2, 3});
+  const Slice& own = two.server->got.messages[0].message.payload;
+  const Slice& placed = two.server->got.messages[1].message.payload;
+  CHECK(Bytes(own) == std::vector<std::byte>(kBlock, std::byte{2}));
+  CHECK(own.owner);
+  CHECK(placed.data == place.data());
+  CHECK_FALSE(placed.owner);
+  CHECK(place == std::vector<std::byte>(kBlock, std::byte{3}));
+}
+
+TEST_CASE("a sender that writes to what it has sent is found by the hash", "[common][shared_payloads]") {
+  Two two;
+  const Slice payload = two.client->Filled(5);
+  Push push;
+  push.payload_hash = Hash64(payload.bytes());
+  REQUIRE(two.client->transport->Send(two.to_server, {push, payload}).ok());
+  payload.owner->data()[kBlock / 2] = std::byte{6};  // the server has not copied it yet
+  two.Run([&] { return two.server->got.messages.size() == 1; });
+  CHECK(Hash64(two.server->got.messages[0].message.payload.bytes()) != push.payload_hash);
 }
 
 TEST_CASE("small payloads and private memory go through the socket", "[common][shared_payloads]") {

@@ -12,7 +12,9 @@
 #include <set>
 
 #include "common/base/process_address.h"
+#include "common/base/shared_memory.h"
 #include "common/wire/header_seal.h"
+#include "common/wire/memory_peer.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/messages/push.h"
 #include "common/wire/messages/shard_orders.h"
@@ -101,6 +103,29 @@ std::vector<std::string> CongestionControls(const std::string& endpoint) {
     }
   }
   return names;
+}
+
+TEST_CASE("a payload in the memory of a process that is gone is lost, and counted", "[zmq][shared_payloads]") {
+  testing::TempFolder folder;
+  TransportCounters counters;
+  TransportOptions options;
+  options.memory = std::make_shared<SharedMemory>();
+  const auto transport = CreateZmqTransport(options, &counters);
+  const std::string endpoint = transport->Bind(LocalAddress(folder.path(), "server")).value();
+  const ZmqContext context;
+  Stranger stranger(context.context, endpoint,
+                    "\x81"
+                    "1234567");
+  PayloadReference reference;
+  reference.connection = reference.number = 5;
+  reference.size = 1 << 20;
+  const auto frame = std::as_bytes(std::span(&reference, 1));
+  stranger.Send({Sealed(Push(), reference.size), {}, {frame.begin(), frame.end()}});
+  Recorder received;
+  RunUntil({{transport.get(), &received}}, [&] { return counters.payloads_lost == 1; });
+  CHECK(received.messages.empty());
+  CHECK(counters.decode_errors == 0);
+  CHECK(counters.messages_out == 0);  // its sender did nothing wrong
 }
 
 TEST_CASE("both ends of a connection within one machine are taken out of pacing", "[zmq]") {
