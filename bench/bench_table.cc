@@ -13,41 +13,49 @@
 namespace capstan::bench {
 namespace {
 
+constexpr double kQuickSeconds = 50.0;  // and a minute with what is begun
+
+Result<Plan> Quick(Result<Plan> plan) {
+  if (plan.ok()) plan->seconds_max = kQuickSeconds;
+  return plan;
+}
+
 // Each of these functions makes the plan of one benchmark. The words of `left_out` below describe its quick options.
 
 Result<Plan> AllReduceOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanAllReduce({});
-  return PlanAllReduce({.bytes = {64u << 10, 1u << 20, 16u << 20}, .rounds = 3, .seconds = 0.2});
+  return Quick(PlanAllReduce({.bytes = {64u << 10, 1u << 20, 16u << 20}, .rounds = 3, .seconds = 0.2}));
 }
 
 Result<Plan> ApplyOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanApply({});
-  return PlanApply({.rounds = 3, .passes = 2});
+  return Quick(PlanApply({.rounds = 3, .passes = 2}));
 }
 
 Result<Plan> MemoryOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanMemory({});
-  return PlanMemory({.rounds = 3});
+  return Quick(PlanMemory({.rounds = 3}));
 }
 
 Result<Plan> PushPullOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanPushPull({});
-  return PlanPushPull({.sizes = {1}, .tensor_bytes = {64u << 10, 4u << 20}, .seconds = 0.3});
+  return Quick(PlanPushPull({.sizes = {1}, .tensor_bytes = {64u << 10, 4u << 20}, .seconds = 0.3}));
 }
 
 Result<Plan> ScaleOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanScale({});
-  return PlanScale({.sizes = {{100, 10}, {1000, 100}}, .seconds = 0.02});
+  return Quick(PlanScale({.sizes = {{100, 10}, {1000, 100}}, .seconds = 0.02}));
 }
 
 Result<Plan> SnapshotOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanSnapshot({});
-  return PlanSnapshot({.state_mib = 192, .snapshots = 1});
+  return Quick(PlanSnapshot({.state_mib = 192, .snapshots = 1}));
 }
 
 Result<Plan> TrainOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanTraining({.python = request.python});
-  return PlanTraining({.models = {"gpt"}, .jobs = {"compute", "2s2w"}, .seconds = 1.0, .python = request.python});
+  return Quick(
+      PlanTraining({.models = {"gpt"}, .jobs = {"compute", "2s2w"}, .seconds = 1.0, .python = request.python}));
 }
 
 }  // namespace

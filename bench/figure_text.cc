@@ -90,6 +90,11 @@ std::string TableOf(const std::vector<Figure>& figures) {
   return table;
 }
 
+std::string ShortRowsLine(const Results& results) {
+  return std::to_string(results.short_rows) + " of " + std::to_string(results.figures.size()) +
+         " rows have fewer rounds than planned, because time was over.";
+}
+
 bool HoldsOnBusyMachine(const Figure& figure) { return figure.unit == "s/GB" || figure.unit == "bytes/parameter"; }
 
 std::string OthersLine(const MachineUse& use, const std::vector<Figure>& figures) {

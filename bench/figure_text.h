@@ -8,6 +8,7 @@
 
 #include "bench/figure.h"
 #include "bench/machine_use.h"
+#include "bench/plan.h"
 
 namespace capstan::bench {
 
@@ -18,6 +19,8 @@ inline constexpr double kOthersShareMax = 0.10;
 std::string LineOf(const Figure& figure);
 // Returns one line for each figure, in columns, with a head.
 std::string TableOf(const std::vector<Figure>& figures);
+// Says how many rows have fewer rounds than planned.
+std::string ShortRowsLine(const Results& results);
 // Whether the figure also holds on a busy machine: it is processor time or memory.
 bool HoldsOnBusyMachine(const Figure& figure);
 // Says how much of the machine others took while `figures` were measured and, if that is too much, what to do.

@@ -35,9 +35,14 @@ struct RowGroup {
   std::vector<Row> rows;
 };
 
+inline constexpr int kRoundsMin = 2;  // one round would have no spread
+
 struct Plan {
   std::vector<RowGroup> groups;
   int rounds = 3;
+  // The wanted groups share this time. A group whose share is used up begins no further round after kRoundsMin. 0: no
+  // limit.
+  double seconds_max = 0.0;
 };
 
 struct Choice {
@@ -48,7 +53,8 @@ struct Choice {
 
 struct Results {
   std::vector<Figure> figures;
-  MachineUse use;  // over all measurements
+  MachineUse use;              // over all measurements
+  std::size_t short_rows = 0;  // figures that have fewer rounds than planned
 };
 
 Result<Results> Measure(Plan plan, const Choice& choice);

@@ -56,6 +56,7 @@ void PrintResults(const bench::Bench& bench, const BenchArguments& arguments, co
   }
   std::FILE* const out = is_json ? stderr : stdout;
   if (arguments.is_quick) std::fprintf(out, "--quick left out: %s.\n", bench.left_out.c_str());
+  if (results.short_rows > 0) std::fprintf(out, "%s\n", bench::ShortRowsLine(results).c_str());
   std::fprintf(out, "%s\n", bench::OthersLine(results.use, results.figures).c_str());
 }
 

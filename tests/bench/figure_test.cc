@@ -48,6 +48,11 @@ TEST_CASE("a range is left out where all rounds have the same number", "[bench]"
         "a: 42 [28..56] B, 1.500 [1.000..2.000] of 28 (a limit)");
 }
 
+TEST_CASE("a line says how many rows have fewer rounds", "[bench]") {
+  const Results results{.figures = {Made("a", "us", {}), Made("b", "us", {})}, .use = {}, .short_rows = 1};
+  CHECK(ShortRowsLine(results) == "1 of 2 rows have fewer rounds than planned, because time was over.");
+}
+
 TEST_CASE("a line says how much of the machine others took", "[bench]") {
   const std::vector<Figure> figures = {Made("a", "GB/s", {{1.0, 2.0}})};
   CHECK(OthersLine(UseOf(0.5, 0.04, 0.03), figures) ==

@@ -68,6 +68,18 @@ TEST_CASE("a text that is in no name is an error with all names, and nothing is 
   CHECK(calls.empty());
 }
 
+TEST_CASE("a group whose time is over has two rounds, and its rows are counted as short", "[bench]") {
+  std::string calls;
+  Plan plan{{MadeGroup("x", &calls)}, 5};
+  plan.seconds_max = 1e-9;
+  const Result<Results> results = Measure(std::move(plan), {});
+  REQUIRE(results.ok());
+  CHECK(calls == "abab");
+  CHECK(results->short_rows == 2);
+  calls.clear();
+  CHECK(Measure({{MadeGroup("x", &calls)}, 1, 1e-9}, {})->short_rows == 0);
+}
+
 TEST_CASE("a measurement that fails ends the benchmark", "[bench]") {
   std::string calls;
   RowGroup group = MadeGroup("x", &calls);
