@@ -70,8 +70,8 @@ std::string KeepWanted(const std::string& only, Plan* plan) {
 Result<Results> Measure(Plan plan, const Choice& choice) {
   const std::string names = KeepWanted(choice.only, &plan);
   if (plan.groups.empty()) {
-    const std::string lack = choice.left_out.empty() ? "" : " without " + choice.left_out;
-    return Invalid("no row has \"" + choice.only + "\" in its name; there are" + lack + ":" + names);
+    const std::string left_out = choice.left_out.empty() ? "" : " (left out: " + choice.left_out + ")";
+    return Invalid("no row has \"" + choice.only + "\" in its name" + left_out + "; there are:" + names);
   }
   Results results;
   const Clock::time_point start = Clock::now();

@@ -64,7 +64,7 @@ TEST_CASE("a text that is in no name is an error with all names, and nothing is 
   const Result<Results> results = Measure({{MadeGroup("x", &calls)}, 2}, {.only = "xx", .left_out = "large sizes"});
   CHECK(results.status().code() == Code::kInvalid);
   CHECK(results.status().message() ==
-        "no row has \"xx\" in its name; there are without large sizes:\n  x/first\n  x/both");
+        "no row has \"xx\" in its name (left out: large sizes); there are:\n  x/first\n  x/both");
   CHECK(calls.empty());
 }
 
