@@ -119,59 +119,74 @@ std::string SizeName(std::size_t bytes) {
   return bytes >= 1u << 20 ? std::to_string(bytes >> 20) + "-mib" : std::to_string(bytes >> 10) + "-kib";
 }
 
-// Returns each way's median bandwidth. The ways take turns, so that other load on the machine affects all of them.
-Result<std::array<double, kWays>> Medians(Ranks* ranks, std::size_t bytes, const AllReduceOptions& options) {
-  std::array<std::vector<double>, kWays> samples;
-  std::array<int, kWays> rounds{};
-  for (int i = -1; i < options.repetitions; ++i) {
-    for (std::size_t way = 0; way < kWays; ++way) {
-      const int count = i < 0 ? 1 : rounds[way];
-      CAPSTAN_ASSIGN_OR_RETURN(const double rate, ranks->Measure(static_cast<Way>(way), bytes, count));
-      if (i >= 0) samples[way].push_back(rate);
-      // The first measurement finds how many rounds fill options.seconds.
-      if (i < 0) rounds[way] = std::clamp(int(options.seconds * rate * 1e9 / static_cast<double>(bytes)), 1, 20000);
+// The processes that all sizes of one number of processes share. They start when they are first needed.
+struct LazyRanks {
+  int processes = 0;
+  std::size_t chunk_bytes = 0;
+  std::unique_ptr<Ranks> running;
+};
+
+// Measures one size in all ways. The first measurement of a way also finds how many repetitions fill `seconds`.
+class SizeMeasurer {
+ public:
+  SizeMeasurer(std::shared_ptr<LazyRanks> ranks, std::size_t bytes, double seconds)
+      : ranks_(std::move(ranks)), bytes_(bytes), seconds_(seconds) {}
+
+  Result<Readings> Measure(Way way) {
+    if (!ranks_->running) {
+      CAPSTAN_ASSIGN_OR_RETURN(ranks_->running, Ranks::Start(ranks_->processes, ranks_->chunk_bytes));
     }
+    int& repetitions = repetitions_[static_cast<std::size_t>(way)];
+    if (repetitions == 0) {
+      CAPSTAN_ASSIGN_OR_RETURN(const double rate, ranks_->running->Measure(way, bytes_, 1));
+      repetitions = std::clamp(int(seconds_ * rate * 1e9 / static_cast<double>(bytes_)), 1, 20000);
+    }
+    CAPSTAN_ASSIGN_OR_RETURN(const double rate, ranks_->running->Measure(way, bytes_, repetitions));
+    return Readings{rate};
   }
-  std::array<double, kWays> medians{};
-  for (std::size_t way = 0; way < kWays; ++way) {
-    std::sort(samples[way].begin(), samples[way].end());
-    medians[way] = samples[way][samples[way].size() / 2];
-  }
-  return medians;
+
+ private:
+  std::shared_ptr<LazyRanks> ranks_;
+  std::size_t bytes_;
+  double seconds_;
+  std::array<int, kWays> repetitions_{};
+};
+
+Row RowOf(std::string name, Way value, Way limit, std::string limit_name) {
+  const auto ours = static_cast<std::size_t>(value), theirs = static_cast<std::size_t>(limit);
+  return {.name = std::move(name),
+          .unit = "GB/s",
+          .limit_name = std::move(limit_name),
+          .needs = {ours, theirs},
+          .sample = [=](const std::vector<Readings>& readings) {
+            return Sample{readings[ours][0], readings[theirs][0]};
+          }};
 }
 
-Figure FigureOf(std::string name, double value, double limit, std::string limit_name) {
-  return {std::move(name), value, "GB/s", limit, std::move(limit_name), value / limit};
+RowGroup GroupOf(const std::shared_ptr<LazyRanks>& ranks, std::size_t bytes, const AllReduceOptions& options) {
+  const std::string name = "allreduce/" + std::to_string(ranks->processes) + "p/" + SizeName(bytes);
+  const auto measurer = std::make_shared<SizeMeasurer>(ranks, bytes, options.seconds);
+  RowGroup group;
+  for (int way = 0; way < kWays; ++way) {
+    group.measurements.push_back([=] { return measurer->Measure(static_cast<Way>(way)); });
+  }
+  group.rows = {RowOf(name, Way::kOurs, Way::kGloo, "Gloo's own ring, chunked"),
+                RowOf(name + "/raw", Way::kOurs, Way::kRaw, "plain sockets around the ring"),
+                RowOf(name + "/secure", Way::kSecure, Way::kOurs, "the same ring over Gloo")};
+  return group;
 }
 
 }  // namespace
 
-Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions& options) {
+Result<Plan> PlanAllReduce(const AllReduceOptions& options) {
   CAPSTAN_RETURN_IF_ERROR(CheckGloo());
-  std::vector<Figure> figures;
-  std::string others;
+  Plan plan;
+  plan.rounds = options.rounds;
   for (const int processes : options.processes) {
-    std::unique_ptr<Ranks> ranks;
-    for (const std::size_t bytes : options.bytes) {
-      const std::string name = "allreduce/" + std::to_string(processes) + "p/" + SizeName(bytes);
-      if (name.find(options.parts.only) == std::string::npos) {
-        others += " " + name;
-        continue;
-      }
-      if (!ranks) {
-        CAPSTAN_ASSIGN_OR_RETURN(ranks, Ranks::Start(processes, options.chunk_bytes));
-      }
-      CAPSTAN_ASSIGN_OR_RETURN(const auto medians, Medians(ranks.get(), bytes, options));
-      for (const Figure& figure : {FigureOf(name, medians[0], medians[1], "Gloo's own ring, chunked"),
-                                   FigureOf(name + "/raw", medians[0], medians[2], "plain sockets around the ring"),
-                                   FigureOf(name + "/secure", medians[3], medians[0], "the same ring over Gloo")}) {
-        if (options.parts.measured) options.parts.measured(figure);
-        figures.push_back(figure);
-      }
-    }
+    const auto ranks = std::make_shared<LazyRanks>(LazyRanks{processes, options.chunk_bytes, nullptr});
+    for (const std::size_t bytes : options.bytes) plan.groups.push_back(GroupOf(ranks, bytes, options));
   }
-  if (figures.empty()) return Invalid("no figure has \"" + options.parts.only + "\" in its name; there are" + others);
-  return figures;
+  return plan;
 }
 
 }  // namespace capstan::bench

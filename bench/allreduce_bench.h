@@ -1,6 +1,7 @@
-// MeasureAllReduce: how fast worker processes reduce an array among themselves.
+// PlanAllReduce: how fast worker processes reduce an array among themselves.
 //
-// Kind:   runs for minutes; forks processes, so call it while this one has no other thread and no socket context.
+// Kind:   a plan that runs for minutes and forks processes, so measure it while this one has no other thread and no
+//         socket context.
 // Limits: loopback; all processes share the machine.
 // Fails:  a benchmark process that ended or did not answer; kUnsupported in a build without Gloo.
 // Why:    capstan's all-reduce is compared with Gloo's own chunked ring on its own connections, and with plain sockets
@@ -11,7 +12,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "bench/figure.h"
+#include "bench/plan.h"
 #include "common/base/status.h"
 
 namespace capstan::bench {
@@ -21,11 +22,10 @@ struct AllReduceOptions {
   std::vector<std::size_t> bytes = {4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20,
                                     4u << 20, 16u << 20, 64u << 20, 256u << 20};
   std::size_t chunk_bytes = 0;  // 0: the default
-  int repetitions = 5;          // the median counts
-  double seconds = 0.3;         // for each measurement
-  Parts parts = {};
+  int rounds = 5;
+  double seconds = 0.3;  // for each measurement
 };
 
-Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions& options);
+Result<Plan> PlanAllReduce(const AllReduceOptions& options);
 
 }  // namespace capstan::bench

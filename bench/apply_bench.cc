@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "common/base/buffer.h"
@@ -105,14 +107,14 @@ void UpdateBlock(const BenchBlock& block, WritePath path) {
   ReduceAndUpdate({&rule, 1}, scalars, cover, ReductionTree(kInputs), {&segment, 1}, in, out, {&squares, 1});
 }
 
-// Keeps the best time of each block, so that other load on the machine spoils only some blocks of a round. A round
-// passes over the whole model, so that no block is still in the caches at its next turn.
+// Keeps the best time of each block, so that other load on the machine spoils only some blocks of a pass. A pass goes
+// over the whole model, so that no block is still in the caches at its next turn.
 class BestTimes {
  public:
   explicit BestTimes(std::size_t blocks) : seconds_(blocks, std::numeric_limits<double>::infinity()) {}
 
   template <class Work>
-  void Round(const std::vector<BenchBlock>& blocks, const Work& work) {
+  void Pass(const std::vector<BenchBlock>& blocks, const Work& work) {
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
       work(blocks[i]);
@@ -126,34 +128,48 @@ class BestTimes {
   std::vector<double> seconds_;
 };
 
+// Returns the GB/s of the update and, as its limit, of a stream through as many arrays.
 template <std::size_t kInputs>
-Figure Compare(ApplyBench* bench, int rounds) {
+Readings Compare(ApplyBench* bench, int passes) {
   std::vector<BenchBlock>& blocks = bench->blocks();
   const std::size_t arrays = 3 + kInputs + 4;
   const std::uint64_t bytes = blocks.size() * kBlockElements * sizeof(float) * arrays;
   const WritePath path = WritePathFor(bytes);
-  BestTimes cached(blocks.size()), streaming(blocks.size()), pass(blocks.size());
-  for (int round = 0; round < rounds; ++round) {
-    cached.Round(blocks, StreamBlock<WritePath::kCached, kInputs>);
-    streaming.Round(blocks, StreamBlock<WritePath::kStreaming, kInputs>);
-    pass.Round(blocks, [path](const BenchBlock& block) { UpdateBlock<kInputs>(block, path); });
+  BestTimes cached(blocks.size()), streaming(blocks.size()), update(blocks.size());
+  for (int pass = 0; pass < passes; ++pass) {
+    cached.Pass(blocks, StreamBlock<WritePath::kCached, kInputs>);
+    streaming.Pass(blocks, StreamBlock<WritePath::kStreaming, kInputs>);
+    update.Pass(blocks, [path](const BenchBlock& block) { UpdateBlock<kInputs>(block, path); });
     for (BenchBlock& block : blocks) std::swap(block.published, block.next);
   }
   const double limit_seconds = std::min(cached.Sum(), streaming.Sum());
   const double gigabytes = static_cast<double>(bytes) * 1e-9;
-  return {.name = "apply/adamw/" + std::to_string(kInputs) + "-inputs/" + std::to_string(blocks.size()) + "-mib",
-          .value = gigabytes / pass.Sum(),
-          .unit = "GB/s",
-          .limit = gigabytes / limit_seconds,
-          .limit_name = "streaming " + std::to_string(3 + kInputs) + " arrays in and 4 out",
-          .ratio = limit_seconds / pass.Sum()};
+  return {gigabytes / update.Sum(), gigabytes / limit_seconds};
+}
+
+template <std::size_t kInputs>
+RowGroup GroupOf(const std::shared_ptr<std::optional<ApplyBench>>& bench, const ApplyOptions& options) {
+  RowGroup group;
+  group.measurements = {[bench, options]() -> Result<Readings> {
+    if (!*bench) bench->emplace(options.model_mib);
+    return Compare<kInputs>(&**bench, options.passes);
+  }};
+  group.rows = {
+      {.name = "apply/adamw/" + std::to_string(kInputs) + "-inputs/" + std::to_string(options.model_mib) + "-mib",
+       .unit = "GB/s",
+       .limit_name = "streaming " + std::to_string(3 + kInputs) + " arrays in and 4 out",
+       .needs = {0},
+       .sample = [](const std::vector<Readings>& readings) {
+         return Sample{readings[0][0], readings[0][1]};
+       }}};
+  return group;
 }
 
 }  // namespace
 
-std::vector<Figure> MeasureApply(const ApplyOptions& options) {
-  ApplyBench bench(options.model_mib);
-  return {Compare<1>(&bench, options.rounds), Compare<2>(&bench, options.rounds)};
+Plan PlanApply(const ApplyOptions& options) {
+  const auto bench = std::make_shared<std::optional<ApplyBench>>();  // made when it is first needed
+  return {{GroupOf<1>(bench, options), GroupOf<2>(bench, options)}, options.rounds};
 }
 
 }  // namespace capstan::bench

@@ -1,28 +1,42 @@
-// Figure: one result of a benchmark: a measured value, next to a limit that the value is compared with.
+// Figure: one result of a benchmark: a value, measured in several rounds, next to a limit that the value is compared
+// with.
 //
 // Kind:   values.
-// Why:    on a shared machine an absolute number means little; the ratio to a limit of the same run means more.
+// Why:    on a shared machine an absolute number means little. The ratio to a limit of the same round means more, and
+//         the spread of the rounds shows how far to trust it.
 #pragma once
 
-#include <functional>
 #include <string>
+#include <vector>
 
 namespace capstan::bench {
 
-struct Figure {
-  std::string name;  // bench/what/size
+// What one round measured, both in the figure's unit.
+struct Sample {
   double value = 0.0;
-  std::string unit;
-  double limit = 0.0;  // in the same unit; 0: no limit
-  std::string limit_name;
-  double ratio = 0.0;
+  double limit = 0.0;  // 0: no limit
 };
 
-// Selects the parts of a long benchmark.
-struct Parts {
-  std::string only;                             // figures whose name contains this; empty: all
-  std::string python;                           // interpreter whose PyTorch to compare with; empty: Debian's
-  std::function<void(const Figure&)> measured;  // called with each figure as soon as it is measured
+struct Spread {
+  double median = 0.0, least = 0.0, most = 0.0;
+};
+
+// Returns the spread of `values`, which must not be empty. The median of an even count is the mean of the two in the
+// middle.
+Spread SpreadOf(std::vector<double> values);
+
+struct Figure {
+  std::string name;  // bench/what/size
+  std::string unit;
+  std::string limit_name;
+  std::vector<Sample> rounds;  // at least one
+  double others_share = 0.0;   // of the cores' time, taken by others while this figure was measured
+
+  bool has_limit() const { return rounds.front().limit != 0.0; }
+  Spread Value() const;
+  Spread Limit() const;
+  // Spread of the rounds' ratios of value to limit. Only if there is a limit.
+  Spread Ratio() const;
 };
 
 }  // namespace capstan::bench

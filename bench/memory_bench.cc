@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "bench/bench_cluster.h"
 #include "bench/push_pull_worker.h"
@@ -19,14 +20,10 @@ const char* const kJobFile =
     "[job]\nname = \"bench\"\nmode = \"sync\"\nsteps = 1000000\nglobal_batch = 1\n[model]\nkind = \"mlp\"\n"
     "[data]\nkind = \"synthetic\"\n[optimizer]\nkind = \"adamw\"\n[snapshot]\nevery_seconds = 0\n";
 
-Figure PerParameter(const std::string& name, std::uint64_t bytes, double parameters, double design) {
-  const double value = static_cast<double>(bytes) / parameters;
-  return {"memory/" + name, value, "bytes/parameter", design, "the count by design (less is better)", value / design};
-}
+// The readings of a round, in bytes per parameter.
+enum MemoryReading : std::size_t { kShardNow, kShardPeak, kWorkerNow, kWorkerPeak };
 
-}  // namespace
-
-Result<std::vector<Figure>> MeasureMemory(const MemoryOptions& options) {
+Result<Readings> MeasureJob(const MemoryOptions& options) {
   PushPullLoad load{.tensor_bytes = kTensorBytes, .warmup_rounds = options.steps};
   load.tensors = std::max<std::size_t>(1, (options.model_mib << 20) / kTensorBytes);
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
@@ -35,10 +32,31 @@ Result<std::vector<Figure>> MeasureMemory(const MemoryOptions& options) {
       [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "", "bench", load); });
   CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
   const ResidentBytes shard = cluster->ShardMemory(), own = worker.Memory();
-  return std::vector<Figure>{PerParameter("shard/adamw", shard.now, parameters, kShardBytes),
-                             PerParameter("shard/adamw-peak", shard.peak, parameters, kShardBytes),
-                             PerParameter("worker", own.now, parameters, kWorkerBytes),
-                             PerParameter("worker-peak", own.peak, parameters, kWorkerBytes)};
+  Readings readings;
+  for (const std::uint64_t bytes : {shard.now, shard.peak, own.now, own.peak}) {
+    readings.push_back(static_cast<double>(bytes) / parameters);
+  }
+  return readings;
+}
+
+Row RowOf(const std::string& name, MemoryReading reading, double design) {
+  return {.name = "memory/" + name,
+          .unit = "bytes/parameter",
+          .limit_name = "the count by design (less is better)",
+          .needs = {0},
+          .sample = [=](const std::vector<Readings>& readings) {
+            return Sample{readings[0][reading], design};
+          }};
+}
+
+}  // namespace
+
+Plan PlanMemory(const MemoryOptions& options) {
+  RowGroup group;
+  group.measurements = {[options] { return MeasureJob(options); }};
+  group.rows = {RowOf("shard/adamw", kShardNow, kShardBytes), RowOf("shard/adamw-peak", kShardPeak, kShardBytes),
+                RowOf("worker", kWorkerNow, kWorkerBytes), RowOf("worker-peak", kWorkerPeak, kWorkerBytes)};
+  return {{std::move(group)}, options.rounds};
 }
 
 }  // namespace capstan::bench

@@ -13,8 +13,8 @@ Status NoTrainer() {
 
 }  // namespace
 
-Result<std::vector<Figure>> MeasureAllReduce(const AllReduceOptions&) { return NoTrainer(); }
+Result<Plan> PlanAllReduce(const AllReduceOptions&) { return NoTrainer(); }
 
-Result<std::vector<Figure>> MeasureTraining(const TrainOptions&) { return NoTrainer(); }
+Result<Plan> PlanTraining(const TrainOptions&) { return NoTrainer(); }
 
 }  // namespace capstan::bench

@@ -1,9 +1,9 @@
 // A minimal key-value server: push, add, pull over ZeroMQ, with one thread per server and per worker, without checks.
 //
 // Kind:   forks processes; call it while this process has no other thread.
-// Why:    published figures of other servers come from other machines. This server is measured in the same run and does
-//         only what every such server must do: a gradient is sent without a copy and added to the value; a value is
-//         sent without a copy, and the worker copies it once. There are no versions, hashes or sequence numbers.
+// Why:    this server is measured in the same run and does only what every such server must do: a gradient is sent
+//         without a copy and added to the value; a value is sent without a copy, and the worker copies it once. There
+//         are no versions, hashes or sequence numbers.
 #pragma once
 
 #include <cstddef>

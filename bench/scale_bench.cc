@@ -11,10 +11,6 @@ namespace capstan::bench {
 
 namespace {
 
-Figure Plain(const std::string& name, double value, const std::string& unit) {
-  return {name, value, unit, 0.0, {}, 0.0};
-}
-
 double NumberOf(ScaleSize size, GrowsBy by) { return by == GrowsBy::kWorkers ? size.workers : size.shards; }
 
 std::vector<ScaleCost> AllCosts() {
@@ -42,6 +38,45 @@ double GrowthOf(const std::vector<double>& numbers, const std::vector<double>& v
   return products / squares;
 }
 
+Row SizeRow(const ScaleCost& cost, ScaleSize size, std::size_t index) {
+  return {.name = "scale/" + cost.name + "/" + std::to_string(size.workers) + "w" + std::to_string(size.shards) + "s",
+          .unit = "us",
+          .limit_name = "",
+          .needs = {index},
+          .sample = [index](const std::vector<Readings>& readings) { return Sample{readings[index][0]}; }};
+}
+
+Row GrowthRow(const ScaleCost& cost, const std::vector<ScaleSize>& sizes) {
+  Row row{.name = "scale/" + cost.name + "/growth",
+          .unit = cost.by == GrowsBy::kWorkers ? "workers^" : "shards^",
+          .limit_name = cost.design > 0 ? "by design (less is better)" : "",
+          .needs = {},
+          .sample = {}};
+  std::vector<double> numbers;
+  for (const ScaleSize& size : sizes) {
+    row.needs.push_back(numbers.size());
+    numbers.push_back(NumberOf(size, cost.by));
+  }
+  row.sample = [numbers, design = cost.design](const std::vector<Readings>& readings) {
+    std::vector<double> values;
+    for (const Readings& reading : readings) values.push_back(reading[0]);
+    return Sample{GrowthOf(numbers, values), design};
+  };
+  return row;
+}
+
+RowGroup GroupOf(const ScaleCost& cost, const ScaleOptions& options) {
+  RowGroup group;
+  for (const ScaleSize& size : options.sizes) {
+    group.rows.push_back(SizeRow(cost, size, group.measurements.size()));
+    group.measurements.push_back([work = cost.microseconds, size, seconds = options.seconds]() -> Result<Readings> {
+      return Readings{work(size, ScaleTimer(seconds))};
+    });
+  }
+  if (options.sizes.size() > 1) group.rows.push_back(GrowthRow(cost, options.sizes));
+  return group;
+}
+
 }  // namespace
 
 void EncodeAndForget(Outbox* out) {
@@ -54,37 +89,11 @@ std::vector<TensorSpec> ScaleTensors(std::size_t blocks) {
   return {{"t", {static_cast<std::int64_t>(blocks), kScaleBlockElements}, {InitKind::kZeros, 0.0F}, true}};
 }
 
-Result<std::vector<Figure>> MeasureScale(const ScaleOptions& options) {
-  std::vector<Figure> figures;
-  const auto add = [&](Figure figure) {
-    if (options.parts.measured) options.parts.measured(figure);
-    figures.push_back(std::move(figure));
-  };
-  const ScaleTimer timer(options.seconds);
-  std::string names;
-  for (const ScaleCost& cost : AllCosts()) {
-    const std::string name = "scale/" + cost.name;
-    names += (names.empty() ? "" : ", ") + name;
-    if (name.find(options.parts.only) == name.npos) continue;
-    std::vector<double> numbers, values;
-    for (const ScaleSize& size : options.sizes) {
-      numbers.push_back(NumberOf(size, cost.by));
-      values.push_back(cost.microseconds(size, timer));
-      add(Plain(name + "/" + std::to_string(size.workers) + "w" + std::to_string(size.shards) + "s", values.back(),
-                "us"));
-    }
-    if (options.sizes.size() < 2) continue;
-    Figure growth =
-        Plain(name + "/growth", GrowthOf(numbers, values), cost.by == GrowsBy::kWorkers ? "workers^" : "shards^");
-    if (cost.design > 0) {
-      growth.limit = cost.design;
-      growth.limit_name = "by design (less is better)";
-      growth.ratio = growth.value / growth.limit;
-    }
-    add(std::move(growth));
-  }
-  if (figures.empty()) return Invalid("no figure has \"" + options.parts.only + "\" in its name; there are " + names);
-  return figures;
+Plan PlanScale(const ScaleOptions& options) {
+  Plan plan;
+  plan.rounds = options.rounds;
+  for (const ScaleCost& cost : AllCosts()) plan.groups.push_back(GroupOf(cost, options));
+  return plan;
 }
 
 }  // namespace capstan::bench

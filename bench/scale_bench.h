@@ -1,7 +1,7 @@
-// MeasureScale: what one message, beat or step costs a coordinator, shard or session as jobs grow, and the exponent of
+// PlanScale: what one message, beat or step costs a coordinator, shard or session as jobs grow, and the exponent of
 // that growth.
 //
-// Kind:   runs for minutes on the caller's thread: the real classes, without sockets and threads.
+// Kind:   a plan that runs for minutes on the caller's thread: the real classes, without sockets and threads.
 // Limits: about 1 GiB of memory at 4,096 workers and 1,000 shards.
 // Why:    a cost that is invisible at ten shards can dominate at a thousand. The exponent shows, at sizes that a laptop
 //         can measure, whether some code has begun to scan all members or blocks for each message.
@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/figure.h"
-#include "common/base/status.h"
+#include "bench/plan.h"
 
 namespace capstan::bench {
 
@@ -24,12 +23,12 @@ struct ScaleSize {
 
 struct ScaleOptions {
   std::vector<ScaleSize> sizes = {{100, 10}, {1000, 100}, {4096, 1000}};
-  double seconds = 0.05;  // least time for each figure
-  Parts parts;
+  double seconds = 0.05;  // least time for each measurement
+  int rounds = 3;
 };
 
-// Returns for each operation one figure per size, and one for the growth: the exponent of the number of workers or
-// shards, next to the exponent by design.
-Result<std::vector<Figure>> MeasureScale(const ScaleOptions& options);
+// Plans for each operation one row per size and, if there are several sizes, one for the growth: the exponent of the
+// number of workers or shards, next to the exponent by design.
+Plan PlanScale(const ScaleOptions& options);
 
 }  // namespace capstan::bench

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "bench/bench_cluster.h"
+#include "bench/bench_folder.h"
 #include "bench/push_pull_worker.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "server/storage/rocks_snapshot_store.h"
@@ -121,12 +122,6 @@ std::string JobFile(const SnapshotOptions& options) {
          std::to_string(options.every_steps) + "\n";
 }
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // Durations of steps: `during` of those that overlap the writing of a snapshot, `apart` of the others.
 struct Steps {
   std::vector<double> during, apart;
@@ -146,14 +141,22 @@ Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshot
   return steps;
 }
 
-Figure MakeFigure(const std::string& name, double value, const std::string& unit, double limit,
-                  const std::string& limit_name) {
-  return {"snapshot/" + name, value, unit, limit, limit_name, value / limit};
+// The measurements of a round.
+enum SnapshotMeasured : std::size_t { kTrained, kRawWrite };
+// The readings of kTrained. kRawWrite reads GB/s.
+enum StepReading : std::size_t { kWriteRate, kSlowestDuring, kMedianDuring, kMedianApart, kPeakMemory };
+
+Readings ReadingsOf(const Steps& steps, const Snapshots& snapshots, double bytes_per_parameter) {
+  std::vector<double> durations;
+  for (const Span& span : snapshots.spans) durations.push_back(span.end - span.begin);
+  const double gigabytes = static_cast<double>(snapshots.bytes) / 1e9;
+  const Spread during = SpreadOf(steps.during);
+  return {gigabytes / SpreadOf(durations).median, during.most * 1e3, during.median * 1e3,
+          SpreadOf(steps.apart).median * 1e3, bytes_per_parameter};
 }
 
-}  // namespace
-
-Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options) {
+// Sets `snapshot_bytes` to the size of one snapshot.
+Result<Readings> MeasureJob(const SnapshotOptions& options, std::uint64_t* snapshot_bytes) {
   PushPullLoad load{.tensor_bytes = kTensorBytes};
   load.tensors = std::max<std::size_t>(1, (options.state_mib << 20) / 3 / kTensorBytes);
   load.warmup_rounds = options.every_steps * (options.snapshots + 1) - 1;
@@ -169,28 +172,63 @@ Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options) {
       [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "", "bench", load); });
   CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
   const double end = Now();
-  const std::vector<double> seconds = StepSeconds(cluster->run_dir());
   const Snapshots snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
-  const ResidentBytes memory = cluster->ShardMemory();
-  const Steps steps = Sort(seconds, snapshots.spans, end);
+  const Steps steps = Sort(StepSeconds(cluster->run_dir()), snapshots.spans, end);
   if (snapshots.spans.empty() || steps.during.empty() || steps.apart.empty()) {
     return Refused("no snapshot was written beside a step; the disk is slower than " +
                    std::to_string(options.every_steps) + " steps, or the steps are");
   }
-  CAPSTAN_ASSIGN_OR_RETURN(const double raw, RawWriteSeconds(cluster->run_dir(), snapshots.bytes));
-  std::vector<double> durations;
-  for (const Span& span : snapshots.spans) durations.push_back(span.end - span.begin);
-  const double gigabytes = static_cast<double>(snapshots.bytes) / 1e9;
+  *snapshot_bytes = snapshots.bytes;
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
-  const double slowest = *std::max_element(steps.during.begin(), steps.during.end());
-  return std::vector<Figure>{
-      MakeFigure("write", gigabytes / Median(durations), "GB/s", gigabytes / raw, "raw O_DIRECT write and fsync"),
-      MakeFigure("slowest-step", slowest * 1e3, "ms", Median(steps.apart) * 1e3,
-                 "median step without one (less is better)"),
-      MakeFigure("median-step", Median(steps.during) * 1e3, "ms", Median(steps.apart) * 1e3,
-                 "median step without one (less is better)"),
-      MakeFigure("memory-peak", static_cast<double>(memory.peak) / parameters, "bytes/parameter", kShardBytes,
-                 "the count by design (less is better)")};
+  return ReadingsOf(steps, snapshots, static_cast<double>(cluster->ShardMemory().peak) / parameters);
+}
+
+Result<Readings> MeasureRawWrite(std::uint64_t bytes) {
+  const BenchFolder folder;
+  CAPSTAN_ASSIGN_OR_RETURN(const double seconds, RawWriteSeconds(folder.path(), bytes));
+  return Readings{static_cast<double>(bytes) / 1e9 / seconds};
+}
+
+// Returns a row of two readings of the job.
+Row JobRow(const std::string& name, StepReading value, StepReading limit) {
+  return {.name = "snapshot/" + name,
+          .unit = "ms",
+          .limit_name = "median step without one (less is better)",
+          .needs = {kTrained},
+          .sample = [=](const std::vector<Readings>& readings) {
+            return Sample{readings[kTrained][value], readings[kTrained][limit]};
+          }};
+}
+
+Row WriteRow() {
+  return {.name = "snapshot/write",
+          .unit = "GB/s",
+          .limit_name = "raw O_DIRECT write and fsync",
+          .needs = {kTrained, kRawWrite},
+          .sample = [](const std::vector<Readings>& readings) {
+            return Sample{readings[kTrained][kWriteRate], readings[kRawWrite][0]};
+          }};
+}
+
+Row MemoryRow() {
+  return {.name = "snapshot/memory-peak",
+          .unit = "bytes/parameter",
+          .limit_name = "the count by design (less is better)",
+          .needs = {kTrained},
+          .sample = [](const std::vector<Readings>& readings) {
+            return Sample{readings[kTrained][kPeakMemory], kShardBytes};
+          }};
+}
+
+}  // namespace
+
+Plan PlanSnapshot(const SnapshotOptions& options) {
+  const auto bytes = std::make_shared<std::uint64_t>(0);
+  RowGroup group;
+  group.measurements = {[=] { return MeasureJob(options, bytes.get()); }, [=] { return MeasureRawWrite(*bytes); }};
+  group.rows = {WriteRow(), JobRow("slowest-step", kSlowestDuring, kMedianApart),
+                JobRow("median-step", kMedianDuring, kMedianApart), MemoryRow()};
+  return {{std::move(group)}, options.rounds};
 }
 
 }  // namespace capstan::bench

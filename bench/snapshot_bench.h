@@ -1,24 +1,23 @@
-// MeasureSnapshot: the cost of a snapshot: the time until it is durable, the slowdown of steps meanwhile, and memory.
+// PlanSnapshot: the cost of a snapshot: the time until it is durable, the slowdown of steps meanwhile, and memory.
 //
-// Kind:   a function; it forks processes, so the caller must have no threads.
+// Kind:   a plan that forks processes, so measure it while this process has no other thread.
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
-#include "bench/figure.h"
-#include "common/base/status.h"
+#include "bench/plan.h"
 
 namespace capstan::bench {
 
 struct SnapshotOptions {
   std::size_t state_mib = 1024;  // weights and both moments
   int every_steps = 20;
-  int snapshots = 3;
+  int snapshots = 2;  // in each round
+  int rounds = 3;
 };
 
-// Measures a job of mode sync in fp32 with AdamW, one shard and one worker, on the disk of the folder for temporary
-// files.
-Result<std::vector<Figure>> MeasureSnapshot(const SnapshotOptions& options);
+// Plans, for each round, a job of mode sync in fp32 with AdamW, one shard and one worker, on the disk of the folder for
+// temporary files.
+Plan PlanSnapshot(const SnapshotOptions& options);
 
 }  // namespace capstan::bench

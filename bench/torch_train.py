@@ -2,6 +2,7 @@
 together, and PyTorch's version.
 
     torch_train.py MODEL PROCESSES STEPS [--no-update]
+    torch_train.py --version                                the version only
 
 MODEL is mlp (784-1024-1024-10, 128 samples a process) or gpt (4 layers of width 256, 4 heads, 128 tokens, 16 samples
 a process). Each process has one thread. Several processes use DistributedDataParallel over gloo. --no-update leaves the
@@ -105,6 +106,9 @@ def free_address():
 
 
 def main():
+    if sys.argv[1:] == ['--version']:
+        print(torch.__version__)
+        return 0
     kind, processes, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     update = '--no-update' not in sys.argv[4:]
     if '--rank' in sys.argv:

@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "bench/bench_cluster.h"
 #include "bench/bench_folder.h"
@@ -205,12 +209,8 @@ Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
 
 // ---- PyTorch -------------------------------------------------------------------------------------------------------
 
-struct TorchRate {
-  double rate = 0.0;  // 0: PyTorch is not installed
-  std::string version;
-};
-
-Result<TorchRate> MeasureTorch(const std::string& python, const std::string& arguments) {
+// Runs torch_train.py and returns the words that it prints; none if PyTorch is not installed.
+Result<std::vector<std::string>> RunTorch(const std::string& python, const std::string& arguments) {
   const std::string command = "'" + (python.empty() ? "/usr/bin/python3" : python) +
                               "' -B " CAPSTAN_BENCH_SOURCES "/torch_train.py " + arguments;
   std::FILE* pipe = popen(command.c_str(), "r");
@@ -219,91 +219,110 @@ Result<TorchRate> MeasureTorch(const std::string& python, const std::string& arg
   const bool answered = std::fgets(line.data(), line.size(), pipe) != nullptr;
   const int status = pclose(pipe);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kTorchAbsent) {
-    if (python.empty()) return TorchRate{};
+    if (python.empty()) return std::vector<std::string>{};
     return Invalid(python + " has no PyTorch; install it there, or name another interpreter with --python");
   }
-  TorchRate measured;
+  if (!answered || status != 0) return Unreachable("failed: " + command);
   std::istringstream words(line.data());
-  if (!answered || status != 0 || !(words >> measured.rate >> measured.version)) {
-    return Unreachable("failed: " + command);
-  }
-  return measured;
+  return std::vector<std::string>{std::istream_iterator<std::string>(words), {}};
+}
+
+// Returns the version of PyTorch; empty if it is not installed.
+Result<std::string> TorchVersion(const TrainOptions& options) {
+  if (options.beside == Beside::kNothing) return std::string();
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> words, RunTorch(options.python, "--version"));
+  return words.empty() ? std::string() : words.front();
+}
+
+Result<Readings> MeasureTorch(const std::string& python, const std::string& arguments) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::vector<std::string> words, RunTorch(python, arguments));
+  if (words.empty()) return Unreachable("PyTorch is gone since this benchmark has begun");
+  return Readings{std::strtod(words.front().c_str(), nullptr)};
 }
 
 // ---- both ----------------------------------------------------------------------------------------------------------
 
-struct Measurement {
-  std::string name, torch_arguments;
-  std::string limit_name;  // printed after PyTorch's version
-  std::function<Result<double>()> run;
+struct TrainJob {
+  std::string name, limit_name;  // the limit's is printed after PyTorch's version
+  std::function<Result<double>(const Subject&, int steps)> run;
 };
 
-double MiddleOf(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+// Jobs with the same limit.
+struct TrainJobs {
+  std::string torch_arguments;  // behind the model: number of processes; then the steps, then `torch_option`
+  std::string torch_option;
+  std::vector<TrainJob> jobs;
+};
+
+std::vector<TrainJobs> AllTrainJobs() {
+  const std::string computing = "1 thread, forward and backward", updating = "1 process, 1 thread, with its SGD";
+  const std::string two = ", DistributedDataParallel over gloo, 2 processes";
+  return {
+      {"1",
+       " --no-update",
+       {{"compute", ", " + computing, [](const Subject& s, int steps) { return MeasureCompute(s, steps); }},
+        {"compute-bf16", " in fp32, " + computing,
+         [](const Subject& s, int steps) { return MeasureCompute(s.In("bf16"), steps); }}}},
+      {"1",
+       "",
+       {{"1s1w", ", " + updating, [](const Subject& s, int steps) { return MeasureJob(s, 1, steps); }},
+        {"1s1w-bf16", " in fp32, " + updating,
+         [](const Subject& s, int steps) { return MeasureJob(s.In("bf16"), 1, steps); }}}},
+      {"2",
+       "",
+       {{"2s2w", two, [](const Subject& s, int steps) { return MeasureJob(s, 2, steps); }},
+        {"2w-allreduce", two, [](const Subject& s, int steps) { return MeasureJob(s.By("allreduce"), 2, steps); }}}}};
 }
 
-std::string NameOf(const Subject& subject, const Measurement& what) {
-  return "train/" + subject.name + "/" + what.name;
+bool IsIn(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Result<Figure> Measure(const Subject& subject, const Measurement& what, const TrainOptions& options) {
-  std::vector<double> ours, torch;
-  std::string version;
-  for (int i = 0; i < options.repetitions; ++i) {
-    CAPSTAN_ASSIGN_OR_RETURN(const double one, what.run());
-    ours.push_back(one * subject.units);
-    if (options.beside == Beside::kNothing) continue;
-    CAPSTAN_ASSIGN_OR_RETURN(const TorchRate other, MeasureTorch(options.parts.python, what.torch_arguments));
-    torch.push_back(other.rate * subject.units);
-    version = other.version;
+// Returns a row of the measurement `ours`, next to the measurement 0: PyTorch, if `version` is not empty.
+Row TrainRow(const Subject& subject, const TrainJob& job, std::size_t ours, const std::string& version) {
+  Row row{.name = "train/" + subject.name + "/" + job.name,
+          .unit = subject.unit,
+          .limit_name = version.empty() ? "PyTorch is not installed" : "PyTorch " + version + job.limit_name,
+          .needs = {ours},
+          .sample = {}};
+  if (!version.empty()) row.needs.push_back(0);
+  row.sample = [ours, units = subject.units](const std::vector<Readings>& readings) {
+    return Sample{readings[ours][0] * units, readings[0].empty() ? 0.0 : readings[0][0] * units};
+  };
+  return row;
+}
+
+RowGroup TrainGroup(const Subject& subject, const TrainJobs& jobs, const TrainOptions& options,
+                    const std::string& version, const std::shared_ptr<Pictures>& pictures) {
+  const int steps = StepsOf(subject, options.seconds);
+  const std::string torch = subject.name + " " + jobs.torch_arguments + " " + std::to_string(steps) + jobs.torch_option;
+  RowGroup group;
+  group.measurements = {[=, python = options.python] { return MeasureTorch(python, torch); }};
+  for (const TrainJob& job : jobs.jobs) {
+    if (!IsIn(options.jobs, job.name)) continue;
+    group.rows.push_back(TrainRow(subject, job, group.measurements.size(), version));
+    group.measurements.push_back([subject, steps, run = job.run, pictures]() -> Result<Readings> {
+      CAPSTAN_ASSIGN_OR_RETURN(const double rate, run(subject, steps));
+      return Readings{rate};
+    });
   }
-  Figure figure;
-  figure.name = NameOf(subject, what);
-  figure.value = MiddleOf(ours);
-  figure.unit = subject.unit;
-  figure.limit = torch.empty() ? 0.0 : MiddleOf(torch);
-  figure.limit_name = figure.limit > 0.0 ? "PyTorch " + version + what.limit_name : "PyTorch is not installed";
-  figure.ratio = figure.limit > 0.0 ? figure.value / figure.limit : 0.0;
-  return figure;
-}
-
-std::array<Measurement, 6> MeasurementsOf(const Subject& subject, int steps) {
-  const std::string count = std::to_string(steps);
-  return {Measurement{"compute", subject.name + " 1 " + count + " --no-update", ", 1 thread, forward and backward",
-                      [=] { return MeasureCompute(subject, steps); }},
-          Measurement{"1s1w", subject.name + " 1 " + count, ", 1 process, 1 thread, with its SGD",
-                      [=] { return MeasureJob(subject, 1, steps); }},
-          Measurement{"2s2w", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
-                      [=] { return MeasureJob(subject, 2, steps); }},
-          Measurement{"2w-allreduce", subject.name + " 2 " + count, ", DistributedDataParallel over gloo, 2 processes",
-                      [=] { return MeasureJob(subject.By("allreduce"), 2, steps); }},
-          Measurement{"compute-bf16", subject.name + " 1 " + count + " --no-update",
-                      " in fp32, 1 thread, forward and backward",
-                      [=] { return MeasureCompute(subject.In("bf16"), steps); }},
-          Measurement{"1s1w-bf16", subject.name + " 1 " + count, " in fp32, 1 process, 1 thread, with its SGD",
-                      [=] { return MeasureJob(subject.In("bf16"), 1, steps); }}};
+  return group;
 }
 
 }  // namespace
 
-Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options) {
-  std::vector<Figure> figures;
-  std::string others;
-  const Pictures pictures;
-  for (const Subject& subject : Subjects(pictures)) {
-    for (const Measurement& what : MeasurementsOf(subject, StepsOf(subject, options.seconds))) {
-      if (NameOf(subject, what).find(options.parts.only) == std::string::npos) {
-        others += " " + NameOf(subject, what);
-        continue;
-      }
-      CAPSTAN_ASSIGN_OR_RETURN(Figure figure, Measure(subject, what, options));
-      if (options.parts.measured) options.parts.measured(figure);
-      figures.push_back(std::move(figure));
+Result<Plan> PlanTraining(const TrainOptions& options) {
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string version, TorchVersion(options));
+  const auto pictures = std::make_shared<Pictures>();
+  Plan plan;
+  plan.rounds = options.rounds;
+  for (const Subject& subject : Subjects(*pictures)) {
+    if (!IsIn(options.models, subject.name)) continue;
+    for (const TrainJobs& jobs : AllTrainJobs()) {
+      plan.groups.push_back(TrainGroup(subject, jobs, options, version, pictures));
     }
   }
-  if (figures.empty()) return Invalid("no figure has \"" + options.parts.only + "\" in its name; there are" + others);
-  return figures;
+  return plan;
 }
 
 }  // namespace capstan::bench

@@ -1,15 +1,15 @@
-// MeasureTraining: training speed of the models, next to PyTorch on the same machine.
+// PlanTraining: training speed of the models, next to PyTorch on the same machine.
 //
-// Kind:   runs for minutes; forks processes, so call it while this one has no other thread.
-// Fails:  a benchmark process that ended or did not answer; kInvalid: no figure's name contains `parts.only`, or
-//         `parts.python` has no PyTorch.
-// Why:    every worker computes with one thread, and so does every process of PyTorch. If `parts.python` is empty and
+// Kind:   a plan that runs for minutes and forks processes, so measure it while this one has no other thread.
+// Fails:  a benchmark process that ended or did not answer; kInvalid: `python` has no PyTorch.
+// Why:    every worker computes with one thread, and so does every process of PyTorch. If `python` is empty and
 //         Debian's PyTorch is not installed, the figures have no limit.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "bench/figure.h"
+#include "bench/plan.h"
 #include "common/base/status.h"
 
 namespace capstan::bench {
@@ -17,12 +17,15 @@ namespace capstan::bench {
 enum class Beside { kPyTorch, kNothing };
 
 struct TrainOptions {
-  int repetitions = 3;   // the median counts
+  std::vector<std::string> models = {"mlp", "gpt"};
+  std::vector<std::string> jobs = {"compute", "compute-bf16", "1s1w", "1s1w-bf16", "2s2w", "2w-allreduce"};
+  int rounds = 3;
   double seconds = 2.0;  // about, for each measurement
   Beside beside = Beside::kPyTorch;
-  Parts parts = {};
+  std::string python;  // interpreter whose PyTorch to compare with; empty: Debian's
 };
 
-Result<std::vector<Figure>> MeasureTraining(const TrainOptions& options);
+// Asks the interpreter for its PyTorch, but trains nothing yet.
+Result<Plan> PlanTraining(const TrainOptions& options);
 
 }  // namespace capstan::bench

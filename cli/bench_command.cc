@@ -2,39 +2,39 @@
 
 #include <nlohmann/json.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
+#include <utility>
 
+#include "bench/figure_text.h"
 #include "cli/run/process.h"
 #include "common/config/suggestion.h"
 
 namespace capstan::cli {
 namespace {
 
-void PrintFigures(const std::vector<bench::Figure>& figures) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const bench::Figure& figure : figures) {
-    nlohmann::ordered_json object = {{"name", figure.name}, {"value", figure.value}, {"unit", figure.unit}};
-    object["limit"] = figure.limit == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(figure.limit);
-    object["limit_name"] = figure.limit_name;
-    object["ratio"] = figure.limit == 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(figure.ratio);
-    list.push_back(std::move(object));
+nlohmann::ordered_json JsonOf(const bench::Figure& figure) {
+  const nlohmann::ordered_json none;
+  const bool has_limit = figure.has_limit();
+  nlohmann::ordered_json rounds = nlohmann::ordered_json::array();
+  for (const bench::Sample& round : figure.rounds) {
+    rounds.push_back({{"value", round.value},
+                      {"limit", has_limit ? nlohmann::ordered_json(round.limit) : none},
+                      {"ratio", has_limit ? nlohmann::ordered_json(round.value / round.limit) : none}});
   }
-  std::printf("%s\n", list.dump(2).c_str());
+  return {{"name", figure.name},
+          {"value", figure.Value().median},
+          {"unit", figure.unit},
+          {"limit", has_limit ? nlohmann::ordered_json(figure.Limit().median) : none},
+          {"limit_name", figure.limit_name},
+          {"ratio", has_limit ? nlohmann::ordered_json(figure.Ratio().median) : none},
+          {"rounds", std::move(rounds)},
+          {"others_share", figure.others_share}};
 }
 
-void PrintTable(const std::vector<bench::Figure>& figures) {
-  int width = 4;
-  for (const bench::Figure& figure : figures) width = std::max(width, static_cast<int>(figure.name.size()));
-  std::printf("%-*s  %12s %-12s %8s  %s\n", width, "name", "value", "unit", "ratio", "limit");
-  for (const bench::Figure& figure : figures) {
-    std::printf("%-*s  %12.4g %-12s ", width, figure.name.c_str(), figure.value, figure.unit.c_str());
-    if (figure.limit == 0) {
-      std::printf("%8s\n", "-");
-    } else {
-      std::printf("%8.3f  %.4g (%s)\n", figure.ratio, figure.limit, figure.limit_name.c_str());
-    }
-  }
+void PrintFigures(const std::vector<bench::Figure>& figures) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const bench::Figure& figure : figures) list.push_back(JsonOf(figure));
+  std::printf("%s\n", list.dump(2).c_str());
 }
 
 int ListBenches(std::span<const bench::Bench> benches, std::FILE* out) {
@@ -44,16 +44,28 @@ int ListBenches(std::span<const bench::Bench> benches, std::FILE* out) {
 
 // Prints a figure to stderr as soon as it is measured, so that the figure is not lost if a later measurement fails.
 // Stdout gets all figures at the end.
-void PrintMeasured(const bench::Figure& figure) {
-  std::fprintf(stderr, "%s: %.4g %s", figure.name.c_str(), figure.value, figure.unit.c_str());
-  if (figure.limit != 0)
-    std::fprintf(stderr, ", %.3f of %.4g (%s)", figure.ratio, figure.limit, figure.limit_name.c_str());
-  std::fputc('\n', stderr);
+void PrintMeasured(const bench::Figure& figure) { std::fprintf(stderr, "%s\n", bench::LineOf(figure).c_str()); }
+
+// Prints the figures on stdout, and what a reader must know about them: below the table, or on stderr next to JSON.
+void PrintResults(const bench::Bench& bench, const BenchArguments& arguments, const bench::Results& results) {
+  const bool is_json = arguments.output == "json";
+  if (is_json) {
+    PrintFigures(results.figures);
+  } else {
+    std::fputs(bench::TableOf(results.figures).c_str(), stdout);
+  }
+  std::FILE* const out = is_json ? stderr : stdout;
+  if (arguments.is_quick) std::fprintf(out, "--quick left out: %s.\n", bench.left_out.c_str());
+  if (results.short_rows > 0) std::fprintf(out, "%s\n", bench::ShortRowsLine(results).c_str());
+  std::fprintf(out, "%s\n", bench::OthersLine(results.use, results.figures).c_str());
 }
 
-Result<std::vector<bench::Figure>> Run(const bench::Bench& bench, const BenchArguments& arguments) {
-  if (!bench.run_parts) return bench.run();
-  return bench.run_parts({.only = arguments.only, .python = arguments.python, .measured = PrintMeasured});
+Result<bench::Results> Run(const bench::Bench& bench, const BenchArguments& arguments) {
+  const bench::Extent extent = arguments.is_quick ? bench::Extent::kQuick : bench::Extent::kWhole;
+  CAPSTAN_ASSIGN_OR_RETURN(bench::Plan plan, bench.plan({.extent = extent, .python = arguments.python}));
+  return bench::Measure(
+      std::move(plan),
+      {.only = arguments.only, .left_out = arguments.is_quick ? bench.left_out : "", .measured = PrintMeasured});
 }
 
 }  // namespace
@@ -70,18 +82,18 @@ int RunBench(const BenchArguments& arguments, std::span<const bench::Bench> benc
     std::fprintf(stderr, "capstan: %s. There are:\n", complaint.c_str());
     return ListBenches(benches, stderr);
   }
-  if (!bench->run_parts && !(arguments.only.empty() && arguments.python.empty())) {
-    std::fprintf(stderr, "capstan: the benchmark \"%s\" has no parts and no PyTorch; leave --only and --python out\n",
+  if (!bench->uses_python && !arguments.python.empty()) {
+    std::fprintf(stderr, "capstan: the benchmark \"%s\" compares with no PyTorch; leave --python out\n",
                  bench->name.c_str());
     return kExitUsage;
   }
   PrepareProcess();
-  const Result<std::vector<bench::Figure>> figures = Run(*bench, arguments);
-  if (!figures.ok()) {
-    Complain("capstan", figures.status().message());
+  const Result<bench::Results> results = Run(*bench, arguments);
+  if (!results.ok()) {
+    Complain("capstan", results.status().message());
     return kExitFailed;
   }
-  arguments.output == "json" ? PrintFigures(*figures) : PrintTable(*figures);
+  PrintResults(*bench, arguments, *results);
   return kExitDone;
 }
 

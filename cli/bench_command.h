@@ -11,7 +11,9 @@ namespace capstan::cli {
 struct BenchArguments {
   std::string name;
   std::string output = "table";  // or json
-  std::string only, python;      // see bench::Parts
+  std::string only;              // see bench::Choice
+  std::string python;            // see bench::BenchRequest
+  bool is_quick = false;
 };
 
 // Runs the benchmark that `arguments` names and returns the exit code. Without such a benchmark, lists all of them.

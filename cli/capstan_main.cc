@@ -104,7 +104,9 @@ Command DescribeBench(Command app, BenchArguments* arguments) {
   bench.Add("NAME", &arguments->name, "the benchmark; without one: their list");
   bench.Add("-o,--output", &arguments->output, "table or json").OneOf({"table", "json"}).ShowDefault();
   bench.Add("--only", &arguments->only,
-            "allreduce, push-pull, scale, train: the figures with this TEXT in their name, as gpt/1s1w");
+            "only the rows with this TEXT in their name, as gpt/1s1w; nothing else is measured");
+  bench.AddFlag("--quick", &arguments->is_quick,
+                "about a minute on 2 cores: fewer sizes and rounds; the last lines say what was left out");
   bench.Add("--python", &arguments->python,
             "train: the interpreter whose PyTorch it compares with, as VENV/bin/python; else /usr/bin/python3");
   return bench;
