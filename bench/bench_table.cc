@@ -29,7 +29,7 @@ Result<Plan> AllReduceOf(const BenchRequest& request) {
 
 Result<Plan> ApplyOf(const BenchRequest& request) {
   if (request.extent == Extent::kWhole) return PlanApply({});
-  return Quick(PlanApply({.rounds = 3, .passes = 2}));
+  return Quick(PlanApply({.rounds = 3}));
 }
 
 Result<Plan> MemoryOf(const BenchRequest& request) {
@@ -64,8 +64,7 @@ std::span<const Bench> AllBenches() {
   static const std::array<Bench, 7> kBenches = {{
       {"allreduce", "an array reduced among worker processes, next to Gloo's own ring and plain sockets",
        "all sizes but 64 KiB, 1 MiB and 16 MiB; 2 of 5 rounds; a third of each measurement's time", AllReduceOf},
-      {"apply", "a shard's fused reduce-and-update pass, next to the memory bandwidth",
-       "2 of 5 rounds; 1 of 3 passes over the model in each", ApplyOf},
+      {"apply", "a shard's update, next to a copy of as many bytes", "2 of 5 rounds", ApplyOf},
       {"memory", "resident bytes per parameter of a shard and of a worker", "2 of 5 rounds", MemoryOf},
       {"push-pull", "gradients out and weights in, next to raw ZeroMQ and a bare key-value server",
        "2 servers with 2 workers; all tensors but those of 64 KiB and 4 MiB; 0.7 of each measurement's second",

@@ -7,16 +7,17 @@
 //         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. A job may have the slots' median
 //         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
 //         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
-// Limits: no allocation. ReduceAndUpdate uses less than 10 KiB of stack for each level of the reduction tree; AddNodes
-//         less than 20 KiB.
-// Why:    the update is bound by memory, so every array is read once and written once; `capstan bench apply` compares
-//         the update's speed with memory's.
+// Limits: no allocation. ReduceAndUpdate uses less than 5 KiB of stack for each level of the reduction tree, and 10 KiB
+//         besides; AddNodes less than 10 KiB.
+// Why:    the update is bound by memory, so every array is read once and written once, and what workers pull is made in
+//         the same pass. `capstan bench apply` compares the update's speed with a copy's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "common/base/hash.h"
 #include "common/base/types.h"
 #include "common/data/catalog.h"
 #include "common/data/reduction_tree.h"
@@ -68,6 +69,13 @@ enum class WritePath { kCached, kStreaming };
 // Returns the faster path if one update of all blocks touches this many bytes, all arrays together.
 WritePath WritePathFor(std::uint64_t bytes_per_update);
 
+// What workers pull of the new weights: the weights as they are, or as 16-bit numbers. Both are hashed.
+struct WeightsToSend {
+  Hasher* hasher = nullptr;  // receives the bytes that workers pull; null: they are not made now
+  Encoding encoding = Encoding::kFp32;
+  std::byte* narrow = nullptr;  // receives the 16-bit numbers, if the encoding has 16 bits
+};
+
 // The arrays that an update writes. For an update in place they may be BlockIn's arrays; otherwise they must not
 // overlap BlockIn's arrays.
 struct BlockOut {
@@ -75,6 +83,7 @@ struct BlockOut {
   float* state[kStatesMax] = {};
   float* sum = nullptr;  // receives the tree sum for UpdateFromSum, unless null
   WritePath path = WritePath::kCached;
+  WeightsToSend to_send = {};  // requires segments that cover the block in order
 };
 
 // The sums of squares of each segment that lars and lamb need: of the weights before the update, and of the direction.

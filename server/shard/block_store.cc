@@ -67,7 +67,7 @@ BlockIn BlockStore::In(const BlockVersion& version) const {
 }
 
 BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) const {
-  BlockOut out{version.weights.As<float>(), {nullptr, nullptr}, sum ? sum.As<float>() : nullptr};
+  BlockOut out{version.weights.As<float>(), {nullptr, nullptr}, sum ? sum.As<float>() : nullptr, path_};
   for (int i = 0; i < states_; ++i) out.state[i] = version.state[i].As<float>();
   return out;
 }
@@ -79,10 +79,11 @@ void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, 
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
-  out.path = path_;
-  ReduceAndUpdate(rules, scalars, cover, tree, entry.segments, In(entry.published), out, squares, trust);
   const bool is_last = trust.weights.empty();  // if trust ratios must follow, this version is not final
-  if (path_ == WritePath::kCached && is_last) MakeSendable(entry, &entry.next);
+  Hasher hasher;
+  if (is_last) out.to_send = BeginToSend(entry, &entry.next, &hasher);
+  ReduceAndUpdate(rules, scalars, cover, tree, entry.segments, In(entry.published), out, squares, trust);
+  if (is_last) FinishToSend(entry, &entry.next, hasher);
 }
 
 void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
@@ -90,9 +91,12 @@ void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rule
   Entry& entry = blocks_[index];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
   if (entry.next.weights->reference_count() > 1) entry.next.weights = weights_pool_.Take();  // in flight to a worker
-  UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published),
-                Out(entry.next, BufferRef()), trust);
   entry.next.ForgetHashes();
+  BlockOut out = Out(entry.next, BufferRef());
+  Hasher hasher;
+  out.to_send = BeginToSend(entry, &entry.next, &hasher);
+  UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published), out, trust);
+  FinishToSend(entry, &entry.next, hasher);
 }
 
 bool BlockStore::PutNext(std::size_t index, std::uint32_t array, std::span<const std::byte> values) {
@@ -134,18 +138,27 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   for (int i = 0; i < states_; ++i) {
     if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
   }
-  ReduceAndUpdate(rules, scalars, std::span(&input, 1), ReductionTree(1), entry.segments, In(source),
-                  Out(target, BufferRef()), squares);
   target.ForgetHashes();
-  MakeSendable(entry, &target);
+  BlockOut out = Out(target, BufferRef());
+  out.path = WritePath::kCached;
+  Hasher hasher;
+  out.to_send = BeginToSend(entry, &target, &hasher);
+  ReduceAndUpdate(rules, scalars, std::span(&input, 1), ReductionTree(1), entry.segments, In(source), out, squares);
+  FinishToSend(entry, &target, hasher);
   entry.published = std::move(target);
 }
 
-void BlockStore::MakeSendable(const Entry& entry, BlockVersion* version) {
+WeightsToSend BlockStore::BeginToSend(const Entry& entry, BlockVersion* version, Hasher* hasher) {
+  if (entry.encoding == Encoding::kFp32) return {.hasher = hasher};
+  version->narrow = narrow_pool_.Take();
+  return {.hasher = hasher, .encoding = entry.encoding, .narrow = version->narrow->data()};
+}
+
+void BlockStore::FinishToSend(const Entry& entry, BlockVersion* version, const Hasher& hasher) {
   if (entry.encoding == Encoding::kFp32) {
-    HashWeights(entry, version);
+    version->weights_hash = hasher.Digest();
   } else {
-    Narrow(entry, version);
+    version->narrow_hash = hasher.Digest();
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/base/buffer.h"
+#include "common/base/hash.h"
 #include "common/data/catalog.h"
 #include "server/storage/block_arrays.h"
 #include "update/block_update.h"
@@ -119,9 +120,10 @@ class BlockStore {
   };
 
   BlockVersion TakeVersion();
-  // Computes what ToSend() needs (the hash, and the 16-bit encoding if the block has one) right after the weights were
-  // written, while they are in the CPU's cache.
-  void MakeSendable(const Entry& entry, BlockVersion* version);
+  // What ToSend() needs (the hash, and the 16-bit encoding if the block has one) is made by the pass that writes the
+  // weights, between these two calls.
+  WeightsToSend BeginToSend(const Entry& entry, BlockVersion* version, Hasher* hasher);
+  static void FinishToSend(const Entry& entry, BlockVersion* version, const Hasher& hasher);
   Sendable ToSend(const Entry& entry, BlockVersion* version, Encoding encoding);
   static void HashWeights(const Entry& entry, BlockVersion* version);
   void Narrow(const Entry& entry, BlockVersion* version);

@@ -288,6 +288,37 @@ TEST_CASE("streaming writes change no bit", "[server][update]") {
   REQUIRE(WritePathFor(std::uint64_t{1} << 30) == WritePath::kStreaming);
 }
 
+TEST_CASE("the pass hashes what workers pull, and makes its 16-bit numbers", "[server][update]") {
+  for (const Encoding encoding : {Encoding::kFp32, Encoding::kBf16, Encoding::kFp16}) {
+    for (const SlotIndex slots : {1U, 2U, 4U}) {
+      for (const WritePath path : {WritePath::kCached, WritePath::kStreaming}) {
+        const Case c(slots, AllRules()[6], slots, 3 * 2048 + 5);
+        const BlockArrays expected = c.Updated(c.leaves, path);
+        const std::size_t count = expected.weights.size();
+        std::vector<std::byte> pulled(count * BytesPerNumber(encoding)), narrow(pulled.size());
+        Encode(encoding, {expected.weights.data(), count}, pulled.data());
+
+        BlockArrays made = c.before;
+        std::vector<double> squares(c.segments.size());
+        const BlockArrays before = c.before;
+        Hasher hasher;
+        BlockOut out = made.out(path);
+        out.to_send = {.hasher = &hasher, .encoding = encoding, .narrow = narrow.data()};
+        ReduceAndUpdate({&c.group, 1}, c.scalars, Inputs(c.leaves), ReductionTree(slots), c.segments, before.in(), out,
+                        squares);
+        REQUIRE(made.SameVersion(expected));
+        REQUIRE(hasher.Digest() == Hash64(pulled));
+        if (encoding != Encoding::kFp32) REQUIRE(narrow == pulled);
+
+        Hasher again;
+        out.to_send.hasher = &again;
+        UpdateFromSum({&c.group, 1}, c.scalars, expected.sum.data(), c.segments, before.in(), out);
+        REQUIRE(again.Digest() == Hash64(pulled));
+      }
+    }
+  }
+}
+
 TEST_CASE("a slot without samples leaves the others' bits alone", "[server][update]") {
   RandomStream random(5);
   constexpr std::uint32_t kCount = 77;
