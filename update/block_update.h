@@ -8,7 +8,7 @@
 //         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
 //         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
 // Limits: no allocation. ReduceAndUpdate uses less than 5 KiB of stack for each level of the reduction tree, and 10 KiB
-//         besides; AddNodes less than 10 KiB.
+//         besides, or 75 KiB for a median; AddNodes less than 10 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once, and what workers pull is made in
 //         the same pass. `capstan bench apply` compares the update's speed with a copy's.
 #pragma once
@@ -69,7 +69,7 @@ enum class WritePath { kCached, kStreaming };
 // Returns the faster path if one update of all blocks touches this many bytes, all arrays together.
 WritePath WritePathFor(std::uint64_t bytes_per_update);
 
-// What workers pull of the new weights: the weights as they are, or as 16-bit numbers. Both are hashed.
+// What workers pull of the new weights: the weights as they are, or as 16-bit numbers. The hash is of these bytes.
 struct WeightsToSend {
   Hasher* hasher = nullptr;  // receives the bytes that workers pull; null: they are not made now
   Encoding encoding = Encoding::kFp32;

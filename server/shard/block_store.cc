@@ -74,29 +74,28 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
 
 void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
                          std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
-                         const TrustSquares& trust) {
+                         const TrustSquares& trust, bool likely) {
   Entry& entry = blocks_[index];
   entry.next = TakeVersion();
   if (!entry.sum) entry.sum = pool_.Take();
   BlockOut out = Out(entry.next, entry.sum);
-  const bool is_last = trust.weights.empty();  // if trust ratios must follow, this version is not final
   Hasher hasher;
-  if (is_last) out.to_send = BeginToSend(entry, &entry.next, &hasher);
+  if (likely) out.to_send = BeginToSend(entry, &entry.next, &hasher);
   ReduceAndUpdate(rules, scalars, cover, tree, entry.segments, In(entry.published), out, squares, trust);
-  if (is_last) FinishToSend(entry, &entry.next, hasher);
+  if (likely) FinishToSend(entry, &entry.next, hasher);
 }
 
 void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
-                              const TrustSquares& trust) {
+                              const TrustSquares& trust, bool likely) {
   Entry& entry = blocks_[index];
   CAPSTAN_CHECK(entry.next.weights && entry.sum);
   if (entry.next.weights->reference_count() > 1) entry.next.weights = weights_pool_.Take();  // in flight to a worker
   entry.next.ForgetHashes();
   BlockOut out = Out(entry.next, BufferRef());
   Hasher hasher;
-  out.to_send = BeginToSend(entry, &entry.next, &hasher);
+  if (likely) out.to_send = BeginToSend(entry, &entry.next, &hasher);
   UpdateFromSum(rules, scalars, entry.sum.As<const float>(), entry.segments, In(entry.published), out, trust);
-  FinishToSend(entry, &entry.next, hasher);
+  if (likely) FinishToSend(entry, &entry.next, hasher);
 }
 
 bool BlockStore::PutNext(std::size_t index, std::uint32_t array, std::span<const std::byte> values) {

@@ -39,14 +39,15 @@ class BlockStore {
   std::size_t segment_count(std::size_t index) const { return blocks_[index].segments.size(); }
 
   // Builds a block's next version from `cover`: disjoint nodes that cover all slots. Writes one sum of squares per
-  // segment and, for lars and lamb, fills `trust`. `rules`: by group, or a single one if there are no groups.
+  // segment and, for lars and lamb, fills `trust`. `rules`: by group, or a single one if there are no groups. `likely`:
+  // whether the version will probably be published; what workers pull of it is then made in the same pass.
   void Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
                std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
-               const TrustSquares& trust = {});
+               const TrustSquares& trust = {}, bool likely = true);
   // Builds a prepared block's next version again, from the gradient sum that Prepare() kept. `scalars` has the clip
   // factor or the trust ratios.
   void PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
-                    const TrustSquares& trust = {});
+                    const TrustSquares& trust = {}, bool likely = true);
   // Publishes the next version of every prepared block.
   void PublishPrepared();
   // Drops all prepared versions.

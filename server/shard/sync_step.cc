@@ -247,7 +247,7 @@ void SyncStep::Prepare(std::size_t index) {
     squares_.Clear(index);
   } else {
     shard_.stepped().Prepare(index, staged.Inputs(), shard_.tree(), Rules(), Scalars(samples),
-                             squares_.GradientOf(index), squares_.TrustOf(index));
+                             squares_.GradientOf(index), squares_.TrustOf(index), speculation().has_value());
     shard_.metrics->updates_applied.Add(1);
   }
   staged.ReleasePayloads();
@@ -362,7 +362,8 @@ StepEngine::RedoOutcome SyncStep::Handle(const Redo& redo, Instant now, Outbox* 
     const std::vector<GroupRule> rules = Rules();
     for (std::size_t index = 0; index < blocks_.size(); ++index) {
       const std::uint64_t samples = blocks_[index].staged.samples();
-      if (samples != 0) shard_.stepped().PrepareAgain(index, rules, Scalars(samples), squares_.TrustOf(index));
+      if (samples == 0) continue;
+      shard_.stepped().PrepareAgain(index, rules, Scalars(samples), squares_.TrustOf(index), speculation().has_value());
     }
     backoff_.Restart();
   }
