@@ -86,7 +86,8 @@ class BufferRef {
   Buffer* buffer_ = nullptr;
 };
 
-// Bytes within a buffer: a message's payload. Empty when the message has none.
+// Bytes within a buffer: a message's payload. Empty when the message has none. Without an owner, somebody else's memory
+// (TransportOptions::place).
 struct Slice {
   BufferRef owner;
   const std::byte* data = nullptr;

@@ -2,7 +2,7 @@
 
 #define XXH_INLINE_ALL  // compiled here, so that it uses the instructions this file is built for
 #define XXH_PREFETCH_DIST \
-  2048  // hashed data is mostly not in the cache, and the processor's own prefetch stops at a page's end
+  2048  // most data but weights are not in the cache, and the processor's own prefetch stops at a page's end
 #include <xxhash.h>
 
 #include <bit>

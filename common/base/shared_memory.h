@@ -41,7 +41,8 @@ class SharedMemory {
   std::byte* Allocate(std::size_t bytes);
   // Takes back memory from Allocate, for a call with the same size. Its bytes stay as they are until then.
   void Free(std::byte* memory, std::size_t bytes);
-  // Ends it: this process shares no memory after all. Allocate returns null from now on. Any thread may call this.
+  // Allocate returns null from now on, and transports connect to no other memory; what was allocated stays. Call it
+  // when a process learns, from its job file, that it shares nothing. Any thread may call it.
   void Close() { closed_.store(true, std::memory_order_release); }
   bool is_closed() const { return closed_.load(std::memory_order_acquire); }
 

@@ -56,7 +56,7 @@ class MemoryPeer {
   std::uint64_t caller() const { return caller_; }  // 0 until the Greeting is here
   // Whether both ends have greeted each other, and the peer's end is still there.
   bool is_open() const { return greeted_ && was_greeted_ && !ended_; }
-  // Whether the peer has closed its end. What it has referred to before can still be copied.
+  // Whether the peer has closed its end, or its process has ended. What it has referred to before can still be copied.
   bool has_ended() const { return ended_; }
   // Whether a region of the peer could not be mapped.
   bool lacks_regions() const { return lacks_regions_; }
@@ -66,7 +66,7 @@ class MemoryPeer {
   // Sends this side's Greeting. The side that connects chooses `id` at random; `caller` is its number at the other
   // side's transport. The other side repeats both. Returns false, with errno, if that failed.
   bool Greet(std::uint64_t id, std::uint64_t caller);
-  // Call it when the peer's process is over: a child of it may still have its end of the connection.
+  // Call it when the peer's process has ended: a child of that process may keep the connection open.
   void End();
   // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules. A region that
   // cannot be mapped is left out, and so are all later ones: the peer then sends their payloads through the socket.

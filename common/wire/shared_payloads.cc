@@ -22,11 +22,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTryEvery = std::chrono::milliseconds(500), kTryAtLeastEvery = std::chrono::milliseconds(16'000);
-constexpr auto kKeptFor = std::chrono::seconds(1);        // regions of a process that has ended
-constexpr auto kStopsFor = std::chrono::seconds(60);      // a process that copies nothing is given up
-constexpr std::size_t kSizeUnit = std::size_t{64} << 10;  // of buffers for copies
-constexpr std::uint64_t kListener = 0;                    // in place of a connection's serial
-constexpr std::uint64_t kOver = std::uint64_t{1} << 63;   // added to the serial for the end of the peer's process
+constexpr auto kKeptFor = std::chrono::seconds(1);               // regions of a process that has ended
+constexpr auto kStopsFor = std::chrono::seconds(60);             // a process that copies nothing is given up
+constexpr std::size_t kSizeUnit = std::size_t{64} << 10;         // of buffers for copies
+constexpr std::uint64_t kListener = 0;                           // in place of a connection's serial
+constexpr std::uint64_t kProcessEnded = std::uint64_t{1} << 63;  // this bit and a serial: the peer's process has ended
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 64, kAcceptedAtOnce = 64, kBacklog = 128;
 
@@ -54,9 +54,10 @@ bool IsOfThisUser(int socket) {
   return peer && peer->uid == geteuid();
 }
 
-// Returns a descriptor that is readable once the process at the other end is over. A process that it forked may keep
-// the socket open after that.
+// Returns a descriptor that is readable once the process at the other end has ended. A process that it forked may keep
+// the socket open after that. -1: it cannot be watched, with errno ESRCH if it has ended already.
 int ProcessAt(int socket) {
+  errno = 0;
   const std::optional<ucred> peer = PeerAt(socket);
   if (!peer || peer->pid <= 0) return -1;  // 0: it is in a container whose processes this one cannot see
   return static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0));
@@ -165,12 +166,13 @@ void SharedPayloads::Renew(PeerId peer) {
 
 SharedPayloads::Connection* SharedPayloads::Add(int socket, bool accepted) {
   auto made = std::make_unique<Connection>(socket, own_, ++serials_, accepted);
-  if (!Watch(socket, serials_)) {
+  const bool has_ended = made->process < 0 && errno == ESRCH;
+  if (has_ended || !Watch(socket, serials_)) {
     const int error = errno;
     made.reset();
     return errno = error, nullptr;
   }
-  if (made->process >= 0) (void)Watch(made->process, serials_ | kOver);
+  if (made->process >= 0) (void)Watch(made->process, serials_ | kProcessEnded);
   return connections_.emplace(serials_, std::move(made)).first->second.get();
 }
 
@@ -211,7 +213,7 @@ void SharedPayloads::Tend(Clock::time_point now) {
     target.pause = std::min<Clock::duration>(2 * target.pause, kTryAtLeastEvery);
     Try({peer}, &target);
   }
-  std::vector<std::uint64_t> over;
+  std::vector<std::uint64_t> to_drop;
   for (auto& [serial, connection] : connections_) {
     connection->peer.ReleaseCopied();
     if (connection->oldest != connection->peer.oldest_reference()) {
@@ -219,30 +221,30 @@ void SharedPayloads::Tend(Clock::time_point now) {
       connection->waits_since = now;
     }
     const bool stands_still = connection->oldest != 0 && now - connection->waits_since > kStopsFor;
-    if (stands_still || (connection->ended && now - *connection->ended > kKeptFor)) over.push_back(serial);
+    if (stands_still || (connection->ended && now - *connection->ended > kKeptFor)) to_drop.push_back(serial);
   }
-  for (const std::uint64_t serial : over) Drop(serial);
+  for (const std::uint64_t serial : to_drop) Drop(serial);
 }
 
 void SharedPayloads::Handle() {
   std::array<epoll_event, kReadyAtOnce> ready;
   const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, 0);
   for (int i = 0; i < count; ++i) {
-    const std::uint64_t which = ready[static_cast<std::size_t>(i)].data.u64, serial = which & ~kOver;
+    const std::uint64_t which = ready[static_cast<std::size_t>(i)].data.u64, serial = which & ~kProcessEnded;
     if (serial == kListener) {
       Accept();
     } else if (const auto found = connections_.find(serial); found != connections_.end()) {
-      if (!Take(found->second.get(), (which & kOver) != 0, Clock::now())) Drop(serial);
+      if (!Take(found->second.get(), (which & kProcessEnded) != 0, Clock::now())) Drop(serial);
     }
   }
 }
 
-bool SharedPayloads::Take(Connection* connection, bool over, Clock::time_point now) {
+bool SharedPayloads::Take(Connection* connection, bool process_ended, Clock::time_point now) {
   if (connection->ended) return true;
   MemoryPeer& peer = connection->peer;
   const bool was_open = peer.is_open();
   if (!peer.Read()) return false;
-  if (over) peer.End();
+  if (process_ended) peer.End();
   if (peer.lacks_regions() && !std::exchange(connection->noted, true))
     Note("a peer's memory", "it cannot be mapped", ENOMEM);
   if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while

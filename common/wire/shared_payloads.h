@@ -2,7 +2,7 @@
 // whose payloads it reads so.
 //
 // Kind:   owned by the transport's thread.
-// Limits: kPeersMax connections; a payload below kSharedFrom bytes goes through the socket.
+// Limits: kPeersMax connections that others have made; a payload below kSharedFrom bytes goes through the socket.
 // Fails:  a peer without a connection gets payloads through the socket. A connection that broke is made again.
 // Why:    the transport asks one object whether a payload may stay where it lies; the cores know nothing of it.
 //
@@ -39,7 +39,8 @@ class SharedPayloads {
   using OnNote = std::function<void(const std::string&)>;
 
   // `own`: where the payloads that may be shared lie; once it is closed, no connection is made to another process.
-  // `on_note`, which may be empty: called once with each reason why payloads go through the socket.
+  // `on_note`, which may be empty: called once with each reason why payloads go through the socket. `peers_max`: how
+  // many connections are accepted.
   SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, std::size_t peers_max = kPeersMax);
   ~SharedPayloads();
   SharedPayloads(const SharedPayloads&) = delete;
@@ -85,7 +86,7 @@ class SharedPayloads {
     Connection& operator=(const Connection&) = delete;
 
     MemoryPeer peer;
-    const int process;  // a descriptor that is readable once the peer's process is over; -1: the kernel gave none
+    const int process;  // a descriptor that is readable once the peer's process has ended; -1: the kernel gave none
     const std::uint64_t serial;  // names it in ready_fd_; descriptors are used again
     const bool accepted;         // the other side has connected
     std::optional<std::chrono::steady_clock::time_point> ended = {};
@@ -104,8 +105,8 @@ class SharedPayloads {
   // Adds a connection with this socket. Returns null, and closes the socket, if it cannot be watched.
   Connection* Add(int socket, bool accepted);
   void Drop(std::uint64_t serial);
-  // Takes what has arrived. `over`: the peer's process is over. Returns false if the connection is to be dropped.
-  bool Take(Connection* connection, bool over, std::chrono::steady_clock::time_point now);
+  // Takes what has arrived. Returns false if the connection is to be dropped. `process_ended`: the peer's.
+  bool Take(Connection* connection, bool process_ended, std::chrono::steady_clock::time_point now);
   // Gives an accepted connection its peer, once its Greeting is here. Returns false if it may not have it.
   bool Name(Connection* connection);
 

@@ -67,7 +67,8 @@ struct TransportOptions {
   std::function<void(const std::string&)> on_note = nullptr;
   // Called, on the owner's thread, before a message whose payload of `bytes` lies in another process's memory is given
   // to OnMessage. Returns where the transport shall copy the payload: the message's payload then lies there, without an
-  // owner. Null: the transport copies it into memory of its own. It may be damaged in either place.
+  // owner, and only until OnMessage returns. Null: the transport copies it into memory of its own. The copy may be
+  // damaged in either place. The function must not call the transport.
   std::function<std::byte*(PeerId from, const Principal& sender, const Header& header, std::size_t bytes)> place =
       nullptr;
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may

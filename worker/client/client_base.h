@@ -23,7 +23,7 @@ namespace capstan::client {
 struct Connection {
   std::unique_ptr<session::SessionLoop> loop;
   std::string job_file;
-  std::shared_ptr<SharedMemory> memory;  // for gradients, which servers of this machine read; null: they are sent
+  std::shared_ptr<SharedMemory> memory;  // of gradients, for servers of this machine; null or closed: they are sent
 };
 struct ProcessTraits {
   // Name of this worker's machine, the same for all workers on it; empty: this worker adds up nothing with others.

@@ -122,8 +122,8 @@ class Session {
   void Tick(Instant now, Outbox* out);
   std::vector<Event> TakeEvents() { return std::exchange(events_, {}); }
   // Whether Handle would hand over this message's weights to the application if its payload is whole, and whether the
-  // application reads nothing that lies in their place even if the payload is damaged. So a transport may copy the
-  // payload there before.
+  // application reads nothing that lies in their place, or drops what it computes from it, even if the payload is
+  // damaged. So a transport may copy the payload there before.
   bool HandsOver(PeerId from, const Header& header, std::size_t payload_bytes) const;
 
   // Calls from the application.

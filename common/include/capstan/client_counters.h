@@ -13,7 +13,7 @@ struct ClientCounters {
   std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // messages with weights or a gradient
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;        // weights and gradients
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;          // everything else
-  std::uint64_t decode_errors = 0;                                  // messages dropped as unreadable
+  std::uint64_t decode_errors = 0;                                  // messages dropped as unreadable or not whole
   std::uint64_t sends_blocked = 0, sends_unreachable = 0;           // a full queue, a peer that is gone
   std::uint64_t connections_made = 0, connections_lost = 0;         // to the coordinator and the shards
   std::uint64_t unstaged_pushes = 0;                                // pushes that their shard has not staged yet

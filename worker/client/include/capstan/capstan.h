@@ -195,7 +195,7 @@ typedef struct capstan_counters {
   uint64_t payload_messages_in, payload_messages_out; /* those with weights or a gradient */
   uint64_t payload_bytes_in, payload_bytes_out;       /* weights and gradients */
   uint64_t header_bytes_in, header_bytes_out;         /* everything else */
-  uint64_t decode_errors;                             /* messages dropped as unreadable */
+  uint64_t decode_errors;                             /* messages dropped as unreadable or not whole */
   uint64_t sends_blocked, sends_unreachable;          /* a full queue, a peer that is gone */
   uint64_t unstaged_pushes;                           /* pushes that their shard has not staged yet */
 } capstan_counters;
