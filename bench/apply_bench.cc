@@ -50,7 +50,7 @@ std::array<Case, 6> Cases() {
            {"adamw", adamw, 4}}};
 }
 
-// Seconds that the calling thread has computed. So other programs on the machine cost a figure little.
+// Seconds that the calling thread has computed. Other programs still take memory's bandwidth.
 double ThreadSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

@@ -6,6 +6,7 @@
 //         the spread of the rounds shows how far to trust it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct Figure {
   std::string unit;
   std::string limit_name;
   std::vector<Sample> rounds;  // at least one
-  double others_share = 0.0;   // of the cores' time, taken by others while this figure was measured
+  // Of the cores' time, taken by others while the figure's group was measured; nothing if that is not known.
+  std::optional<double> others_share = {};
 
   bool has_limit() const { return rounds.front().limit != 0.0; }
   Spread Value() const;

@@ -106,8 +106,8 @@ std::string OthersLine(const MachineUse& use, const std::vector<Figure>& figures
   line += " Above " + Percent(kOthersShareMax) + " the machine is too busy to judge. ";
   const std::string units = UnitsThatHold(figures);
   const bool all_hold = std::all_of(figures.begin(), figures.end(), HoldsOnBusyMachine);
-  if (all_hold) return line + "These rows (" + units + ") still hold: they are no rates.";
-  line += units.empty() ? "No row here still holds: all are rates or times of a clock."
+  if (all_hold) return line + "These rows (" + units + ") still hold: they count processor time or memory.";
+  line += units.empty() ? "No row here still holds: others also take of a clock's time, and of the memory's bandwidth."
                         : "Only rows in " + units + " still hold: they count processor time or memory.";
   return line + " Stop what else runs, and measure again; --only TEXT measures a few rows.";
 }

@@ -1,5 +1,6 @@
 #include "bench/machine_use.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,7 +41,21 @@ std::vector<ProcessTime> ReadProcessTimes() {
   return processes;
 }
 
-double ReadOwnSeconds() { return SecondsOfTree(getpid(), ReadProcessTimes()); }
+double SecondsOf(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+// Of this process's threads, and of its children that have ended.
+double ReadSelfSeconds() {
+  double seconds = 0.0;
+  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    if (getrusage(who, &usage) == 0) seconds += SecondsOf(usage.ru_utime) + SecondsOf(usage.ru_stime);
+  }
+  return seconds;
+}
+
+double ReadDescendantSeconds() { return SecondsOfDescendants(getpid(), ReadProcessTimes()); }
 
 double ShareOf(double seconds, double available) {
   return available > 0.0 ? std::clamp(seconds / available, 0.0, 1.0) : 0.0;
@@ -80,15 +95,11 @@ std::optional<ProcessTime> ParseProcessTime(const std::string& text, double tick
   return process;
 }
 
-double SecondsOfTree(pid_t root, const std::vector<ProcessTime>& processes) {
+double SecondsOfDescendants(pid_t root, const std::vector<ProcessTime>& processes) {
   std::multimap<pid_t, const ProcessTime*> by_parent;
   double seconds = 0.0;
   for (const ProcessTime& process : processes) {
-    if (process.id == root) {
-      seconds = process.seconds;
-    } else {
-      by_parent.emplace(process.parent, &process);
-    }
+    if (process.id != root) by_parent.emplace(process.parent, &process);
   }
   std::vector<pid_t> parents = {root};
   while (!parents.empty()) {
@@ -122,11 +133,12 @@ MachineUse UseBetween(const MachineTimes& before, const MachineTimes& after, dou
   return use;
 }
 
-UseMeter::UseMeter() : machine_(ReadMachineTimes()), own_(ReadOwnSeconds()) {}
+UseMeter::UseMeter() : descendants_(ReadDescendantSeconds()), self_(ReadSelfSeconds()), machine_(ReadMachineTimes()) {}
 
 MachineUse UseMeter::UseSoFar() const {
-  const double own = ReadOwnSeconds();
-  return UseBetween(machine_, ReadMachineTimes(), own - own_);
+  const MachineTimes machine = ReadMachineTimes();
+  const double self = ReadSelfSeconds();
+  return UseBetween(machine_, machine, self - self_ + ReadDescendantSeconds() - descendants_);
 }
 
 }  // namespace capstan::bench

@@ -29,8 +29,8 @@ struct ProcessTime {
 };
 // Reads the text of /proc/ID/stat.
 std::optional<ProcessTime> ParseProcessTime(const std::string& text, double ticks_per_second);
-// Returns the seconds of `root` and all its descendants.
-double SecondsOfTree(pid_t root, const std::vector<ProcessTime>& processes);
+// Returns the seconds of all descendants of `root`.
+double SecondsOfDescendants(pid_t root, const std::vector<ProcessTime>& processes);
 
 // Seconds of cores' time.
 struct MachineUse {
@@ -53,8 +53,10 @@ class UseMeter {
   MachineUse UseSoFar() const;
 
  private:
+  // All processes are looked through before the interval begins, and after it has ended, because that takes long.
+  double descendants_;
+  double self_;
   MachineTimes machine_;
-  double own_ = 0.0;
 };
 
 }  // namespace capstan::bench

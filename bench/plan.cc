@@ -47,7 +47,7 @@ Status MeasureGroup(const RowGroup& group, int rounds, double seconds, const Cho
   if (round < rounds) results->short_rows += figures.size();
   results->use.Add(use);
   for (Figure& figure : figures) {
-    figure.others_share = use.OthersShare();
+    if (use.available > 0.0) figure.others_share = use.OthersShare();
     if (choice.measured) choice.measured(figure);
     results->figures.push_back(std::move(figure));
   }

@@ -175,8 +175,8 @@ Result<Readings> MeasureJob(const SnapshotOptions& options, std::uint64_t* snaps
   const Snapshots snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
   const Steps steps = Sort(StepSeconds(cluster->run_dir()), snapshots.spans, end);
   if (snapshots.spans.empty() || steps.during.empty() || steps.apart.empty()) {
-    return Refused("no snapshot was written beside a step; the disk is slower than " +
-                   std::to_string(options.every_steps) + " steps, or the steps are");
+    return Refused("no snapshot was complete within " + std::to_string(options.every_steps) +
+                   " steps: use a faster disk (TMPDIR)");
   }
   *snapshot_bytes = snapshots.bytes;
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));

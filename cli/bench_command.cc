@@ -28,7 +28,7 @@ nlohmann::ordered_json JsonOf(const bench::Figure& figure) {
           {"limit_name", figure.limit_name},
           {"ratio", has_limit ? nlohmann::ordered_json(figure.Ratio().median) : none},
           {"rounds", std::move(rounds)},
-          {"others_share", figure.others_share}};
+          {"others_share", figure.others_share ? nlohmann::ordered_json(*figure.others_share) : none}};
 }
 
 void PrintFigures(const std::vector<bench::Figure>& figures) {

@@ -31,11 +31,11 @@ TEST_CASE("a process's time has that of its ended children, whatever its name", 
   CHECK_FALSE(ParseProcessTime("42 (a) S 41 42", 100.0));
 }
 
-TEST_CASE("a tree's time has all descendants and no other process", "[bench]") {
+TEST_CASE("the time of descendants has all of them and no other process", "[bench]") {
   const std::vector<ProcessTime> processes = {{1, 0, 100.0}, {5, 1, 1.0}, {9, 5, 2.0}, {6, 9, 4.0}, {7, 1, 50.0}};
-  CHECK(SecondsOfTree(5, processes) == 7.0);
-  CHECK(SecondsOfTree(6, processes) == 4.0);
-  CHECK(SecondsOfTree(77, processes) == 0.0);
+  CHECK(SecondsOfDescendants(5, processes) == 6.0);
+  CHECK(SecondsOfDescendants(9, processes) == 4.0);
+  CHECK(SecondsOfDescendants(77, processes) == 0.0);
 }
 
 TEST_CASE("what neither this tree used nor nobody was taken by other processes and the host", "[bench]") {
