@@ -240,7 +240,7 @@ void Cluster::TickAll() {
   const bool stopped = coordinator_.core && coordinator_.core->state() == Coordinator::State::kStopped;
   if (stopped || (flaw_ == Flaw::kStopAtOnce && stop_)) EndStopped();
   if (!Calm()) InjectFaults();
-  if (shared_) shared_->EndAllBut([this](std::uint64_t node) { return Lives(node); });
+  if (shared_) shared_->Tend(now_, [this](std::uint64_t node) { return Lives(node); });
   RestartTheDead();
   See();
 }

@@ -225,7 +225,7 @@ bool Cluster::Postponed(const Delivery& delivery, Instant paused_until) {
   if (paused_until <= now_) return false;
   Delivery later = delivery;
   later.at = paused_until;
-  later.order = ++order_;
+  if (!delivery.reference) later.order = ++order_;  // references stay in the order in which they were sent
   later.on_line = false;
   queue_.push(std::move(later));
   return true;
@@ -271,6 +271,7 @@ void Cluster::Deliver() {
     if (Postponed(delivery, worker->second->paused_until)) return;
     checks_->SeePassed(delivery.to, worker->second->work(), delivery.message.header);
     markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
+    if (delivery.reference && worker->second->CopyInPlace(from, delivery.message)) Count("weights copied in place");
     Outbox out;
     Arrive(delivery, nullptr, [&](const Message& message) {
       worker->second->Handle(from, message, now_ + worker->second->clock_offset, &out);

@@ -42,8 +42,8 @@ class Lines {
     Line& line = lines_[{from, to}];
     return line.newest_at = std::max(line.newest_at, at);
   }
-  // Returns `at` or, if later, the time returned before for the line: a message that waits for its receiver keeps those
-  // behind it, even if the receiver goes on earlier than it was to.
+  // For messages whose payload is left with its sender. Returns `at` or, if later, the time returned before for the
+  // line: one that waits for its receiver keeps those behind it, even if the receiver goes on earlier than it was to.
   Instant HeldUntil(std::uint64_t from, std::uint64_t to, Instant at) {
     Line& line = lines_[{from, to}];
     return line.held_until = std::max(line.held_until, at);

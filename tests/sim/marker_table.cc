@@ -241,8 +241,9 @@ const std::vector<Marker>& SlowLines() {
 const std::vector<Marker>& SharedPayloadMarkers() {
   static const std::vector<Marker> markers = {
       {"payloads left in their sender's memory", 9000},
+      {"weights copied in place", 9000},
       {"connections given up", 1000},
-      {"memory used again after its connection was given up", 50},
+      {"memory used again after its connection was given up", 10},
       {"reference of a connection that is gone", 300},
   };
   return markers;

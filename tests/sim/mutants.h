@@ -61,6 +61,7 @@ enum class Flaw {
   kStopAtOnce,                // a stopping job does not wait for its last snapshot
   kReferredNotKept,           // a sender uses memory again although the receiver has not copied it
   kCopiedTooEarly,            // a receiver says that it has copied a payload when the message comes in
+  kCopiedUnasked,             // a worker copies weights to where it computes without asking its session
   kReferenceOfAnyConnection,  // a receiver believes references of connections that are gone
 };
 

@@ -13,6 +13,8 @@ void AddSharedMemory(std::vector<Mutant>* all) {
       Flaw::kReferredNotKept);
   add("copied-too-early", "a receiver says that it has copied a payload when the message comes in",
       Flaw::kCopiedTooEarly);
+  add("copied-unasked", "a worker copies weights to where it computes without asking its session",
+      Flaw::kCopiedUnasked);
   add("reference-of-any-connection", "a receiver believes references of connections that are gone",
       Flaw::kReferenceOfAnyConnection);
 }

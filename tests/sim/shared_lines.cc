@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace capstan::sim {
 namespace {
 
 constexpr std::size_t kRegionBytes = std::size_t{256} << 10;
+constexpr Instant kKeptFor = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -96,12 +98,16 @@ void SharedLines::End(std::uint64_t node) {
   processes_.erase(node);
 }
 
-void SharedLines::EndAllBut(const std::function<bool(std::uint64_t node)>& lives) {
+void SharedLines::Tend(Instant now, const std::function<bool(std::uint64_t node)>& lives) {
   std::vector<std::uint64_t> dead;
   for (const auto& [node, process] : processes_) {
     if (!lives(node)) dead.push_back(node);
   }
   for (std::uint64_t node : dead) End(node);
+  for (auto& [ends, connection] : ends_) {
+    if (!connection.ended && !ends_.contains({ends.second, ends.first})) connection.ended = now;
+  }
+  std::erase_if(ends_, [now](const auto& entry) { return entry.second.ended && now - *entry.second.ended > kKeptFor; });
 }
 
 }  // namespace capstan::sim

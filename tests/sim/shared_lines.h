@@ -18,6 +18,7 @@
 #include "common/base/random.h"
 #include "common/base/shared_memory.h"
 #include "common/base/status.h"
+#include "common/base/types.h"
 #include "common/wire/memory_peer.h"
 #include "tests/sim/mutants.h"
 
@@ -27,6 +28,10 @@ class SharedLines {
  public:
   // `copies`: where received payloads lie; the senders' buffers have the same size.
   SharedLines(BufferPool* copies, Flaw flaw);
+
+  // Gives up the ends of connections whose other process has been dead for a second, as SharedPayloads does, and ends
+  // the processes for which `lives` returns false. Call it often.
+  void Tend(Instant now, const std::function<bool(std::uint64_t node)>& lives);
 
   // Puts the payload into the sender's memory. Returns the reference to it; nothing if the receiver cannot read it yet.
   // Both processes live.
@@ -40,8 +45,6 @@ class SharedLines {
   bool GiveUpOne(RandomStream* random);
   // Call when a process dies: its memory and its ends of connections go.
   void End(std::uint64_t node);
-  // Ends the processes for which `lives` returns false.
-  void EndAllBut(const std::function<bool(std::uint64_t node)>& lives);
 
  private:
   using Ends = std::pair<std::uint64_t, std::uint64_t>;
@@ -51,7 +54,8 @@ class SharedLines {
   };
   struct Connection {
     std::unique_ptr<MemoryPeer> peer;
-    bool given_up = false;  // by the other side
+    bool given_up = false;           // by the other side
+    std::optional<Instant> ended{};  // when it was noticed that the other side had gone
   };
 
   Process& ProcessOf(std::uint64_t node);

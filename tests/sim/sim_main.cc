@@ -84,6 +84,8 @@ bool Parse(int argc, char** argv, Arguments* arguments) {
       return false;
     }
   }
+  const RunName& name = arguments->first;
+  if (name.shared && (name.local || name.median || name.external || name.old || name.slow_lines)) return false;
   const Mode mode = arguments->first.mode;
   return !arguments->first.durable || mode == Mode::kAsync || mode == Mode::kBounded;
 }

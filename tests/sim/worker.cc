@@ -11,6 +11,7 @@
 #include "common/config/job_config.h"
 #include "common/data/encoding.h"
 #include "common/wire/messages/group.h"
+#include "common/wire/messages/weights.h"
 #include "tests/sim/addresses.h"
 #include "tests/sim/model.h"
 
@@ -52,6 +53,20 @@ SimWorker::SimWorker(Settings settings) : settings_(std::move(settings)) {
   }
   if (!WorkersUpdate(settings_.options->mode)) return;
   replica_ = std::make_unique<ReplicaWorker>(settings_.replica, *settings_.config, session_.get());
+}
+
+bool SimWorker::CopyInPlace(PeerId from, const Message& message) {
+  const auto* weights = message.header.As<Weights>();
+  if (external_ || replica_ || weights == nullptr || weights->array != 0) return false;
+  const std::vector<Block>& blocks = settings_.catalog->blocks();
+  if (weights->block >= blocks.size()) return false;
+  const Block& block = blocks[weights->block];
+  const Encoding encoding = block.EncodingIn(settings_.encoding);
+  if (message.payload.size != block.count * BytesPerNumber(encoding)) return false;
+  const bool may =
+      settings_.flaw == Flaw::kCopiedUnasked || session_->HandsOver(from, message.header, message.payload.size);
+  if (may) Decode(encoding, message.payload.data, block.count, weights_.data() + block.flat_offset);
+  return may;
 }
 
 void SimWorker::Handle(PeerId from, const Message& message, Instant now, Outbox* out) {

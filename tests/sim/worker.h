@@ -41,6 +41,9 @@ class SimWorker {
   };
   explicit SimWorker(Settings settings);
 
+  // Copies weights that arrive to where this worker computes with them, before their hash is checked, if its session
+  // says that it may. Returns whether they were copied.
+  bool CopyInPlace(PeerId from, const Message& message);
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
   void Leave(Outbox* out) { session_->Leave("moved on", out); }
