@@ -3,6 +3,7 @@
 #include "cli/terminal/columns.h"
 #include "cli/view/job_model.h"
 #include "tests/catch.h"
+#include "tests/tier.h"
 
 namespace capstan::cli {
 namespace {
@@ -169,7 +170,7 @@ TEST_CASE("every picture fits its terminal", "[cli][render]") {
   model.worker_count = 4096;
   for (const bool utf8 : {false, true}) {
     for (int columns = 1; columns <= 130; columns += 3) {
-      for (int rows = 1; rows <= 60; rows += 1 + rows / 8) {
+      for (int rows = 1; rows <= 60; rows += testing::TestTier() == testing::Tier::kAll || rows < 25 ? 1 : 5) {
         const Lines lines = Render(model, {columns, rows}, {{false, false, utf8}, "q: quit"});
         REQUIRE(lines.size() <= static_cast<std::size_t>(rows));
         for (const std::string& line : lines) REQUIRE(ColumnsOf(line) <= static_cast<std::size_t>(columns));

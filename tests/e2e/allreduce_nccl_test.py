@@ -87,7 +87,7 @@ class AllReduceNcclTest(NcclJobTest):
         return apart
 
     def test_three_workers_repeat_their_bits_and_a_wire_of_16_bits_brings_other_losses_that_are_near(self):
-        for what in tier.some(("bits", "16 bits"), 1):
+        for what in tier.some("losses", ("bits", "16 bits"), 1):
             with self.subTest(what):
                 if what == "bits":
                     self.assertLess(self.losses_apart(GPT, 5, ("second", True))["first"], 1e-2)

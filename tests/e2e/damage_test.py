@@ -92,14 +92,11 @@ class DamageTest(recovery.RecoveryTest):
 
     def assert_goes_on(self, *arguments):
         """Checks that the job continues beyond all earlier steps and has an undisturbed job's weights. Returns its output."""
+        begun = max(record["step"] for record in recovery.records(self.path("run")))
         with self.resume(*arguments) as launch:
-            self.wait_for_new_steps(launch)
+            recovery.poll(lambda: launch.closed or recovery.records(self.path("run"))[-1]["step"] > begun + 10, "more steps")
             self.assert_stops_with_same_bits(launch)
         return launch.output
-
-    def wait_for_new_steps(self, launch):
-        begun = max(record["step"] for record in recovery.records(self.path("run")))
-        recovery.poll(lambda: launch.closed or recovery.records(self.path("run"))[-1]["step"] > begun + 10, "more steps")
 
     def put_right(self, *names):
         """Restores these entries of snapshots/ to their state before the damage. The job must then continue."""
@@ -110,9 +107,7 @@ class DamageTest(recovery.RecoveryTest):
                 shutil.copytree(source, target)
             else:
                 shutil.copy2(source, target)
-        with self.resume() as launch:
-            self.wait_for_new_steps(launch)
-            recovery.stop(launch)
+        self.assert_goes_on()
 
     # ---- snapshots
 

@@ -188,13 +188,13 @@ class FrameworksTest(real_scripts_test.LinesTest):
                 self.assertLessEqual(lines, real_scripts_test.LINES_MAX)
 
     def test_one_process_prints_what_the_plain_script_prints(self):
-        for name, accumulate in tier.some(CASES, 3):
+        for name, accumulate in tier.some("scripts of one process", CASES, 3):
             with self.subTest(f"{name}-{accumulate}"):
                 worst = self.assert_same(self.one(f"{name}-{accumulate}", name, accumulate), self.plain(name, accumulate))
                 print(f"{name}, {accumulate} batches for a step: {worst:.1e} from the plain script")
 
     def test_a_job_that_ends_before_the_loop_ends_it(self):
-        for name, steps in tier.some(itertools.product(COUNTS, (16, 20)), 2):  # of the loop's 24, in epochs of 8
+        for name, steps in tier.some("steps of a job", itertools.product(COUNTS, (16, 20)), 2):  # of the loop's 24, in epochs of 8
             run = f"{name}-{steps}"
             with self.subTest(run), self.launched(run, name, 1, 1, f"job.steps={steps}") as launch:
                 with self.script(run, name, 1, launch, 0, 1) as process:
@@ -264,7 +264,7 @@ class FrameworksTest(real_scripts_test.LinesTest):
         return sorted(os.path.relpath(os.path.join(path, name), folder) for path, _, names in os.walk(folder) for name in names)
 
     def test_variants_of_the_scripts_print_what_the_plain_ones_print(self):
-        for index in tier.some(range(len(VARIANTS)), 2):
+        for index in tier.some("variants", range(len(VARIANTS)), 2):
             name, tolerance, changes = VARIANTS[index]
             run = f"{name}-{index}"
             with self.subTest(run):
@@ -298,7 +298,7 @@ class FrameworksTest(real_scripts_test.LinesTest):
             print(process.output.strip())
 
     def test_two_processes_have_the_losses_of_the_plain_script(self):
-        for name, accumulate in tier.some(CASES, 3):
+        for name, accumulate in tier.some("scripts of two processes", CASES, 3):
             with self.subTest(f"{name}-{accumulate}"):
                 run = f"{name}-{accumulate}-two"
                 plain, (_, said) = self.plain(name, accumulate), self.two(run, name, accumulate)

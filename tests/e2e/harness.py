@@ -246,9 +246,11 @@ class JobTest(unittest.TestCase):
             held = []
             with contextlib.suppress(FileNotFoundError, ValueError):  # a worker is just being started
                 held = [pid for name, pid in self.pids(run).items() if name.startswith("worker") and not ended(pid)]
-            signal_all(held, signal.SIGSTOP)
-            over.wait(0.09)
-            signal_all(held, signal.SIGCONT)
+            try:
+                signal_all(held, signal.SIGSTOP)
+                over.wait(0.09)
+            finally:
+                signal_all(held, signal.SIGCONT)
 
     def pids(self, run="run"):
         """Returns the ids of the run's processes by name."""

@@ -8,6 +8,7 @@ from unittest import mock
 
 import harness
 import recovery
+import tier
 
 
 class PidTest(harness.JobTest):
@@ -71,6 +72,35 @@ class LimitTest(harness.JobTest):
         with self.start("echo", "b") as process:
             with self.assertRaisesRegex(AssertionError, '^env did not say "a" but:\nb$'):
                 process.wait_for_line("a")
+
+
+class SlowWorkersTest(harness.JobTest):
+    def test_workers_stand_still_within_the_block_and_run_after_it(self):
+        os.makedirs(self.path("run", "pids"))
+        with harness.Process("/usr/bin/env", "tail", "-f", "/dev/null") as process:
+            self.write("run/pids/worker-0", str(process.pid))
+            state = lambda: harness.stat_of(process.pid)[0]
+            with self.slow_workers():
+                harness.poll(lambda: state() == "T", "a stopped worker")
+            harness.poll(lambda: state() != "T", "a worker that goes on")
+
+
+class TierTest(unittest.TestCase):
+    def chosen(self, what="cases", **variables):
+        with mock.patch.dict(os.environ, variables):
+            return tier.some(what, range(100), 5)
+
+    def test_cases_follow_from_the_seed_and_their_name(self):
+        first = self.chosen(CAPSTAN_TEST_TIER="", CAPSTAN_TEST_SEED="1")
+        self.assertEqual(len(first), 5)
+        self.assertEqual(self.chosen(CAPSTAN_TEST_TIER="default", CAPSTAN_TEST_SEED="1"), first)
+        self.assertNotEqual(self.chosen(CAPSTAN_TEST_TIER="", CAPSTAN_TEST_SEED="2"), first)
+        self.assertNotEqual(self.chosen("others", CAPSTAN_TEST_TIER="", CAPSTAN_TEST_SEED="1"), first)
+
+    def test_tier_all_has_every_case(self):
+        self.assertEqual(self.chosen(CAPSTAN_TEST_TIER="all"), list(range(100)))
+        with self.assertRaisesRegex(ValueError, 'not "ALL"'):
+            self.chosen(CAPSTAN_TEST_TIER="ALL")
 
 
 class ChaosTest(harness.JobTest):

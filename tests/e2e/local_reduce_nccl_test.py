@@ -43,7 +43,7 @@ class LocalReduceNcclTest(NcclJobTest):
 
     def test_the_bits_are_those_of_every_worker_pushing_by_itself(self):
         cases = (MLP_JOB, 3, []), (MLP_JOB, 2, ["worker.precision=fp16"]), (GPT, 4, ["job.slots=4"])
-        for index in tier.some(range(len(cases)), 2):
+        for index in tier.some("jobs", range(len(cases)), 2):
             text, count, more = cases[index]
             with self.subTest(more=more, gpt=text == GPT, workers=count):
                 with self.begin(f"cluster.workers={count}", LOCAL, ENDLESS, *more, text=text) as launch:
@@ -93,7 +93,7 @@ class LocalReduceNcclTest(NcclJobTest):
 
     def test_devices_that_fail_are_given_up_for_gloo(self):
         settings = ["cluster.workers=2", f"limits.lease={LEASE}"]
-        for fault, words in tier.some((("error 1", "a peer is gone, as CAPSTAN_NCCL_FAULT asks"),
+        for fault, words in tier.some("faults", (("error 1", "a peer is gone, as CAPSTAN_NCCL_FAULT asks"),
                                        ("hang 1", "was not done at its deadline"), ("init", "no way to form it")), 1):
             with self.subTest(fault):
                 self.set_variable(FAULT, fault)

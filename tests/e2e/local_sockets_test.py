@@ -87,6 +87,7 @@ class LocalSocketsTest(harness.JobTest):
             skips.skip(self, "only the superuser can start a process of another user")
         with self.launch(self.job_file(steps=harness.ENDLESS)) as launch:
             launch.wait_for_line("running: ")
+            self.wait_for_steps(1)  # all are connected: nobody connects in a folder that others can enter
             address = self.endpoints()["coordinator"]
             folder = folder_of(address)
 

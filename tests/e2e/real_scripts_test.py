@@ -207,7 +207,7 @@ class RealScriptsTest(LinesTest):
                 print(f"{name}: {worst:.1e} from plain PyTorch")
 
     def test_two_processes_of_which_one_is_killed_end_with_the_bits_of_one(self):
-        for name in tier.some((*FOLLOWS_THE_LOADER, *FROM_SLOTS), 2):
+        for name in tier.some("killed scripts", (*FOLLOWS_THE_LOADER, *FROM_SLOTS), 2):
             text = SCRIPTS_OF[name].converted(name)[0]
             for old, new in FROM_SLOTS.get(name, ()):
                 text = replaced(text, old, new)

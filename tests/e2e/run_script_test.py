@@ -37,6 +37,7 @@ class RunScriptTest(harness.JobTest):
         if slots not in self.DIGESTS:
             self.trained(options=("--epochs", "3", "--slots", str(slots)), run="undisturbed")
             self.DIGESTS[slots] = self.digest("undisturbed")
+            self.assertEqual({"keys", "sockets"} & set(os.listdir(self.path("undisturbed"))), set())
         return self.DIGESTS[slots]
 
     def job(self, run="run"):

@@ -3,12 +3,15 @@ import os
 import random
 
 
-def some(cases, count):
-    """Returns all cases in tier all, otherwise `count` of them, which follow from the seed of the run and are printed."""
-    cases = list(cases)
-    if os.environ.get("CAPSTAN_TEST_TIER") == "all" or count >= len(cases):
+def some(what, cases, count):
+    """Returns all cases in tier all, otherwise `count` of them, which are printed. They follow from the seed of the run and
+    from `what`, the name of the cases."""
+    cases, tier = list(cases), os.environ.get("CAPSTAN_TEST_TIER") or "default"
+    if tier not in ("quick", "default", "all"):
+        raise ValueError(f'CAPSTAN_TEST_TIER is quick, default or all, not "{tier}"')
+    if tier == "all" or count >= len(cases):
         return cases
-    seed = os.environ.get("CAPSTAN_TEST_SEED", "0")
-    chosen = sorted(random.Random(int(seed)).sample(range(len(cases)), count))
-    print(f"CAPSTAN_TEST_SEED={seed} chose {count} of {len(cases)}: {', '.join(str(cases[i]) for i in chosen)}", flush=True)
+    seed = int(os.environ.get("CAPSTAN_TEST_SEED") or 0)
+    chosen = sorted(random.Random(f"{seed} {what}").sample(range(len(cases)), count))
+    print(f"{what}: CAPSTAN_TEST_SEED={seed} chose {count} of {len(cases)}: {', '.join(str(cases[i]) for i in chosen)}", flush=True)
     return [cases[i] for i in chosen]

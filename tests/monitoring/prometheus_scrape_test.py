@@ -159,8 +159,12 @@ def check_prometheus(stack, folder, addresses, found, expected):
 
         wait_until(f'{expression} = {value:g}', prometheus, as_expected)  # a job counts on while it is scraped
     for expression in ('capstan_build_info', 'process_resident_memory_bytes > 1e6', 'process_start_time_seconds > 1e9'):
-        values = query(expression)
-        check(len(values) == len(addresses), f'{expression} has {len(values)} of {len(addresses)} targets')
+
+        def of_all(expression=expression):
+            values = query(expression)
+            return len(values) == len(addresses), f'{len(values)} of {len(addresses)} targets'
+
+        wait_until(expression, prometheus, of_all)  # a target may answer too late once
     print(f'prometheus scraped {len(addresses)} target(s) and answered {len(expected) + 3} queries as expected')
 
 

@@ -254,7 +254,7 @@ TEST_CASE("no flipped bit of a directory becomes a wrong weight or a wrong life"
   }
   REQUIRE(tables.size() == 6);
   FlipCount in_tables, in_others;
-  RandomStream random(21);
+  RandomStream random(21 + testing::TestSeed());
   const int tries = 3 * testing::TriesOfTier(70);
   for (int i = 0; i < tries; ++i) {
     const std::vector<std::string>& list = i % 3 < 2 ? tables : others;
@@ -264,8 +264,10 @@ TEST_CASE("no flipped bit of a directory becomes a wrong weight or a wrong life"
     files::remove_all(folder);
     files::copy(whole, folder, files::copy_options::recursive);
   }
-  CHECK(in_tables.noticed > in_tables.flips / 4);  // half hit the other snapshot, some hit unread bytes
-  CHECK(in_others.noticed > in_others.flips / 4);
+  // Half of the flips in tables hit the other snapshot, some hit bytes that nobody reads.
+  const bool many = testing::TestTier() == testing::Tier::kAll;
+  CHECK(in_tables.noticed > (many ? in_tables.flips / 4 : 0));
+  CHECK(in_others.noticed > (many ? in_others.flips / 4 : 0));
 }
 
 }  // namespace
