@@ -243,7 +243,6 @@ const std::vector<Marker>& SharedPayloadMarkers() {
       {"payloads left in their sender's memory", 9000},
       {"weights copied in place", 9000},
       {"connections given up", 1000},
-      {"memory used again after its connection was given up", 10},
       {"reference of a connection that is gone", 300},
   };
   return markers;
