@@ -65,7 +65,7 @@ void CopyPastCaches(const float* from, float* to) {
   kernels::FinishStreaming();
 }
 
-// What one thread updates and copies. Everything is several times as large as what the caches hold.
+// The blocks that one thread updates and the buffers that it copies, both several times as large as the caches.
 class Part {
  public:
   Part(const Catalog& catalog, const Case& what)
@@ -126,7 +126,7 @@ class Part {
       copy(copies_[next_copy_].As<float>(), copies_[next_copy_ + 1].As<float>());
   }
 
-  // What a shard does with a block in a step, from the staged gradients to the weights that workers pull.
+  // Does what a shard does with a block in a step, from the staged gradients to the weights that workers pull.
   void Update(std::size_t index) {
     const UpdateScalars scalars{.step = step_, .mean_scale = 1.0F / 32};
     std::vector<StagedInput> cover;

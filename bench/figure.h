@@ -12,7 +12,7 @@
 
 namespace capstan::bench {
 
-// What one round measured, both in the figure's unit.
+// A value and its limit as one round measured them, both in the figure's unit.
 struct Sample {
   double value = 0.0;
   double limit = 0.0;  // 0: no limit

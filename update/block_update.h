@@ -69,7 +69,8 @@ enum class WritePath { kCached, kStreaming };
 // Returns the faster path if one update of all blocks touches this many bytes, all arrays together.
 WritePath WritePathFor(std::uint64_t bytes_per_update);
 
-// What workers pull of the new weights: the weights as they are, or as 16-bit numbers. The hash is of these bytes.
+// Where an update puts the bytes that workers pull: the new weights as they are, or as 16-bit numbers. The hash is of
+// these bytes.
 struct WeightsToSend {
   Hasher* hasher = nullptr;  // receives the bytes that workers pull; null: they are not made now
   Encoding encoding = Encoding::kFp32;

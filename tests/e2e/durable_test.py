@@ -4,12 +4,10 @@
 The coordinator's count of steps never falls. It reports lost pushes only if the loss is inevitable: when logs are missing
 or the number of servers changes.
 """
-import contextlib
 import os
 import re
 import shutil
 import signal
-import threading
 import urllib.request
 
 import harness
@@ -44,27 +42,6 @@ LOST = "acknowledged pushes after version"
 # The number of pushes of all slots together before all servers are killed. A nightly run has time for many.
 PUSHES = 2000 if recovery.CHAOS_RUNS == 1 else 100000
 SERVERS = ("server-0", "server-1")
-
-
-@contextlib.contextmanager
-def slowed(pid, times):
-    """Makes a process `times` times slower within the block, by pausing it again and again."""
-    over = threading.Event()
-
-    def toggle():
-        while not over.wait(0.01):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                over.wait(0.01 * (times - 1))
-                os.kill(pid, signal.SIGCONT)
-
-    thread = threading.Thread(target=toggle)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 class DurableTest(harness.JobTest):
@@ -127,7 +104,8 @@ class DurableTest(harness.JobTest):
         """The other workers do not wait for the slow one, so they are many steps ahead of it when the servers are killed."""
         with self.launch(self.job(), "--max-restarts", "100", "--set", "job.slots=12") as launch:
             launch.wait_for_line("running: ")
-            with slowed(self.pids()["worker-0"], times=10):
+            slow = self.pids()["worker-0"]
+            with harness.slowed(lambda: [slow], times=10):
                 recovery.poll(lambda: launch.closed or sum(map(self.logged, SERVERS)) >= 2 * PUSHES,
                               f"{PUSHES} pushes", seconds=harness.DEADLINE + harness.patient(PUSHES / 100))
                 lines = len(launch.lines)

@@ -228,29 +228,14 @@ class JobTest(unittest.TestCase):
     def launch(self, job, *arguments, run="run"):
         return Process(program("capstan"), "launch", job, "--run-dir", self.path(run), *arguments, cwd=self.folder)
 
-    @contextlib.contextmanager
     def slow_workers(self, run="run"):
         """Lets the run's workers run a tenth of the time within the block, so that a job whose test waits for something else
         leaves the processors to other tests."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._hold_workers, args=(run, over))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _hold_workers(self, run, over):
-        while not over.wait(0.01):
-            held = []
+        def workers():
             with contextlib.suppress(FileNotFoundError, ValueError):  # a worker is just being started
-                held = [pid for name, pid in self.pids(run).items() if name.startswith("worker") and not ended(pid)]
-            try:
-                signal_all(held, signal.SIGSTOP)
-                over.wait(0.09)
-            finally:
-                signal_all(held, signal.SIGCONT)
+                return [pid for name, pid in self.pids(run).items() if name.startswith("worker") and not ended(pid)]
+            return []
+        return slowed(workers, times=10)
 
     def pids(self, run="run"):
         """Returns the ids of the run's processes by name."""
@@ -283,6 +268,29 @@ class JobTest(unittest.TestCase):
             offset = tensor["data_offsets"][1]
         self.assertEqual(len(content), 8 + length + offset)
         return list(header), content
+
+
+@contextlib.contextmanager
+def slowed(find, times):
+    """Makes processes `times` times slower within the block, by pausing them again and again. `find()` returns their ids."""
+    over = threading.Event()
+
+    def toggle():
+        while not over.wait(0.01):
+            held = find()
+            try:
+                signal_all(held, signal.SIGSTOP)
+                over.wait(0.01 * (times - 1))
+            finally:
+                signal_all(held, signal.SIGCONT)
+
+    thread = threading.Thread(target=toggle)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def signal_all(pids, number):
