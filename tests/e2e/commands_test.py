@@ -55,7 +55,7 @@ class CommandTest(harness.JobTest):
 
 class RunningJobTest(CommandTest):
     def test_a_running_job_is_seen_by_its_directory_and_by_its_address(self):
-        launch = self.run_job()
+        launch = self.run_job(harness.LATE_REPORTS)
         address = self.endpoints()["metrics"]["coordinator"]
         harness.poll(lambda: "loss" in json.loads(self.output("status", "run", "-o", "json"))["status"], "a status with a loss")
         for word, name in (("run", "run"), (address, address), (f"http://{address}/", address)):
@@ -82,7 +82,7 @@ class RunningJobTest(CommandTest):
 
     def test_a_token_opens_the_pages_of_an_address(self):
         token = metrics_access.write_token(self.path("token"))
-        launch = self.run_job("metrics.token_file=token")
+        launch = self.run_job("metrics.token_file=token", harness.LATE_REPORTS)
         address = self.endpoints()["metrics"]["coordinator"]
         self.assertIn("workers: 2", self.output("status", "run"))
         self.assertIn("401", self.capstan("status", address, code=1)[1])

@@ -94,7 +94,7 @@ class LaunchTest(harness.JobTest):
         self.assertEqual(self.weights("run"), self.weights("again"))
 
     def test_every_process_serves_its_metrics(self):
-        with self.launch(self.job_file(steps=1000000)) as launch:
+        with self.launch(self.job_file(steps=1000000), "--set", harness.LATE_REPORTS) as launch:
             launch.wait_for_line("status and metrics: http://")
             launch.wait_for_line("running: ")
             launch.wait_for_line("step ")
@@ -354,7 +354,7 @@ exit 5
             self.assertEqual(self.call(*words)[0], 0)
 
     def test_a_quiet_launch_says_nothing_of_a_job_that_goes_well(self):
-        self.assertEqual(self.run_job(self.job_file(), "--quiet", "--set", "cluster.servers=1"), "")
+        self.assertEqual(self.run_job(self.job_file(), "--quiet", "--set", "cluster.servers=1", harness.LATE_REPORTS), "")
         self.assertEqual(len(self.weights()[0]), 4)
 
     def test_a_terminal_is_asked_for_its_width_again_and_again_and_warnings_stand_out(self):

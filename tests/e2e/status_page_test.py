@@ -27,10 +27,10 @@ class StatusPageTest(harness.JobTest):
         self.url = f"http://{self.endpoints()['metrics']['coordinator']}"
         self.browser.open(self.url + "/")
 
-    def endless(self):
+    def endless(self, *settings):
         # Snapshots make the recovery short, and the model has several blocks, so that both servers have some.
-        return self.launch(self.job_file(steps=harness.ENDLESS), "--set", "model.hidden=[1024, 512]", "--set",
-                           "snapshot.every_steps=20")
+        return self.launch(self.job_file(steps=harness.ENDLESS), "--set", "model.hidden=[1024, 512]",
+                           "snapshot.every_steps=20", *settings)
 
     def read(self, path):
         with urllib.request.urlopen(self.url + path, timeout=harness.DEADLINE) as answer:
@@ -41,7 +41,7 @@ class StatusPageTest(harness.JobTest):
         self.assertEqual(launch.wait(), 130, launch.output)
 
     def test_a_running_job_shows_how_it_is_and_who_was_lost(self):
-        with self.endless() as launch:
+        with self.endless(harness.LATE_REPORTS) as launch:
             self.open_page(launch)
             page = self.browser
             page.wait_for(f"{CURVE} > 8", "a curve of the loss")
