@@ -243,7 +243,7 @@ class DamageTest(recovery.RecoveryTest):
 
     def test_a_second_coordinator_in_the_directory_is_refused(self):
         job = self.job()
-        with self.launch(job) as launch:
+        with self.launch(job) as launch, self.slow_workers():
             launch.wait_for_line("running: ")
             for arguments in ((), ("--resume",)):
                 with harness.Process(harness.program("capstan-server"), self.path("run", "job.toml"), "--coordinator",
@@ -265,7 +265,7 @@ class DamageTest(recovery.RecoveryTest):
         return [line for line in launch.lines if "warning" in line and not of_time.match(line)]
 
     def test_a_second_server_in_the_directory_is_refused(self):
-        with self.launch(self.job()) as launch:
+        with self.launch(self.job()) as launch, self.slow_workers():
             launch.wait_for_line("running: ")
             with harness.Process(harness.program("capstan-server"), self.path("run", "job.toml"), "--index", "1", "--set",
                                  f"cluster.coordinator={self.endpoints()['coordinator']}", "--run-dir",

@@ -66,10 +66,11 @@ class HostileConnectionsTest(recovery.RecoveryTest):
                    "--run-dir", self.path("run"), *PORTS]
         with harness.Process(*command, cwd=self.folder) as launch, contextlib.ExitStack() as stack:
             self.wait_for_steps(launch, 15)
-            stack.enter_context(zmtp_attacker.Crowd(self.addresses().values(), STRANGERS))
-            late = stack.enter_context(harness.Process(harness.program("capstan-worker"), "--coordinator",
-                                                       self.addresses()["coordinator"], "--name", "late"))
-            launch.wait_for_line('"late" joined')
+            with self.slow_workers():
+                stack.enter_context(zmtp_attacker.Crowd(self.addresses().values(), STRANGERS))
+                late = stack.enter_context(harness.Process(harness.program("capstan-worker"), "--coordinator",
+                                                           self.addresses()["coordinator"], "--name", "late"))
+                launch.wait_for_line('"late" joined')
             self.wait_for_steps(launch, 60)  # with slots of the late worker, and two snapshots
             self.assert_stops_with_same_bits(launch)
             self.assertNotIn("Too many open files", launch.output + late.output + self.logs())

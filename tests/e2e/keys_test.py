@@ -105,24 +105,25 @@ class KeysTest(recovery.RecoveryTest):
         others, _ = self.keygen("others")
         with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
             self.wait_for_steps(launch, 15)
-            coordinator = self.endpoints()["coordinator"]
-            self.assertTrue(coordinator.endswith("#" + coordinator_key), coordinator)
-            plain = coordinator.split("#")[0]
-            with self.subTest("no key at all"):
-                self.assert_refused(plain, None, "asks for keys: write its address as HOST:PORT#KEY")
-            with self.subTest("a key in the address, and none of its own"):
-                self.assert_refused(coordinator, None, "name a key file, as CAPSTAN_KEY_FILE=worker.key")
-            with self.subTest("a key that nobody has allowed"):
-                self.assert_refused(coordinator, os.path.join(others, "worker.key"), "does not admit the key of this process")
-            with self.subTest("another coordinator's key"):
-                self.assert_refused(plain + "#" + "7" * 64, os.path.join(keys, "worker.key"), "does not have the key 7777")
-            with self.subTest("a key of another role"):
-                self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "has its key as that of a reader")
-            with self.subTest("a key file that others can read"):
-                os.chmod(os.path.join(others, "reader.key"), 0o644)
-                self.assert_refused(coordinator, os.path.join(others, "reader.key"), "run: chmod 600")
-            with self.worker("tcp://" + coordinator, os.path.join(keys, "worker.key")):
-                launch.wait_for_line('"late" joined')
+            with self.slow_workers():
+                coordinator = self.endpoints()["coordinator"]
+                self.assertTrue(coordinator.endswith("#" + coordinator_key), coordinator)
+                plain = coordinator.split("#")[0]
+                with self.subTest("no key at all"):
+                    self.assert_refused(plain, None, "asks for keys: write its address as HOST:PORT#KEY")
+                with self.subTest("a key in the address, and none of its own"):
+                    self.assert_refused(coordinator, None, "name a key file, as CAPSTAN_KEY_FILE=worker.key")
+                with self.subTest("a key that nobody has allowed"):
+                    self.assert_refused(coordinator, os.path.join(others, "worker.key"), "does not admit the key of this process")
+                with self.subTest("another coordinator's key"):
+                    self.assert_refused(plain + "#" + "7" * 64, os.path.join(keys, "worker.key"), "does not have the key 7777")
+                with self.subTest("a key of another role"):
+                    self.assert_refused(coordinator, os.path.join(keys, "reader.key"), "has its key as that of a reader")
+                with self.subTest("a key file that others can read"):
+                    os.chmod(os.path.join(others, "reader.key"), 0o644)
+                    self.assert_refused(coordinator, os.path.join(others, "reader.key"), "run: chmod 600")
+                with self.worker("tcp://" + coordinator, os.path.join(keys, "worker.key")):
+                    launch.wait_for_line('"late" joined')
             self.assert_stops_with_same_bits(launch)
         self.assertTrue(os.path.exists(os.path.join(keys, "worker.key")))
 
@@ -134,23 +135,24 @@ class KeysTest(recovery.RecoveryTest):
         keys, _ = self.keygen()
         with self.launch(self.job(), *CURVE, "--keys", keys) as launch:
             self.wait_for_steps(launch, 15)
-            coordinator = self.endpoints()["coordinator"]
-            self.change_keys(keys, "--add", "worker", "--name", "mine")
-            self.wait_for_lists(launch, 6)
-            with self.subTest("another name than the key's"):
-                self.assert_refused(coordinator, os.path.join(keys, "mine.key"), 'as that of a worker named "mine"')
-            self.change_keys(keys, "--add", "worker", "--name", "late")
-            self.wait_for_lists(launch, 7)
-            with self.subTest("a name that belongs to another key"):
-                self.assert_refused(coordinator, os.path.join(keys, "worker.key"), "that name belongs to another key")
-            revoked = self.path("mine.key")
-            os.rename(os.path.join(keys, "mine.key"), revoked)
-            self.change_keys(keys, "--revoke", "mine")
-            self.change_keys(keys, "--revoke", "late")
-            self.wait_for_lists(launch, 5)
-            with self.subTest("revoked"):
-                self.assert_refused(coordinator, revoked, "does not admit the key of this process")
-            launch.wait_for_line("was not let in: its key")
+            with self.slow_workers():
+                coordinator = self.endpoints()["coordinator"]
+                self.change_keys(keys, "--add", "worker", "--name", "mine")
+                self.wait_for_lists(launch, 6)
+                with self.subTest("another name than the key's"):
+                    self.assert_refused(coordinator, os.path.join(keys, "mine.key"), 'as that of a worker named "mine"')
+                self.change_keys(keys, "--add", "worker", "--name", "late")
+                self.wait_for_lists(launch, 7)
+                with self.subTest("a name that belongs to another key"):
+                    self.assert_refused(coordinator, os.path.join(keys, "worker.key"), "that name belongs to another key")
+                revoked = self.path("mine.key")
+                os.rename(os.path.join(keys, "mine.key"), revoked)
+                self.change_keys(keys, "--revoke", "mine")
+                self.change_keys(keys, "--revoke", "late")
+                self.wait_for_lists(launch, 5)
+                with self.subTest("revoked"):
+                    self.assert_refused(coordinator, revoked, "does not admit the key of this process")
+                launch.wait_for_line("was not let in: its key")
             self.assert_stops_with_same_bits(launch)
         self.assertTrue(any("was not let in: its key" in line.get("text", "") for line in self.audit("refused")))
 
