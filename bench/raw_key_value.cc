@@ -97,7 +97,7 @@ class RawWorker {
   std::vector<std::unique_ptr<RawSocket>> servers_;
 };
 
-Status Work(Channel& parent, std::size_t value_bytes, std::size_t keys, double seconds) {
+Status RunRawWorker(Channel& parent, std::size_t value_bytes, std::size_t keys, double seconds) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::string addresses, parent.Receive());
   RawWorker worker(value_bytes, keys);
   CAPSTAN_RETURN_IF_ERROR(worker.Connect(addresses));
@@ -131,7 +131,8 @@ Result<RawThroughput> MeasureRawKeyValue(Carrier carrier, int servers, std::size
   }
   const auto first_worker = processes.size();
   for (int i = 0; i < servers; ++i) {
-    processes.push_back(ChildProcess::Fork([=](Channel& parent) { return Work(parent, value_bytes, keys, seconds); }));
+    processes.push_back(
+        ChildProcess::Fork([=](Channel& parent) { return RunRawWorker(parent, value_bytes, keys, seconds); }));
     processes.back().channel().Send(addresses);
   }
   for (std::size_t i = first_worker; i < processes.size(); ++i) {

@@ -23,12 +23,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kTensorBytes = std::size_t{4} << 20;
+constexpr std::size_t kSavedTensorBytes = std::size_t{4} << 20;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // per raw write
 constexpr std::size_t kPage = 4096;
 // Bytes per parameter on a shard: weights and two moments of AdamW in fp32, their next version, the sum of gradients,
 // and the version of weights and moments that a snapshot still writes.
-constexpr double kShardBytes = 12 + 12 + 4 + 12;
+constexpr double kSavingShardBytes = 12 + 12 + 4 + 12;
 
 // Returns seconds of the clock that all processes of a machine share.
 double Now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
@@ -157,8 +157,8 @@ Readings ReadingsOf(const Steps& steps, const Snapshots& snapshots, double bytes
 
 // Sets `snapshot_bytes` to the size of one snapshot.
 Result<Readings> MeasureJob(const SnapshotOptions& options, std::uint64_t* snapshot_bytes) {
-  PushPullLoad load{.tensor_bytes = kTensorBytes};
-  load.tensors = std::max<std::size_t>(1, (options.state_mib << 20) / 3 / kTensorBytes);
+  PushPullLoad load{.tensor_bytes = kSavedTensorBytes};
+  load.tensors = std::max<std::size_t>(1, (options.state_mib << 20) / 3 / kSavedTensorBytes);
   load.warmup_rounds = options.every_steps * (options.snapshots + 1) - 1;
   const BenchCluster::MakeStore make_store = [](const std::string& run_dir,
                                                 ShardIndex shard) -> Result<std::unique_ptr<server::SnapshotStore>> {
@@ -216,7 +216,7 @@ Row MemoryRow() {
           .limit_name = "the count by design (less is better)",
           .needs = {kTrained},
           .sample = [](const std::vector<Readings>& readings) {
-            return Sample{readings[kTrained][kPeakMemory], kShardBytes};
+            return Sample{readings[kTrained][kPeakMemory], kSavingShardBytes};
           }};
 }
 

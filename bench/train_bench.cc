@@ -162,7 +162,7 @@ Result<double> MeasureCompute(const Subject& subject, int steps) {
 
 // ---- a whole job ---------------------------------------------------------------------------------------------------
 
-Status Work(Channel& parent, const std::string& coordinator, const std::string& name) {
+Status RunWorker(Channel& parent, const std::string& coordinator, const std::string& name) {
   train::WorkerOptions options;
   options.coordinator = coordinator;
   options.name = name;
@@ -199,7 +199,8 @@ Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
   std::vector<ChildProcess> workers;
   for (int i = 0; i < servers; ++i) {
     const std::string name = "bench-" + std::to_string(i);
-    workers.push_back(ChildProcess::Fork([&](Channel& parent) { return Work(parent, cluster->coordinator(), name); }));
+    workers.push_back(
+        ChildProcess::Fork([&](Channel& parent) { return RunWorker(parent, cluster->coordinator(), name); }));
   }
   for (ChildProcess& worker : workers) {
     CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());

@@ -7,13 +7,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void PrintIndented(const ordered_json& json, int indent) {
-  std::printf("%s\n", json.dump(indent, ' ', false, ordered_json::error_handler_t::replace).c_str());
+void PrintIndented(const ordered_json& value, int indent) {
+  std::printf("%s\n", value.dump(indent, ' ', false, ordered_json::error_handler_t::replace).c_str());
 }
 
 }  // namespace
 
-void PrintJson(const ordered_json& json) { PrintIndented(json, 2); }
-void PrintJsonLine(const ordered_json& json) { PrintIndented(json, -1); }
+void PrintJson(const ordered_json& value) { PrintIndented(value, 2); }
+void PrintJsonLine(const ordered_json& value) { PrintIndented(value, -1); }
 
 }  // namespace capstan::cli

@@ -30,7 +30,7 @@ template <class... Ts>
 constexpr auto NamesOf(TypeList<Ts...>) {
   return std::array{NameOfType<Ts>()...};
 }
-constexpr auto kNames = NamesOf(MessageTypes());
+constexpr auto kMessageNames = NamesOf(MessageTypes());
 
 std::uint32_t Count(std::size_t count) {
   return static_cast<std::uint32_t>(std::min<std::size_t>(count, std::numeric_limits<std::uint32_t>::max()));
@@ -139,11 +139,13 @@ std::string TextOf(const Header& header) {
       static_cast<const MessageVariant&>(header.any()));
 }
 
-std::string_view MessageName(std::size_t type) { return type < kNames.size() ? kNames[type] : std::string_view(); }
+std::string_view MessageName(std::size_t type) {
+  return type < kMessageNames.size() ? kMessageNames[type] : std::string_view();
+}
 
 std::uint64_t HashOfMessageTypes() {
   Hasher hasher;
-  for (const std::string_view name : kNames) {
+  for (const std::string_view name : kMessageNames) {
     hasher.Add(std::uint64_t{name.size()});
     hasher.Add(name);
   }

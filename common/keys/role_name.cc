@@ -6,15 +6,15 @@
 namespace capstan {
 namespace {
 
-constexpr std::array<std::string_view, kRoles> kNames = {"anyone", "this user", "coordinator", "server",
-                                                         "worker", "reader",    "admin"};
+constexpr std::array<std::string_view, kRoles> kRoleNames = {"anyone", "this user", "coordinator", "server",
+                                                             "worker", "reader",    "admin"};
 constexpr std::size_t kFirstWithKey = static_cast<std::size_t>(Role::kCoordinator);
 
 constexpr std::size_t kDigitsShown = 8;  // of a key
 
 }  // namespace
 
-std::string_view NameOf(Role role) { return kNames[static_cast<std::size_t>(role)]; }
+std::string_view NameOf(Role role) { return kRoleNames[static_cast<std::size_t>(role)]; }
 
 std::string Describe(const Principal& principal) {
   std::string text(NameOf(principal.role));
@@ -23,9 +23,9 @@ std::string Describe(const Principal& principal) {
 }
 
 std::optional<Role> RoleOf(std::string_view name) {
-  const auto* const found = std::find(kNames.begin() + kFirstWithKey, kNames.end(), name);
-  if (found == kNames.end()) return std::nullopt;
-  return static_cast<Role>(found - kNames.begin());
+  const auto* const found = std::find(kRoleNames.begin() + kFirstWithKey, kRoleNames.end(), name);
+  if (found == kRoleNames.end()) return std::nullopt;
+  return static_cast<Role>(found - kRoleNames.begin());
 }
 
 }  // namespace capstan

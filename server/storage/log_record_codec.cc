@@ -11,7 +11,7 @@ namespace {
 
 using server::ToJson;
 
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kLogFormat = 1;
 constexpr const char* kWhat = "capstan coordinator log";
 
 // ---- writing -------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ bool HasKind(std::string_view text, std::string_view wanted) {
   return ReadText(Member(json, "record"), &kind) && kind == wanted;
 }
 
-Result<LogRecord> Decode(std::string_view text) {
+Result<LogRecord> DecodeLogged(std::string_view text) {
   const Json json = ParseJson(text);
   std::string kind;
   if (!ReadText(Member(json, "record"), &kind)) return Corrupt("a record without a kind");
@@ -163,7 +163,7 @@ Result<LogRecord> Decode(std::string_view text) {
 
 }  // namespace
 
-std::string EncodeLogHeader() { return TextOf(JsonObject().Text("what", kWhat).Number("format", kFormat).Take()); }
+std::string EncodeLogHeader() { return TextOf(JsonObject().Text("what", kWhat).Number("format", kLogFormat).Take()); }
 
 Status CheckLogHeader(std::string_view text) {
   const Json json = ParseJson(text);
@@ -172,9 +172,9 @@ Status CheckLogHeader(std::string_view text) {
   if (!ReadText(Member(json, "what"), &what) || what != kWhat || !ReadNumber(Member(json, "format"), &format)) {
     return Corrupt("this is no coordinator's log");
   }
-  if (format > kFormat) {
+  if (format > kLogFormat) {
     return Unsupported("the log is of format " + std::to_string(format) + ", this build reads up to " +
-                       std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
+                       std::to_string(kLogFormat) + "; use the build that wrote it, or a newer one");
   }
   return {};
 }
@@ -189,7 +189,7 @@ bool IsObsoleteLogRecord(std::string_view json) {
 
 Result<LogRecord> DecodeLogRecord(std::string_view json) {
   try {
-    return Decode(json);
+    return DecodeLogged(json);
   } catch (const std::exception& failure) {
     return Corrupt(std::string("a malformed record: ") + failure.what());
   }

@@ -8,17 +8,9 @@
 #include "common/wire/messages/snapshot_id.h"
 #include "server/storage/shard_identity.h"
 #include "server/storage/snapshot.h"
+#include "server/storage/verified_read.h"
 
 namespace capstan::server {
-
-namespace {
-
-std::string NameOf(SnapshotId id, ShardIndex part) {
-  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
-         std::to_string(part);
-}
-
-}  // namespace
 
 Status MemorySnapshotStore::PersistIdentity(const ShardIdentity& identity) {
   if (!remember_failure_.ok()) return remember_failure_;
@@ -54,7 +46,7 @@ Result<SnapshotStore::Written> MemorySnapshotStore::Write(SnapshotImage image, c
 
 Result<const MemorySnapshotStore::StoredPart*> MemorySnapshotStore::Find(SnapshotId id, ShardIndex part) const {
   const auto found = parts_.find({id, part});
-  if (found == parts_.end()) return Invalid(NameOf(id, part) + " is not here");
+  if (found == parts_.end()) return Invalid(NameOfPart(id, part) + " is not here");
   return &found->second;
 }
 
@@ -69,17 +61,18 @@ Status MemorySnapshotStore::ReadArray(SnapshotId id, ShardIndex part, BlockIndex
   const SnapshotHeader& header = found->header;
   const SnapshotHeader::BlockEntry* entry = header.Find(block);
   if (entry == nullptr || array >= header.array_count) {
-    return Invalid(NameOf(id, part) + " has no array " + std::to_string(array) + " of block " + std::to_string(block));
+    return Invalid(NameOfPart(id, part) + " has no array " + std::to_string(array) + " of block " +
+                   std::to_string(block));
   }
   const std::size_t at = static_cast<std::size_t>(entry - header.blocks.data()) * header.array_count + array;
   const std::vector<std::byte>& bytes = found->arrays[at];
-  if (bytes.size() != out.size()) return Corrupt(NameOf(id, part) + ": an array of another size than asked for");
+  if (bytes.size() != out.size()) return Corrupt(NameOfPart(id, part) + ": an array of another size than asked for");
   std::copy(bytes.begin(), bytes.end(), out.begin());
   return {};
 }
 
 Status MemorySnapshotStore::Remove(SnapshotId id, ShardIndex part) {
-  if (parts_.erase({id, part}) == 0) return Invalid(NameOf(id, part) + " is not here");
+  if (parts_.erase({id, part}) == 0) return Invalid(NameOfPart(id, part) + " is not here");
   return {};
 }
 

@@ -14,6 +14,7 @@
 #include "server/storage/rocks_push_log.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_identity.h"
+#include "server/storage/verified_read.h"
 
 namespace capstan::server {
 
@@ -22,11 +23,6 @@ namespace {
 constexpr char kStoreName[] = "the snapshot store";
 
 using Access = RocksFolder::Access;
-
-std::string NameOf(SnapshotId id, ShardIndex part) {
-  return "snapshot g" + std::to_string(id.generation.value) + "-v" + std::to_string(id.version.value) + ", part " +
-         std::to_string(part);
-}
 
 class Store : public SnapshotStore {
  public:
@@ -60,7 +56,7 @@ class Store : public SnapshotStore {
   Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
     return WithoutExceptions(kStoreName, [&]() -> Result<SnapshotHeader> {
       const RocksFolder* folder = FolderWith(part);
-      if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
+      if (folder == nullptr) return Invalid(NameOfPart(id, part) + " is not here");
       return folder->ReadHeader(id);
     });
   }
@@ -69,7 +65,7 @@ class Store : public SnapshotStore {
                    std::span<std::byte> out) const override {
     return WithoutExceptions(kStoreName, [&]() -> Status {
       const RocksFolder* folder = FolderWith(part);
-      if (folder == nullptr) return Invalid(NameOf(id, part) + " is not here");
+      if (folder == nullptr) return Invalid(NameOfPart(id, part) + " is not here");
       return folder->ReadArray(id, block, array, out);
     });
   }
@@ -80,7 +76,7 @@ class Store : public SnapshotStore {
       for (std::size_t i = 0; i < orphans_.size(); ++i) {
         if (orphans_[i]->part() == part) return RemoveFromOrphan(i, id);
       }
-      return Invalid(NameOf(id, part) + " is not here");
+      return Invalid(NameOfPart(id, part) + " is not here");
     });
   }
 

@@ -11,7 +11,7 @@ namespace {
 
 using server::ToJson;
 
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kHeaderFormat = 1;
 constexpr std::size_t kBlocksMax = std::size_t{1} << 22;
 constexpr std::size_t kReportsMax = 65536;
 
@@ -29,7 +29,7 @@ Json ToJson(const SnapshotHeader::BlockEntry& block, std::uint32_t array_count) 
 
 Json ToJson(const SnapshotHeader& header) {
   JsonObject json;
-  json.Number("format", kFormat)
+  json.Number("format", kHeaderFormat)
       .Value("job", ToJson(header.job))
       .Value("id", ToJson(header.id))
       .Number("part", header.part)
@@ -91,7 +91,7 @@ bool Ascends(const std::vector<SnapshotHeader::BlockEntry>& blocks) {
   return true;
 }
 
-Result<SnapshotHeader> Decode(std::string_view bytes) {
+Result<SnapshotHeader> DecodeHeaderText(std::string_view bytes) {
   if (bytes.size() > kPartHeaderBytesMax) {
     return Corrupt("the header of a snapshot's part has " + std::to_string(bytes.size()) + " bytes, at most " +
                    std::to_string(kPartHeaderBytesMax) + " are read");
@@ -102,12 +102,13 @@ Result<SnapshotHeader> Decode(std::string_view bytes) {
   std::uint64_t format = 0;
   if (!ReadNumber(Member(json, "format"), &format))
     return Corrupt("a snapshot's part has no header that states a format");
-  if (format > kFormat) {
+  if (format > kHeaderFormat) {
     return Unsupported("the snapshot's part is of format " + std::to_string(format) + ", this build reads up to " +
-                       std::to_string(kFormat) + "; use the build that wrote it, or a newer one");
+                       std::to_string(kHeaderFormat) + "; use the build that wrote it, or a newer one");
   }
   SnapshotHeader header;
-  if (format != kFormat || !ReadHeader(json, &header)) return Corrupt("the header of a snapshot's part is malformed");
+  if (format != kHeaderFormat || !ReadHeader(json, &header))
+    return Corrupt("the header of a snapshot's part is malformed");
   if (!FitsTogether(header)) return Corrupt("the lists in the header of a snapshot's part do not fit together");
   if (!Ascends(header.blocks)) return Corrupt("the blocks of a snapshot's part are not in ascending order");
   return header;
@@ -126,7 +127,7 @@ Result<std::string> EncodeSnapshotHeader(const SnapshotHeader& header) {
 
 Result<SnapshotHeader> DecodeSnapshotHeader(std::string_view bytes) {
   try {
-    return Decode(bytes);
+    return DecodeHeaderText(bytes);
   } catch (const std::exception& failure) {  // from the JSON library
     return Corrupt(std::string("the header of a snapshot's part is malformed: ") + failure.what());
   }

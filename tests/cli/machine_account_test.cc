@@ -8,7 +8,7 @@
 namespace capstan::cli {
 namespace {
 
-JobConfig Job(const std::vector<std::string>& overrides = {}) {
+JobConfig WideJob(const std::vector<std::string>& overrides = {}) {
   constexpr char kJob[] = R"([job]
 steps = 10
 global_batch = 8
@@ -32,7 +32,7 @@ workers = 2
 }
 
 MachineAccount Count(const std::vector<std::string>& overrides = {}) {
-  const Result<MachineAccount> account = CountMachine(Job(overrides));
+  const Result<MachineAccount> account = CountMachine(WideJob(overrides));
   REQUIRE(account.ok());
   return *account;
 }
@@ -84,7 +84,7 @@ TEST_CASE("a server that is larger than ulimit -v allows is refused", "[cli][mem
 }
 
 TEST_CASE("data that cannot be read are said before anything is started", "[cli][memory]") {
-  EditableJobConfig config = Job();
+  EditableJobConfig config = WideJob();
   config.data.kind = DataKind::kCsv;
   config.data.path = "/no/such/table.csv";
   CHECK(CheckMachine(config).message().find(config.data.path) != std::string::npos);

@@ -16,7 +16,7 @@ using std::chrono::seconds;
 
 SnapshotId Id(std::uint64_t generation, std::uint64_t version) { return {Generation{generation}, Version{version}}; }
 
-ShardHarnessOptions Async(std::vector<std::int64_t> tensors = {4, 4}) {
+ShardHarnessOptions AsyncMomentum(std::vector<std::int64_t> tensors = {4, 4}) {
   return {.mode = Mode::kAsync, .slots = 2, .tensors = std::move(tensors), .optimizer = OptimizerKind::kMomentum};
 }
 ShardHarnessOptions With(ShardHarnessOptions options, const MemorySnapshotStore& found) {
@@ -77,7 +77,7 @@ TEST_CASE("a Commit pins exactly the version it publishes, while later steps go 
 
 TEST_CASE("async: what is kept is one moment of every block, although they are updated in place",
           "[server][snapshot][async]") {
-  ShardHarness harness(Async());
+  ShardHarness harness(AsyncMomentum());
   harness.Start();
   harness.Stage(1, 0, kLeaf0, 1, 1.0F);
   harness.FromWorker(harness.MakeEnd(1, 0, 5));
@@ -372,7 +372,7 @@ TEST_CASE("a shard in the middle of a step goes back, and forgets what it had of
 }
 
 TEST_CASE("async: a shard that goes back knows which pushes and ends are in its weights", "[server][snapshot][async]") {
-  ShardHarness first(Async());
+  ShardHarness first(AsyncMomentum());
   first.Start();
   for (std::uint64_t k : {1U, 2U}) {
     for (BlockIndex block : {0U, 1U}) first.Stage(k, block, kLeaf0, 1, 1.0F);
@@ -386,7 +386,7 @@ TEST_CASE("async: a shard that goes back knows which pushes and ends are in its 
       ClockUpdate{Term{1}, Generation{1}, SequenceNumber{1}, parameters});  // reports of step 1 are counted
   first.FromCoordinator(first.MakePin(1));
 
-  ShardHarness harness(With(Async(), first.disk));
+  ShardHarness harness(With(AsyncMomentum(), first.disk));
   harness.FromCoordinator(harness.MakeResetTo(2, harness.disk.List()));
   harness.generation = Generation{2};
   CHECK(harness.shard->store().Digest() == first.shard->store().Digest());

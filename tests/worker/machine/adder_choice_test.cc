@@ -33,8 +33,8 @@ class FakeAdder final : public DeviceBucketAdder {
   const bool meets_;
 };
 
-struct Worker {
-  explicit Worker(DeviceAdderMaker make, const std::string& id = "")
+struct Chooser {
+  explicit Chooser(DeviceAdderMaker make, const std::string& id = "")
       : device{{id, "NCCL 2"}, std::move(make)},
         choice({&device, {}, [this](const std::string& text) { said = text; }}) {}
 
@@ -48,7 +48,7 @@ const DeviceAdderMaker kGood = [](const AdderOptions&) -> Result<std::unique_ptr
 };
 
 // Lets all workers choose an adder, over one group. Checks that all choose alike; returns whether they chose devices.
-bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
+bool Choose(std::vector<std::unique_ptr<Chooser>>& workers) {
   const int size = static_cast<int>(workers.size());
   collective::Groups groups("in process", size);
   MachineMembers of;
@@ -71,16 +71,16 @@ bool Choose(std::vector<std::unique_ptr<Worker>>& workers) {
   return on_devices;
 }
 
-std::vector<std::unique_ptr<Worker>> Workers(const DeviceAdderMaker& of_second) {
-  std::vector<std::unique_ptr<Worker>> workers;
-  workers.push_back(std::make_unique<Worker>(kGood, "a"));
-  workers.push_back(std::make_unique<Worker>(of_second, "b"));
-  workers.push_back(std::make_unique<Worker>(kGood, "c"));
+std::vector<std::unique_ptr<Chooser>> ThreeChoosers(const DeviceAdderMaker& of_second) {
+  std::vector<std::unique_ptr<Chooser>> workers;
+  workers.push_back(std::make_unique<Chooser>(kGood, "a"));
+  workers.push_back(std::make_unique<Chooser>(of_second, "b"));
+  workers.push_back(std::make_unique<Chooser>(kGood, "c"));
   return workers;
 }
 
 TEST_CASE("workers whose devices all can add up there", "[machine]") {
-  auto workers = Workers(kGood);
+  auto workers = ThreeChoosers(kGood);
   CHECK(Choose(workers));
   CHECK_THAT(workers[2]->said, Contains("on the device of \"w0\", for 3 workers, by NCCL 2"));
 }
@@ -88,7 +88,7 @@ TEST_CASE("workers whose devices all can add up there", "[machine]") {
 TEST_CASE("where one device cannot, wherever it fails, all take the hosts and say whose fault it is", "[machine]") {
   const Status failure = Unreachable("the device gives no stream");
   const bool is_made = GENERATE(true, false), meets = GENERATE(true, false);
-  auto workers = Workers([=](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> {
+  auto workers = ThreeChoosers([=](const AdderOptions&) -> Result<std::unique_ptr<DeviceBucketAdder>> {
     if (!is_made) return failure;
     return std::unique_ptr<DeviceBucketAdder>(std::make_unique<FakeAdder>(failure, meets));
   });
@@ -99,7 +99,7 @@ TEST_CASE("where one device cannot, wherever it fails, all take the hosts and sa
 }
 
 TEST_CASE("devices that have failed in three groups are left alone, whatever the hosts get done", "[machine]") {
-  auto workers = Workers(kGood);
+  auto workers = ThreeChoosers(kGood);
   for (int time = 0; time < DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
     workers[1]->choice.Failed(Timeout("it hangs"));
@@ -113,19 +113,19 @@ TEST_CASE("devices that have failed in three groups are left alone, whatever the
 }
 
 TEST_CASE("whoever sees that a group fails, all count it, also one that has just been started", "[machine]") {
-  auto workers = Workers(kGood);
+  auto workers = ThreeChoosers(kGood);
   for (std::size_t time = 0; time < DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
     workers[time]->choice.Failed(Timeout("it hangs"));
   }
   CHECK_FALSE(Choose(workers));
-  workers[2] = std::make_unique<Worker>(kGood, "c");
+  workers[2] = std::make_unique<Chooser>(kGood, "c");
   CHECK_FALSE(Choose(workers));
   CHECK_THAT(workers[2]->said, Contains("ended 3 times") && Contains("it hangs"));
 }
 
 TEST_CASE("a step on devices makes up for groups that have failed", "[machine]") {
-  auto workers = Workers(kGood);
+  auto workers = ThreeChoosers(kGood);
   for (int time = 0; time < 2 * DeviceTries::kMax; ++time) {
     REQUIRE(Choose(workers));
     for (const auto& worker : workers) worker->choice.StepDone();
