@@ -3,22 +3,20 @@
 # Unit tests of the pure cores, the codec and the layers below, and of kernels on an emulated device. They run once,
 # under ASan and UBSan.
 set(CAPSTAN_ONCE
-  common_config_test common_hash_test common_header_seal_test common_keys_test common_mailbox_test common_safetensors_test
-  common_shared_payloads_test common_test common_transport_contract_test common_utf8_test common_wire_codec_test common_zmq_transport_test
-  fuzz_core_test fuzz_files_test kernels_emulated_test kernels_emulated_test_attention server_files_test
-  server_loops_test server_storage_manifests_test server_storage_full_test server_storage_kill_test server_storage_reader_test
-  server_storage_test server_shard_test
-  server_coordinator_test server_test worker_client_test worker_session_test)
+  cli_test common_config_test common_hash_test common_header_seal_test common_keys_test common_mailbox_test
+  common_safetensors_test common_shared_payloads_test common_test common_transport_contract_test common_utf8_test
+  common_wire_codec_test common_zmq_transport_test fuzz_core_test fuzz_files_test kernels_emulated_test
+  kernels_emulated_test_attention program_state_test server_coordinator_test server_files_test
+  server_loops_test server_shard_test server_storage_full_test server_storage_kill_test server_storage_manifests_test
+  server_storage_reader_test server_storage_test server_test worker_client_test worker_collective_contract_test
+  worker_collective_thread_test worker_data_test worker_machine_test worker_session_test)
 # Run in release, and also under ASan and UBSan: tests of code that hands memory from thread to thread, reads users'
 # files, or computes on an emulated device; except for cases with the tag [long], which are tests NAME_long.
 set(CAPSTAN_ASAN
-  async_test cli_test encoding_test hostile_test loops_test monitoring_test program_state_test
-  reader_test update_test sim_mutants_test sim_test sim_test_sync sim_test_local sim_test_median sim_test_async
-  sim_test_bounded sim_test_shared
-  sim_test_allreduce sim_test_durable worker_collective_contract_test worker_collective_mesh_test
-  worker_collective_thread_test worker_data_test worker_device_adder_test worker_device_nccl_process_test
-  worker_device_nccl_test worker_device_reducer_test worker_device_test worker_nn_test worker_machine_test
-  worker_train_test)
+  async_test encoding_test hostile_test loops_test monitoring_test reader_test sim_mutants_test sim_test sim_test_allreduce
+  sim_test_async sim_test_bounded sim_test_durable sim_test_local sim_test_median sim_test_shared sim_test_sync update_test
+  worker_collective_mesh_test worker_device_adder_test worker_device_nccl_process_test worker_device_nccl_test
+  worker_device_reducer_test worker_device_test worker_nn_test worker_train_test)
 # Also under TSan: loops, the client, collectives, the transport and the reader.
 set(CAPSTAN_TSAN
   async_test common_mailbox_test common_shared_payloads_test common_transport_contract_test common_zmq_transport_test loops_test
