@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "common/base/status.h"
 #include "common/data/encoding.h"
@@ -70,17 +71,21 @@ struct OneInput {
   void Prefetch(std::size_t i) const { __builtin_prefetch(static_cast<const float*>(values) + i + kPrefetchElements); }
 };
 
-struct TwoInputs {
-  OneInput left, right;
+template <class Left, class Right>
+struct SumOf {
+  Left left;
+  Right right;
   template <class V>
   V At(std::size_t i) const {
-    return left.At<V>(i) + right.At<V>(i);
+    return left.template At<V>(i) + right.template At<V>(i);
   }
   void Prefetch(std::size_t i) const {
     left.Prefetch(i);
     right.Prefetch(i);
   }
 };
+using TwoInputs = SumOf<OneInput, OneInput>;
+using FourInputs = SumOf<TwoInputs, TwoInputs>;
 
 OneInput InputOf(const StagedInput& input) {
   return {input.values, input.node.IsLeaf() ? static_cast<float>(input.samples) : 1.0F};
@@ -89,7 +94,11 @@ OneInput InputOf(const StagedInput& input) {
 template <class Source>
 void CopySum(const Source& source, std::size_t begin, std::size_t count, float* out) {
   std::size_t i = 0;
-  for (; i + 8 <= count; i += 8) Store(out, i, source.template At<V8>(begin + i));
+  for (; i + kLanes <= count; i += kLanes) {
+    source.Prefetch(begin + i);
+    Store(out, i, source.template At<V8>(begin + i));
+    Store(out, i + 8, source.template At<V8>(begin + i + 8));
+  }
   for (; i < count; ++i) Store(out, i, source.template At<float>(begin + i));
 }
 
@@ -299,6 +308,16 @@ void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, f
   CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
+// The two staged inputs that `node` is the sum of, where the first of `rest` are these and both are read where they lie.
+std::optional<TwoInputs> PairOf(Node node, std::span<const StagedInput> rest) {
+  if (node.IsLeaf() || rest.size() < 2) return {};
+  const SlotIndex split = SplitPoint(node);
+  if (rest[0].node != Node{node.begin, split} || rest[1].node != Node{split, node.end}) return {};
+  for (const StagedInput& input : rest.first(2))
+    if (input.samples == 0 || input.encoding != Encoding::kFp32) return {};
+  return TwoInputs{InputOf(rest[0]), InputOf(rest[1])};
+}
+
 // Computes the sum of `node` for `count` elements, starting at `begin`. The inputs for `node` are at the front of
 // `rest`, and are removed from `rest`. Returns false, with `out` unspecified, if none of the node's slots has samples.
 bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, std::size_t count, float* out) {
@@ -309,7 +328,18 @@ bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, s
     if (next.samples > 0) CopyValue(next, begin, count, out);
     return next.samples > 0;
   }
+  if (const std::optional<TwoInputs> pair = PairOf(node, *rest)) {
+    *rest = rest->subspan(2);
+    CopySum(*pair, begin, count, out);
+    return true;
+  }
   const SlotIndex split = SplitPoint(node);
+  const std::optional<TwoInputs> left = PairOf({node.begin, split}, *rest);
+  if (const std::optional<TwoInputs> right = left ? PairOf({split, node.end}, rest->subspan(2)) : std::nullopt) {
+    *rest = rest->subspan(4);
+    CopySum(FourInputs{*left, *right}, begin, count, out);
+    return true;
+  }
   const bool has_left = SumTile({node.begin, split}, rest, begin, count, out);
   float right[kTileElements];
   const bool has_right = SumTile({split, node.end}, rest, begin, count, right);
