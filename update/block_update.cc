@@ -308,7 +308,7 @@ void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, f
   CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
-// The two staged inputs that `node` is the sum of, where the first of `rest` are these and both are read where they lie.
+// The two staged inputs that `node` is the sum of, where they are the first of `rest` and both are read where they lie.
 std::optional<TwoInputs> PairOf(Node node, std::span<const StagedInput> rest) {
   if (node.IsLeaf() || rest.size() < 2) return {};
   const SlotIndex split = SplitPoint(node);
