@@ -47,6 +47,7 @@ void Change(JobRecord* record, RandomStream& random) {
   if (random.Below(4) == 0) record->job_file = "";
 }
 void Change(CatalogRecord* record, RandomStream& random) {
+  if (record->tensors.empty()) return;  // an earlier change took them
   TensorSpec& tensor = record->tensors[random.Below(record->tensors.size())];
   switch (random.Below(5)) {
     case 0: record->tensors.clear(); break;
@@ -83,6 +84,7 @@ void Change(ManifestRecord* record, RandomStream& random) {
 void Change(DoneRecord*, RandomStream&) {}
 
 void Change(std::vector<LogRecord>* records, RandomStream& random) {
+  if (records->empty()) return;  // an earlier change took the last one
   const std::size_t at = random.Below(records->size());
   switch (random.Below(6)) {
     case 0: records->erase(records->begin() + static_cast<std::ptrdiff_t>(at)); return;
