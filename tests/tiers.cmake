@@ -1,7 +1,7 @@
 # Which tests run in which tier of scripts/test, by name; a name without a test is an error at configure time.
 
-# Unit tests of the pure cores, the codec and the layers below, and of kernels on an emulated device. They run once,
-# under ASan and UBSan.
+# Unit tests of the pure cores, the codec and the layers below, the commands, the workers' data and collectives, and of
+# kernels on an emulated device. They run once, under ASan and UBSan.
 set(CAPSTAN_ONCE
   cli_test common_config_test common_hash_test common_header_seal_test common_keys_test common_mailbox_test
   common_safetensors_test common_shared_payloads_test common_test common_transport_contract_test common_utf8_test
