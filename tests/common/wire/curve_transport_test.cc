@@ -55,10 +55,11 @@ struct Listener {
     Recorder at_client;
     Meet(client.get(), client->Connect(target, Role::kCoordinator).value(), &at_client);
     CHECK(messages.messages.empty());
-    REQUIRE(at_client.messages.size() == 1);
-    const Error& error = at_client.messages[0].message.header.Get<Error>();
-    CHECK(error.code == Code::kRefused);
-    return error.message;
+    REQUIRE_FALSE(at_client.messages.empty());  // a slow machine sees two attempts fail in one turn
+    for (const Received& told : at_client.messages) {
+      CHECK(told.message.header.Get<Error>().code == Code::kRefused);
+    }
+    return at_client.messages[0].message.header.Get<Error>().message;
   }
 
   testing::TempFolder folder;
