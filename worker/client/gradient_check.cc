@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/base/hash.h"
+
 namespace capstan::client {
 namespace {
 
 constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 constexpr std::size_t kLanes = 16;
+constexpr std::size_t kTileElements = 1024;  // 4 KiB, which stay in the nearest cache until they are checked
 
 }  // namespace
 
@@ -17,6 +20,18 @@ bool AllFinite(std::span<const float> values) {
   std::uint32_t largest = 0;
   for (float value : values) largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & kMagnitude);
   return largest < kInfinity;
+}
+
+std::optional<std::uint64_t> HashIfFinite(std::span<const float> values) {
+  if (values.size() <= kTileElements)
+    return AllFinite(values) ? std::optional(Hash64(std::as_bytes(values))) : std::nullopt;
+  Hasher hasher;
+  for (std::size_t begin = 0; begin < values.size(); begin += kTileElements) {
+    const std::span<const float> tile = values.subspan(begin, std::min(kTileElements, values.size() - begin));
+    hasher.Add(std::as_bytes(tile));
+    if (!AllFinite(tile)) return std::nullopt;
+  }
+  return hasher.Digest();
 }
 
 double SumOfSquares(std::span<const float> values) {

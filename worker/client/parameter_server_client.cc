@@ -388,13 +388,19 @@ void ParameterServerClient::PushBlock(BlockIndex index) {
     session::PushCommand push{round(), part.node, index, left_out() ? 0 : part.samples, work().loss_scale, 0, {}, way_};
     if (part.gradient && !left_out()) {
       const std::span<const float> gradient(part.gradient.As<float>() + block.flat_offset, block.count);
-      if (verdict_ && !waits_for_all() && !client::AllFinite(gradient)) return RefuseGradient();
+      const bool checks = verdict_ && !waits_for_all();
       push.payload = {part.gradient, std::as_bytes(gradient).data(), gradient.size_bytes()};
-      if (const Encoding encoding = block.EncodingIn(encoding_); part.node.IsLeaf() && encoding != Encoding::kFp32) {
+      const Encoding encoding = part.node.IsLeaf() ? block.EncodingIn(encoding_) : Encoding::kFp32;
+      if (encoding != Encoding::kFp32) {
+        if (checks && !client::AllFinite(gradient)) return RefuseGradient();
         Encode(encoding, gradient, part.gradient->data() + block.flat_offset * sizeof(float));  // in place
         push.payload.size = block.count * BytesPerNumber(encoding);
       }
-      push.payload_hash = Hash64(push.payload.bytes());  // hashed here, while it is in this core's cache
+      // Hashed here, while the payload is in this core's cache.
+      const std::optional<std::uint64_t> hash =
+          checks && encoding == Encoding::kFp32 ? client::HashIfFinite(gradient) : Hash64(push.payload.bytes());
+      if (!hash) return RefuseGradient();
+      push.payload_hash = *hash;
     }
     loop().Send(std::move(push));
   }
