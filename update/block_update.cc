@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include "common/base/status.h"
 #include "common/data/encoding.h"
@@ -25,8 +24,8 @@ using formulas::WithStatistic;
 using D4 = double __attribute__((vector_size(32)));
 
 constexpr std::size_t kLanes = 16;  // lanes of a sum of squares
-// 4 KiB, of which the next half is being fetched while a tile is hashed. Measured: with tiles of 8 KiB the pass is 5 %
-// slower. A multiple of kLanes.
+// 4 KiB. When a tile is hashed, the first half of the next one (kPrefetchElements) is being fetched. Measured:
+// with tiles of 8 KiB the pass is 5 % slower. A multiple of kLanes.
 constexpr std::size_t kTileElements = 1024;
 
 constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: streaming gains above 90 MiB, loses a tenth far below
@@ -71,21 +70,17 @@ struct OneInput {
   void Prefetch(std::size_t i) const { __builtin_prefetch(static_cast<const float*>(values) + i + kPrefetchElements); }
 };
 
-template <class Left, class Right>
-struct SumOf {
-  Left left;
-  Right right;
+struct TwoInputs {
+  OneInput left, right;
   template <class V>
   V At(std::size_t i) const {
-    return left.template At<V>(i) + right.template At<V>(i);
+    return left.At<V>(i) + right.At<V>(i);
   }
   void Prefetch(std::size_t i) const {
     left.Prefetch(i);
     right.Prefetch(i);
   }
 };
-using TwoInputs = SumOf<OneInput, OneInput>;
-using FourInputs = SumOf<TwoInputs, TwoInputs>;
 
 OneInput InputOf(const StagedInput& input) {
   return {input.values, input.node.IsLeaf() ? static_cast<float>(input.samples) : 1.0F};
@@ -308,16 +303,6 @@ void CopyValue(const StagedInput& input, std::size_t begin, std::size_t count, f
   CopySum(OneInput{out, InputOf(input).factor}, 0, count, out);
 }
 
-// The two staged inputs that `node` is the sum of, where they are the first of `rest` and both are read where they lie.
-std::optional<TwoInputs> PairOf(Node node, std::span<const StagedInput> rest) {
-  if (node.IsLeaf() || rest.size() < 2) return {};
-  const SlotIndex split = SplitPoint(node);
-  if (rest[0].node != Node{node.begin, split} || rest[1].node != Node{split, node.end}) return {};
-  for (const StagedInput& input : rest.first(2))
-    if (input.samples == 0 || input.encoding != Encoding::kFp32) return {};
-  return TwoInputs{InputOf(rest[0]), InputOf(rest[1])};
-}
-
 // Computes the sum of `node` for `count` elements, starting at `begin`. The inputs for `node` are at the front of
 // `rest`, and are removed from `rest`. Returns false, with `out` unspecified, if none of the node's slots has samples.
 bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, std::size_t count, float* out) {
@@ -328,18 +313,7 @@ bool SumTile(Node node, std::span<const StagedInput>* rest, std::size_t begin, s
     if (next.samples > 0) CopyValue(next, begin, count, out);
     return next.samples > 0;
   }
-  if (const std::optional<TwoInputs> pair = PairOf(node, *rest)) {
-    *rest = rest->subspan(2);
-    CopySum(*pair, begin, count, out);
-    return true;
-  }
   const SlotIndex split = SplitPoint(node);
-  const std::optional<TwoInputs> left = PairOf({node.begin, split}, *rest);
-  if (const std::optional<TwoInputs> right = left ? PairOf({split, node.end}, rest->subspan(2)) : std::nullopt) {
-    *rest = rest->subspan(4);
-    CopySum(FourInputs{*left, *right}, begin, count, out);
-    return true;
-  }
   const bool has_left = SumTile({node.begin, split}, rest, begin, count, out);
   float right[kTileElements];
   const bool has_right = SumTile({split, node.end}, rest, begin, count, right);
@@ -389,7 +363,8 @@ SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalar
   return squares;
 }
 
-// Updates a segment from more than two inputs, or from 16-bit values. For each tile the tree's sum is computed first.
+// Updates a segment from a median, from 16-bit values, or from more than two inputs. For each tile the inputs are
+// combined first.
 SegmentSquares UpdateSegmentFromTree(const GroupRule& group, const UpdateScalars& scalars,
                                      std::span<const StagedInput> cover, const ReductionTree& tree,
                                      const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {

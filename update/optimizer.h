@@ -14,8 +14,6 @@
 
 namespace capstan {
 
-using capstan::OptimizerKind;
-
 struct OptimizerRule {
   OptimizerKind kind = OptimizerKind::kSgd;
   double momentum = 0.0;  // kMomentum, kRmsprop, kLars
@@ -52,8 +50,7 @@ struct GroupRule {
   double learning_rate = 0.0;
 };
 
-// Returns one rule for each entry of `hyper` (the values that the training program set), all of `job`'s kind and with
-// its states. If
+// Returns one rule for each entry of `hyper` (the values that the training program set), all of `job`'s kind. If
 // `hyper` is empty, returns one rule: `job` with `learning_rate`.
 std::vector<GroupRule> MakeGroupRules(const OptimizerRule& job, float learning_rate,
                                       const std::vector<HyperParameters>& hyper);

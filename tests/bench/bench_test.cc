@@ -60,7 +60,7 @@ void CheckSound(const std::vector<Figure>& figures) {
 TEST_CASE("apply gives a figure for each optimizer, on one core and on all", "[bench]") {
   const std::vector<Figure> figures = FiguresOf(PlanApply({.model_mib = 2, .rounds = 2}));
   const bool one_core = std::thread::hardware_concurrency() <= 1;
-  REQUIRE(figures.size() == (one_core ? 6 : 12));
+  REQUIRE(figures.size() == (one_core ? 5 : 10));
   CheckSound(figures);
   CHECK(Named(figures, "apply/adamw/2-inputs/1-thread/2-mib").rounds.size() == 2);
 }
