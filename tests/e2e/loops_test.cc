@@ -2,6 +2,7 @@
 #include <capstan/client.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -144,6 +145,11 @@ TEST_CASE("a worker that writes to a gradient after it has pushed it changes not
   ClientOptions options;
   options.coordinator = job.address();
   options.worker = "hostile";
+  std::atomic<bool> told{false};
+  options.on_notice = [&told](const std::string& text) {
+    if (text == "shard 0 refused a gradient, which is sent again: block 0: the payload does not match its hash")
+      told = true;
+  };
   const std::unique_ptr<Client> client = Client::Connect(options).value();
   REQUIRE(client->Declare({.tensors = {{"t", {kElements}}}}).ok());
   while (const auto work = client->NextWork(Client::kNoDeadline).value()) {
@@ -163,6 +169,7 @@ TEST_CASE("a worker that writes to a gradient after it has pushed it changes not
   REQUIRE(job.WaitForEnds(2));
   CHECK(job.coordinator->outcome().ok());
   CHECK(PushesThatWere("corrupt", job) > 0);
+  CHECK(told);
   const SafetensorsFile file = ReadSafetensors(job.folder.path() + "/final.safetensors").value();
   std::vector<float> values(kElements);
   REQUIRE(file.data.size() == kElements * sizeof(float));

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "common/base/hash.h"
 #include "common/wire/messages/pull.h"
 
 namespace capstan::session {
@@ -21,11 +20,6 @@ std::optional<std::size_t> PullLine::MissingIndex(const Weights& weights, std::s
   if (weights.encoding != shard_->context.EncodingOf(weights.block)) return std::nullopt;
   if (payload_bytes != shard_->context.WeightBytesOf(weights.block)) return std::nullopt;
   return index;
-}
-
-std::optional<std::size_t> PullLine::IndexOf(const Weights& weights, const Slice& payload) const {
-  const std::optional<std::size_t> index = MissingIndex(weights, payload.size);
-  return index && Hash64(payload.bytes()) == weights.payload_hash ? index : std::nullopt;
 }
 
 void PullLine::Arrive(std::size_t index, Instant now) {

@@ -31,11 +31,9 @@ class PullLine {
   // Ends the round's pull: drops speculative blocks and unanswered requests.
   void LetGo() { pull_.LetGo(); }
 
-  // Returns the block's index if the block was asked for and is not here yet. `payload_bytes`: the payload's size.
+  // Returns the block's index if the block was asked for and is not here yet. `payload_bytes`: the payload's size. A
+  // block that does not come, or not whole, stays missing, and is requested again later.
   std::optional<std::size_t> MissingIndex(const Weights& weights, std::size_t payload_bytes) const;
-  // Returns the block's index. nullopt: the block is here already, or it is damaged or not what was asked for; in these
-  // two cases it stays missing, and is requested again later.
-  std::optional<std::size_t> IndexOf(const Weights& weights, const Slice& payload) const;
   // Notes that a block of the published version has arrived.
   void Arrive(std::size_t index, Instant now);
   // Keeps a speculative block until Publish(), and pulls again, so that the shard may send another.

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "common/base/hash.h"
 #include "common/base/utf8.h"
 #include "common/wire/messages/end_slot.h"
 #include "common/wire/messages/error.h"
@@ -257,21 +258,29 @@ void Session::On(ShardLink* link, const Staged& staged, Instant now, Outbox* out
 }
 
 void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) {
+  const std::string refusal = "shard " + std::to_string(link->index()) + " refused a ";
   if (error.code == Code::kStale && mode_.plan->IsBehind(error.step)) {
     MoveToStep(error.step, now, out);
   } else if (error.code == Code::kInvalid && (mode_.plan->RefusalsAreFinal() || uploads_.owes_initial(link->index()))) {
     VoidRound();
-    Fail(Invalid("shard " + std::to_string(link->index()) +
-                 " refused a message: " + Excerpt(error.message, kLongExcerptBytesMax)));
+    Fail(Invalid(refusal + "message: " + Excerpt(error.message, kLongExcerptBytesMax)));
+  } else if (error.code == Code::kCorrupt) {
+    out->Log(Severity::kWarning,
+             refusal + "gradient, which is sent again: " + Excerpt(error.message, kLongExcerptBytesMax));
   }
-  // Other errors (kBusy, kCorrupt, a gap in a slot's sequence): the next question finds what is to be sent again.
+  // The next question finds what is to be sent again, also after other errors (kBusy, a gap in a slot's sequence).
 }
 
 void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, Instant now, Outbox* out) {
   if (const std::optional<Step> passed = mode_.plan->PassedBy(weights)) link->up.DropThrough(*passed);
   if (round_.state != RoundState::kPulling || !mode_.plan->Wants(weights)) return;
-  const std::optional<std::size_t> index = link->down.IndexOf(weights, payload);
+  const std::optional<std::size_t> index = link->down.MissingIndex(weights, payload.size);
   if (!index) return;
+  if (Hash64(payload.bytes()) != weights.payload_hash) {
+    return out->Log(Severity::kWarning, "weights of block " + std::to_string(weights.block) + " from shard " +
+                                            std::to_string(link->index()) +
+                                            " do not match their hash; they are pulled again");
+  }
   if (weights.speculative) return link->down.TakeSpeculative(*index, weights.attempt, payload, now, out);
   if (mode_.plan->Note(weights)) {
     round_.stop = true;

@@ -121,9 +121,9 @@ class Session {
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   void Tick(Instant now, Outbox* out);
   std::vector<Event> TakeEvents() { return std::exchange(events_, {}); }
-  // Whether Handle would hand over this message's weights to the application if its payload is whole, and whether the
-  // application reads nothing that lies in their place, or drops what it computes from it, even if the payload is
-  // damaged. So a transport may copy the payload there before.
+  // Whether a transport may copy this message's weights to where the application reads them before Handle has checked
+  // them. It may if Handle would hand them over should they be whole, and if until then the application reads nothing
+  // there, or drops what it computes from it.
   bool HandsOver(PeerId from, const Header& header, std::size_t payload_bytes) const;
 
   // Calls from the application.

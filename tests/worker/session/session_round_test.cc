@@ -192,6 +192,9 @@ TEST_CASE("weights count when they are what was asked for, whole, of this incarn
   harness.FromShard(0, harness.MakeWeights(0, 0, {}), {});
   harness.FromCoordinator(good);
   CHECK(harness.NoEvents());
+  REQUIRE(harness.out().notices.size() == 1);  // the user hears of the wrong hash
+  CHECK(harness.out().notices[0].text ==
+        "weights of block 0 from shard 0 do not match their hash; they are pulled again");
   harness.Forget();
   harness.Tick(seconds(3));
   harness.LoseAll();
@@ -375,6 +378,9 @@ TEST_CASE("an invalid push fails the session with the shard's words; a busy or c
   harness.Push(work, {0, 1}, 0);
   harness.FromShard(0, harness.MakeError(0, Code::kBusy, 0));
   harness.FromShard(0, harness.MakeError(0, Code::kCorrupt, 0));
+  REQUIRE(harness.out().notices.size() == 1);
+  CHECK_THAT(harness.out().notices[0].text,
+             Catch::Matchers::StartsWith("shard 0 refused a gradient, which is sent again: "));
   Error other = harness.MakeError(0, Code::kInvalid, 0);
   other.incarnation = Incarnation{49};
   harness.FromShard(0, other);
