@@ -19,25 +19,50 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kTakenAtOnce = std::size_t{16} << 20;
 
 std::size_t RoundUp(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+// Takes the memory of a file. Returns false, with errno, if there is not so much. A signal undoes a call that it
+// interrupts, so that one call for all of it might never end.
+bool TakeMemory(int descriptor, std::size_t bytes) {
+  for (std::size_t begin = 0; begin < bytes;) {
+    const std::size_t some = std::min(kTakenAtOnce, bytes - begin);
+    if (fallocate(descriptor, 0, static_cast<off_t>(begin), static_cast<off_t>(some)) == 0) {
+      begin += some;
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether no part of the file lacks memory.
+bool HasItsMemory(int descriptor, std::uint64_t bytes) {
+  return lseek(descriptor, 0, SEEK_HOLE) == static_cast<off_t>(bytes);
+}
+
+// Returns nothing, with errno, if the kernel gives none.
 std::optional<SharedMemory::Region> CreateRegion(std::size_t bytes) {
   rlimit files{};  // beyond its limit ftruncate would end the process by a signal
-  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return std::nullopt;
+  if (getrlimit(RLIMIT_FSIZE, &files) == 0 && bytes > files.rlim_cur) return errno = EFBIG, std::nullopt;
   const int descriptor = memfd_create("capstan", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return std::nullopt;
   void* memory = MAP_FAILED;
-  if (ftruncate(descriptor, static_cast<off_t>(bytes)) == 0)
+  // Without the memory a first write to a page would end the process by a signal.
+  if (ftruncate(descriptor, static_cast<off_t>(bytes)) == 0 && TakeMemory(descriptor, bytes))
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED || fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
+    const int error = errno;
     if (memory != MAP_FAILED) munmap(memory, bytes);
     close(descriptor);
-    return std::nullopt;
+    return errno = error, std::nullopt;
   }
   (void)madvise(memory, bytes, MADV_DONTFORK);  // a child process that wrote here would change what others read
   (void)madvise(memory, bytes, MADV_HUGEPAGE);  // a hint that most kernels refuse for shared memory
-  return SharedMemory::Region{static_cast<std::byte*>(memory), bytes, descriptor};
+  auto* const data = static_cast<std::byte*>(memory);
+  for (std::size_t page = 0; page < bytes; page += kPage) data[page] = std::byte{0};  // before that it counts as a hole
+  return SharedMemory::Region{data, bytes, descriptor};
 }
 
 }  // namespace
@@ -74,17 +99,20 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
   }
   const std::size_t count = count_.load(std::memory_order_relaxed);
   if (count == 0 || regions_[count - 1].size - used_ < bytes) {
-    if (count == kRegionsMax) return nullptr;
-    const std::optional<Region> made = CreateRegion(RoundUp(std::max(bytes, next_bytes_), kPage));
-    if (!made) return nullptr;
+    const std::size_t usual = std::min(std::max(all_ / 4, least_bytes_), usual_bytes_max_);
+    errno = EMFILE;
+    const std::optional<Region> made =
+        count == kRegionsMax ? std::nullopt : CreateRegion(RoundUp(std::max(bytes, usual), kPage));
+    if (!made) {
+      failure_.store(errno, std::memory_order_relaxed);
+      return nullptr;
+    }
     regions_[count] = *made;
-    next_bytes_ = std::min(2 * made->size, std::max(usual_bytes_max_, next_bytes_));
+    all_ += made->size;
     used_ = 0;
     count_.store(count + 1, std::memory_order_release);
   }
   const Region& newest = regions_[count_.load(std::memory_order_relaxed) - 1];
-  // Takes the pages now: without memory left a first write to them would end the process by a signal.
-  if (fallocate(newest.descriptor, 0, static_cast<off_t>(used_), static_cast<off_t>(bytes)) != 0) return nullptr;
   std::byte* memory = newest.data + used_;
   used_ = std::min(newest.size, RoundUp(used_ + bytes, kPage));
   return memory;
@@ -108,10 +136,11 @@ Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, st
   struct statfs system {};
   const int seals = fcntl(descriptor, F_GET_SEALS);
   const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size &&
-                    fstatfs(descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC;
+                    fstatfs(descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC && HasItsMemory(descriptor, size);
   if (!fits || seals < 0 || (seals & kSeals) != kSeals) {
     close(descriptor);
-    return Invalid("a peer gave a descriptor that is no sealed memory of " + std::to_string(size) + " bytes");
+    return Invalid("a peer gave a descriptor that is no sealed memory of " + std::to_string(size) +
+                   " bytes, or that lacks a part of them");
   }
   void* memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
   const int error = errno;

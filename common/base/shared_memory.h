@@ -3,10 +3,11 @@
 //
 // Kind:   SharedMemory: one thread at a time calls Allocate; any thread may call the rest. MappedRegion: immutable, but
 //         the owner of its bytes may change them at any time.
-// Limits: kRegionsMax regions, each with one file descriptor. A region never shrinks. The kernel frees it when its
-//         SharedMemory is gone and no process maps it.
+// Limits: kRegionsMax regions, each with one file descriptor. A region has all its memory from the beginning and never
+//         shrinks. The kernel frees it when its SharedMemory is gone and no process maps it.
 // Fails:  Allocate returns null where the kernel gives no memory or no descriptor. Map: kInvalid for a descriptor that
-//         is no region, and for one whose bytes could go: a signal would end a process that reads them then.
+//         is no region, for one whose bytes could go (a signal would end a process that reads them then), and for one
+//         that lacks memory, which a process that reads it would have to give.
 // Why:    two processes of one machine need no kernel copies to pass on bytes. Nobody but the owner can write to a
 //         region: it is sealed (F_SEAL_FUTURE_WRITE).
 #pragma once
@@ -26,13 +27,12 @@ namespace capstan {
 class SharedMemory {
  public:
   static constexpr std::size_t kRegionsMax = 256;
-  static constexpr std::size_t kFirstBytes = std::size_t{64} << 20;  // memory that is not used costs nothing
-  static constexpr std::size_t kUsualBytesMax = std::size_t{1} << 30;
+  static constexpr std::size_t kLeastBytes = std::size_t{4} << 20, kUsualBytesMax = std::size_t{1} << 30;
 
-  // `first_bytes`: size of the first region. Each further one has twice the size of the one before, but at most
+  // A region has a quarter of the size of all regions before it, but at least `least_bytes` and at most
   // `usual_bytes_max`, unless a single Allocate needs more.
-  explicit SharedMemory(std::size_t first_bytes = kFirstBytes, std::size_t usual_bytes_max = kUsualBytesMax)
-      : usual_bytes_max_(usual_bytes_max), next_bytes_(first_bytes) {}
+  explicit SharedMemory(std::size_t least_bytes = kLeastBytes, std::size_t usual_bytes_max = kUsualBytesMax)
+      : least_bytes_(least_bytes), usual_bytes_max_(usual_bytes_max) {}
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -45,6 +45,8 @@ class SharedMemory {
   // when a process learns, from its job file, that it shares nothing. Any thread may call it.
   void Close() { closed_.store(true, std::memory_order_release); }
   bool is_closed() const { return closed_.load(std::memory_order_acquire); }
+  // Why Allocate has returned null: the newest error number of the kernel's, or 0. Any thread may call it.
+  int failure() const { return failure_.load(std::memory_order_relaxed); }
 
   struct Place {
     std::uint32_t region = 0;
@@ -68,13 +70,14 @@ class SharedMemory {
     FreePiece* next;
   };
 
-  const std::size_t usual_bytes_max_;
+  const std::size_t least_bytes_, usual_bytes_max_;
   std::array<Region, kRegionsMax> regions_;
   std::atomic<bool> closed_{false};
   std::atomic<std::size_t> count_{0};  // of the regions that other threads may read
-  std::size_t used_ = 0;               // bytes of the newest region
-  std::size_t next_bytes_;             // the least size of the next region
-  FreePiece* free_ = nullptr;          // Allocate's
+  std::atomic<int> failure_{0};
+  std::size_t used_ = 0;  // bytes of the newest region
+  std::size_t all_ = 0;   // bytes of all regions
+  FreePiece* free_ = nullptr;
   std::atomic<FreePiece*> freed_{nullptr};
 };
 

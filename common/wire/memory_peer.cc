@@ -16,9 +16,7 @@ constexpr int kPacketsAtOnce = 64;
 
 }  // namespace
 
-MemoryPeer::MemoryPeer(int socket, std::shared_ptr<const SharedMemory> own) : socket_(socket), own_(std::move(own)) {
-  if (std::byte* memory = page_memory_.Allocate(sizeof(Page)); memory != nullptr) page_ = new (memory) Page;
-}
+MemoryPeer::MemoryPeer(int socket, std::shared_ptr<const SharedMemory> own) : socket_(socket), own_(std::move(own)) {}
 
 MemoryPeer::~MemoryPeer() {
   shutdown(socket_, SHUT_RDWR);  // a child of a fork may have the descriptor, too
@@ -43,7 +41,9 @@ bool MemoryPeer::SendPacket(const Packet& packet, int descriptor) {
 }
 
 bool MemoryPeer::Greet(std::uint64_t id, std::uint64_t caller) {
-  if (page_ == nullptr) return errno = ENOMEM, false;
+  std::byte* const memory = page_memory_.Allocate(sizeof(Page));
+  if (memory == nullptr) return errno = page_memory_.failure(), false;
+  page_ = new (memory) Page;
   id_ = id;
   caller_ = caller;
   const SharedMemory::Region& region = page_memory_.region(0);
@@ -76,7 +76,7 @@ bool MemoryPeer::Read() {
     const bool whole = got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & MSG_TRUNC) == 0;
     const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;  // there was another descriptor, or no room for this one
     if (whole && cut && descriptor < 0 && packet.kind == kRegion && was_greeted_) {
-      lacks_regions_ = true;
+      mapping_error_ = EMFILE;
       continue;
     }
     if ((!whole || cut) && descriptor >= 0) close(descriptor);
@@ -88,11 +88,11 @@ bool MemoryPeer::Read() {
 bool MemoryPeer::Take(const Packet& packet, int descriptor) {
   Result<std::shared_ptr<const MappedRegion>> mapped = MappedRegion::Map(descriptor, packet.size);
   if (mapped.status().code() == Code::kUnreachable && packet.kind == kRegion && was_greeted_)
-    return lacks_regions_ = true;
-  if (!mapped.ok() || page_ == nullptr) return false;
+    return mapping_error_ = ENOMEM, true;
+  if (!mapped.ok()) return false;
   if (packet.kind == kRegion) {
-    if (!was_greeted_ || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
-    if (lacks_regions_) return true;
+    if (!was_greeted_ || page_ == nullptr || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
+    if (mapping_error_ != 0) return true;
     peer_regions_.push_back(std::move(*mapped));
     page_->regions.store(peer_regions_.size(), std::memory_order_release);
     return true;

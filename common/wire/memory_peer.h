@@ -58,8 +58,10 @@ class MemoryPeer {
   bool is_open() const { return greeted_ && was_greeted_ && !ended_; }
   // Whether the peer has closed its end, or its process has ended. What it has referred to before can still be copied.
   bool has_ended() const { return ended_; }
-  // Whether a region of the peer could not be mapped.
-  bool lacks_regions() const { return lacks_regions_; }
+  // Why a region of the peer could not be mapped, as an error number; 0: all have been.
+  int mapping_error() const { return mapping_error_; }
+  // How many regions of the peer are mapped.
+  std::size_t region_count() const { return peer_regions_.size(); }
   // The oldest reference that the peer has not copied yet; 0: it has copied all.
   std::uint64_t oldest_reference() const { return referred_.empty() ? 0 : referred_.front().number; }
 
@@ -92,8 +94,8 @@ class MemoryPeer {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "two processes share such a number");
   struct Packet {
     std::uint64_t kind = 0;
-    std::uint64_t connection = 0, caller = 0;  // of a Greeting
-    std::uint64_t size = 0;                    // bytes of the descriptor's memory
+    std::uint64_t connection = 0, caller = 0;  // only a Greeting has them
+    std::uint64_t size = 0;                    // how many bytes the descriptor's memory has
   };
   struct Referred {
     std::uint64_t number = 0;
@@ -107,10 +109,11 @@ class MemoryPeer {
   const int socket_;
   const std::shared_ptr<const SharedMemory> own_;
   std::uint64_t id_ = 0, caller_ = 0;
-  bool greeted_ = false, was_greeted_ = false, ended_ = false, lacks_regions_ = false;
+  bool greeted_ = false, was_greeted_ = false, ended_ = false;
+  int mapping_error_ = 0;
 
   SharedMemory page_memory_{sizeof(Page)};
-  Page* page_ = nullptr;  // null: there is no memory or no descriptor for it
+  Page* page_ = nullptr;  // null: this side has not greeted
   std::shared_ptr<const MappedRegion> peer_page_;
   std::vector<std::shared_ptr<const MappedRegion>> peer_regions_;
 

@@ -24,10 +24,12 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTryEvery = std::chrono::milliseconds(500), kTryAtLeastEvery = std::chrono::milliseconds(16'000);
 constexpr auto kKeptFor = std::chrono::seconds(1);               // regions of a process that has ended
 constexpr auto kStopsFor = std::chrono::seconds(60);             // a process that copies nothing is given up
+constexpr auto kGreetsWithin = std::chrono::seconds(10);         // after it has connected
 constexpr std::size_t kSizeUnit = std::size_t{64} << 10;         // of buffers for copies
 constexpr std::uint64_t kListener = 0;                           // in place of a connection's serial
 constexpr std::uint64_t kProcessEnded = std::uint64_t{1} << 63;  // this bit and a serial: the peer's process has ended
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
+constexpr std::size_t kNotesMax = 64;
 constexpr int kReadyAtOnce = 64, kAcceptedAtOnce = 64, kBacklog = 128;
 
 std::optional<sockaddr_un> SocketAddressOf(const std::string& path) {
@@ -86,16 +88,22 @@ SharedPayloads::Connection::~Connection() {
   if (process >= 0) close(process);
 }
 
-SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, std::size_t peers_max)
-    : own_(std::move(own)),
-      on_note_(std::move(on_note)),
-      peers_max_(peers_max),
-      ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {}
+SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note)
+    : SharedPayloads(std::move(own), std::move(on_note), Limits()) {}
 
-void SharedPayloads::Note(const std::string& path, const char* what, int error) const {
-  if (on_note_) {
-    on_note_("weights and gradients go through the socket and not through shared memory: " + path + ": " + what + ": " +
-             std::strerror(error));
+SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, const Limits& limits)
+    : own_(std::move(own)), on_note_(std::move(on_note)), limits_(limits), ready_fd_(epoll_create1(EPOLL_CLOEXEC)) {
+  if (ready_fd_ < 0) Note("this process", "epoll", errno);
+}
+
+void SharedPayloads::Note(const std::string& path, const char* what, int error) {
+  const auto [note, is_new] =
+      notes_.insert("weights and gradients go through the socket and not through shared memory: " + path + ": " + what +
+                    ": " + std::strerror(error));
+  if (notes_.size() > kNotesMax) {
+    notes_.erase(note);
+  } else if (is_new && on_note_) {
+    on_note_(*note);
   }
 }
 
@@ -177,16 +185,17 @@ SharedPayloads::Connection* SharedPayloads::Add(int socket, bool accepted) {
 }
 
 void SharedPayloads::Try(PeerId peer, Target* target) {
-  if (own_->is_closed()) return;
+  if (own_->is_closed() || ready_fd_ < 0) return;
   const std::optional<sockaddr_un> address = SocketAddressOf(target->path);
-  const int made = address && ready_fd_ >= 0 ? NewSocket() : -1;
-  if (made < 0) return;
+  if (!address) return Note(target->path, "socket", ENAMETOOLONG);
   const auto fail = [&](const char* what) {
     // ENOENT: the server has no shared memory, or does not run yet. The others pass.
-    if (errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN || errno == EPIPE || errno == target->failure)
-      return;
-    Note(target->path, what, target->failure = errno);
+    for (const int passes : {ENOENT, ECONNREFUSED, EAGAIN, EPIPE, ESRCH})
+      if (errno == passes) return;
+    Note(target->path, what, errno);
   };
+  const int made = NewSocket();
+  if (made < 0) return fail("socket");
   if (connect(made, reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
     fail("connect");
     close(made);
@@ -206,6 +215,7 @@ void SharedPayloads::Tend(Clock::time_point now) {
   if (now < next_tend_) return;
   next_tend_ = now + kTendEvery;
   WatchListener();
+  if (const int error = own_->failure(); error != 0) Note("this process", "memory that others may read", error);
   for (auto& [peer, target] : targets_) {
     const Connection* connection = Find({peer});
     if ((connection != nullptr && !connection->ended) || now < target.next_try) continue;
@@ -221,7 +231,9 @@ void SharedPayloads::Tend(Clock::time_point now) {
       connection->waits_since = now;
     }
     const bool stands_still = connection->oldest != 0 && now - connection->waits_since > kStopsFor;
-    if (stands_still || (connection->ended && now - *connection->ended > kKeptFor)) to_drop.push_back(serial);
+    const bool stays_silent = connection->is_silent() && now - connection->made > kGreetsWithin;
+    if (stands_still || stays_silent || (connection->ended && now - *connection->ended > kKeptFor))
+      to_drop.push_back(serial);
   }
   for (const std::uint64_t serial : to_drop) Drop(serial);
 }
@@ -243,10 +255,16 @@ bool SharedPayloads::Take(Connection* connection, bool process_ended, Clock::tim
   if (connection->ended) return true;
   MemoryPeer& peer = connection->peer;
   const bool was_open = peer.is_open();
-  if (!peer.Read()) return false;
+  const std::size_t regions_before = peer.region_count();
+  const bool keeps_the_rules = peer.Read();
+  regions_ += peer.region_count() - regions_before;
+  if (!keeps_the_rules) return false;
+  if (regions_ > limits_.regions) {
+    Note("a peer's memory", "the peers of this process have too many regions", ENOMEM);
+    return false;
+  }
   if (process_ended) peer.End();
-  if (peer.lacks_regions() && !std::exchange(connection->noted, true))
-    Note("a peer's memory", "it cannot be mapped", ENOMEM);
+  if (const int error = peer.mapping_error(); error != 0) Note("a peer's memory", "it cannot be mapped", error);
   if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while
     if (!was_open) return false;
     connection->ended = now;
@@ -264,11 +282,20 @@ void SharedPayloads::Accept() {
       is_listener_watched_ = false;
     }
     if (made < 0) return;
-    if (IsOfThisUser(made) && connections_.size() < peers_max_)
+    const bool of_this_user = IsOfThisUser(made);
+    if (of_this_user && HasRoom()) {
       Add(made, true);
-    else
-      close(made);
+      continue;
+    }
+    close(made);
+    if (of_this_user) Note(listen_path_, "it has as many connections as it takes", EUSERS);
   }
+}
+
+bool SharedPayloads::HasRoom() const {
+  const auto silent = std::count_if(connections_.begin(), connections_.end(),
+                                    [](const auto& entry) { return entry.second->is_silent(); });
+  return connections_.size() < limits_.peers && static_cast<std::size_t>(silent) < limits_.silent;
 }
 
 bool SharedPayloads::Name(Connection* connection) {
@@ -289,6 +316,7 @@ void SharedPayloads::Drop(std::uint64_t serial) {
   const auto found = connections_.find(serial);
   if (found == connections_.end()) return;
   Unwatch(*found->second);
+  regions_ -= found->second->peer.region_count();
   std::erase_if(connection_of_, [&](const auto& entry) { return entry.second == found->second.get(); });
   connections_.erase(found);
 }

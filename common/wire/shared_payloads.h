@@ -2,7 +2,7 @@
 // whose payloads it reads so.
 //
 // Kind:   owned by the transport's thread.
-// Limits: kPeersMax connections that others have made; a payload below kSharedFrom bytes goes through the socket.
+// Limits: Limits; a payload below kSharedFrom bytes goes through the socket.
 // Fails:  a peer without a connection gets payloads through the socket. A connection that broke is made again.
 // Why:    the transport asks one object whether a payload may stay where it lies; the cores know nothing of it.
 //
@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,15 +34,20 @@ std::size_t ReferredSize(std::span<const std::byte> frame);
 
 class SharedPayloads {
  public:
-  static constexpr std::size_t kPeersMax = 4096;
+  struct Limits {
+    std::size_t peers = 4096;     // connections that others have made; further ones are closed
+    std::size_t silent = 256;     // those of them that have said nothing yet; each has 10 s for its Greeting
+    std::size_t regions = 16384;  // of all peers. A peer that gives one more loses its connection
+  };
   static constexpr std::size_t kSharedFrom = std::size_t{16} << 10;  // a smaller payload costs less as a copy
 
   using OnNote = std::function<void(const std::string&)>;
 
   // `own`: where the payloads that may be shared lie; once it is closed, no connection is made to another process.
-  // `on_note`, which may be empty: called once with each reason why payloads go through the socket. `peers_max`: how
-  // many connections are accepted.
-  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, std::size_t peers_max = kPeersMax);
+  // `on_note`, which may be empty: called once with each reason why payloads go through the socket, at most kNotesMax
+  // times.
+  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note);
+  SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, const Limits& limits);
   ~SharedPayloads();
   SharedPayloads(const SharedPayloads&) = delete;
   SharedPayloads& operator=(const SharedPayloads&) = delete;
@@ -77,22 +83,22 @@ class SharedPayloads {
     std::uint64_t caller = 0;
     std::chrono::steady_clock::time_point next_try{};
     std::chrono::steady_clock::duration pause{};  // before the try after the next one
-    int failure = 0;                              // the last error that was noted
   };
   struct Connection {
     Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number, bool is_accepted);
     ~Connection();
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
+    bool is_silent() const { return accepted && peer.caller() == 0; }
 
     MemoryPeer peer;
     const int process;  // a descriptor that is readable once the peer's process has ended; -1: the kernel gave none
     const std::uint64_t serial;  // names it in ready_fd_; descriptors are used again
     const bool accepted;         // the other side has connected
+    const std::chrono::steady_clock::time_point made = std::chrono::steady_clock::now();
     std::optional<std::chrono::steady_clock::time_point> ended = {};
-    std::uint64_t oldest = 0;                           // of the references that it has not copied
-    std::chrono::steady_clock::time_point waits_since;  // for that one
-    bool noted = false;                                 // that it lacks regions
+    std::uint64_t oldest = 0;  // the oldest reference that it has not copied; 0: it has copied all
+    std::chrono::steady_clock::time_point waits_since;  // when `oldest` became the oldest one
   };
 
   // Returns the connection of the peer; null if there is none.
@@ -109,12 +115,13 @@ class SharedPayloads {
   bool Take(Connection* connection, bool process_ended, std::chrono::steady_clock::time_point now);
   // Gives an accepted connection its peer, once its Greeting is here. Returns false if it may not have it.
   bool Name(Connection* connection);
+  bool HasRoom() const;
 
-  void Note(const std::string& path, const char* what, int error) const;
+  void Note(const std::string& path, const char* what, int error);
 
   const std::shared_ptr<const SharedMemory> own_;
   const OnNote on_note_;
-  const std::size_t peers_max_;
+  const Limits limits_;
   const int ready_fd_;
   int listener_ = -1;
   bool is_listener_watched_ = false;
@@ -123,6 +130,8 @@ class SharedPayloads {
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;  // by serial
   std::map<std::uint64_t, Connection*> connection_of_;                // by PeerId
   std::uint64_t serials_ = 0;
+  std::size_t regions_ = 0;      // of all peers
+  std::set<std::string> notes_;  // that on_note_ was called with
   std::chrono::steady_clock::time_point next_tend_{};
   std::map<std::size_t, BufferPool> copies_;  // by the size of a buffer
 };

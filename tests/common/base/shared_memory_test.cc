@@ -1,5 +1,6 @@
 #include "common/base/shared_memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -81,6 +82,15 @@ TEST_CASE("nobody who is given a region can write to it or shorten it", "[common
   CHECK((*mapped)->data()[5000] == std::byte{7});
 }
 
+// Returns a region of two pages of which the first `pages` have memory.
+int SealedMemory(std::size_t pages) {
+  const int made = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  REQUIRE(ftruncate(made, 8192) == 0);
+  for (std::size_t page = 0; page < pages; ++page) REQUIRE(pwrite(made, "x", 1, static_cast<off_t>(4096 * page)) == 1);
+  REQUIRE(fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0);
+  return made;
+}
+
 TEST_CASE("a descriptor that is no region is refused, and closed", "[common][shared_memory]") {
   SharedMemory memory(4096);
   REQUIRE(memory.Allocate(1) != nullptr);
@@ -92,6 +102,8 @@ TEST_CASE("a descriptor that is no region is refused, and closed", "[common][sha
   CHECK(MappedRegion::Map(pipes[0], 4096).status().code() == Code::kInvalid);
   CHECK(MappedRegion::Map(dup(memory.region(0).descriptor), 8192).status().code() == Code::kInvalid);
   CHECK(MappedRegion::Map(dup(memory.region(0).descriptor), 0).status().code() == Code::kInvalid);
+  CHECK(MappedRegion::Map(SealedMemory(1), 8192).status().code() == Code::kInvalid);  // a page is missing
+  CHECK(MappedRegion::Map(SealedMemory(2), 8192).ok());
   CHECK(close(unsealed) == -1);
   CHECK(close(pipes[0]) == -1);
   close(pipes[1]);

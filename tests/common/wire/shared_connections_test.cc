@@ -31,12 +31,12 @@ constexpr std::size_t kPayload = std::size_t{64} << 10;
 constexpr PeerId kToServer{1}, kToClient{kNamedPeer | 5};  // what each side calls the other
 
 struct Side {
-  explicit Side(std::size_t peers_max = SharedPayloads::kPeersMax)
+  explicit Side(const SharedPayloads::Limits& limits = SharedPayloads::Limits())
       : payloads(
-            memory, [this](const std::string& text) { notes.push_back(text); }, peers_max) {}
+            memory, [this](const std::string& text) { notes.push_back(text); }, limits) {}
   Slice Payload() { return WholeBuffer(pool.Take()); }
 
-  std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>();
+  std::shared_ptr<SharedMemory> memory = std::make_shared<SharedMemory>(kPayload, kPayload);  // a region for each
   BufferPool pool{kPayload, memory};
   std::vector<std::string> notes;
   SharedPayloads payloads;
@@ -48,7 +48,7 @@ std::vector<std::byte> FrameOf(const PayloadReference& reference) {
 }
 
 struct Sides {
-  Sides() {
+  explicit Sides(const SharedPayloads::Limits& limits = SharedPayloads::Limits()) : server(limits) {
     server.payloads.Listen(endpoint);
     client->payloads.Connect(kToServer, endpoint, kToClient.value);
     for (int i = 0; i < 3; ++i) Handle();  // both greet
@@ -147,21 +147,80 @@ int SocketAt(const std::string& endpoint, int type, bool listens) {
   return made;
 }
 
+// Lets this process open no further descriptors.
+struct NoMoreDescriptors {
+  NoMoreDescriptors() {
+    const int next = dup(STDIN_FILENO);
+    close(next);
+    const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  const rlimit before = [] {
+    rlimit now{};
+    getrlimit(RLIMIT_NOFILE, &now);
+    return now;
+  }();
+};
+
+bool IsClosed(int socket) {
+  char byte = 0;
+  return recv(socket, &byte, 1, MSG_DONTWAIT) == 0;
+}
+
 TEST_CASE("a process takes no more connections than its limit", "[common][shared_payloads]") {
   testing::TempFolder folder;
   const std::string endpoint = LocalAddress(folder.path(), "server");
-  Side server(2);
+  Side server(GENERATE(SharedPayloads::Limits{.peers = 2}, SharedPayloads::Limits{.silent = 2}));
   server.payloads.Listen(endpoint);
   std::vector<int> sockets;
   for (int i = 0; i < 3; ++i) sockets.push_back(SocketAt(endpoint, SOCK_SEQPACKET, false));
+  const SteadyClock::time_point before = SteadyClock::now();
   server.payloads.Handle();
-  std::vector<bool> closed;
-  for (const int one : sockets) {
-    char byte = 0;
-    closed.push_back(recv(one, &byte, 1, MSG_DONTWAIT) == 0);
-    close(one);
+  CHECK_FALSE(IsClosed(sockets[0]));
+  CHECK_FALSE(IsClosed(sockets[1]));
+  CHECK(IsClosed(sockets[2]));
+  REQUIRE(server.notes.size() == 1);
+  CHECK_THAT(server.notes[0], Contains("server.m: it has as many connections as it takes"));
+
+  server.payloads.Tend(before + seconds(9));
+  CHECK_FALSE(IsClosed(sockets[0]));
+  server.payloads.Tend(SteadyClock::now() + seconds(11));  // they have said nothing
+  CHECK(IsClosed(sockets[0]));
+  CHECK(IsClosed(sockets[1]));
+  for (const int one : sockets) close(one);
+}
+
+TEST_CASE("the peers of a process have no more regions than its limit", "[common][shared_payloads]") {
+  Sides sides(SharedPayloads::Limits{.regions = 2});
+  const std::vector<Slice> payloads = {sides.client->Payload(), sides.client->Payload(), sides.client->Payload()};
+  sides.FromClient(payloads[0]);
+  sides.FromClient(payloads[1]);
+  CHECK(sides.server.notes.empty());
+  CHECK_FALSE(sides.client->payloads.Refer(kToServer, payloads[2]));  // gives the third region
+  for (int i = 0; i < 3; ++i) sides.Handle();
+  CHECK_FALSE(sides.client->payloads.Refer(kToServer, payloads[0]));
+  REQUIRE(sides.server.notes.size() == 1);
+  CHECK_THAT(sides.server.notes[0], Contains("the peers of this process have too many regions"));
+
+  // What the lost connection had counts no more.
+  sides.client->payloads.Tend(SteadyClock::now() + seconds(2));
+  sides.client->payloads.Tend(SteadyClock::now() + seconds(4));
+  sides.FromClient(payloads[0]);
+  sides.FromClient(payloads[1]);
+}
+
+TEST_CASE("memory that the kernel does not give is noted once, with the reason", "[common][shared_payloads]") {
+  Side side;
+  {
+    const NoMoreDescriptors limit;
+    CHECK(side.memory->Allocate(kPayload) == nullptr);
+    CHECK(side.memory->Allocate(kPayload) == nullptr);
   }
-  CHECK(closed == std::vector<bool>{false, false, true});
+  side.payloads.Tend(SteadyClock::now() + seconds(1));
+  side.payloads.Tend(SteadyClock::now() + seconds(2));
+  REQUIRE(side.notes.size() == 1);
+  CHECK_THAT(side.notes[0], Contains("this process: memory that others may read: Too many open files"));
 }
 
 TEST_CASE("a process whose memory is closed connects to nobody", "[common][shared_payloads]") {
@@ -201,22 +260,6 @@ TEST_CASE("a path that cannot be connected to is noted once", "[common][shared_p
   CHECK_THAT(client.notes[0], Contains("server.m: connect: Protocol wrong type for socket"));
   close(listener);
 }
-
-// Lets this process open no further descriptors.
-struct NoMoreDescriptors {
-  NoMoreDescriptors() {
-    const int next = dup(STDIN_FILENO);
-    close(next);
-    const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
-  }
-  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
-  const rlimit before = [] {
-    rlimit now{};
-    getrlimit(RLIMIT_NOFILE, &now);
-    return now;
-  }();
-};
 
 TEST_CASE("a peer's memory that cannot be mapped is noted once, and is not referred to", "[common][shared_payloads]") {
   Sides sides;
