@@ -12,7 +12,7 @@ namespace capstan {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kAlignment = 64, kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kSlabBytes = std::size_t{16} << 20;
 
@@ -98,6 +98,15 @@ void BufferPool::Grow() {
     buffer->next_free_ = std::exchange(free_, buffer);
   }
   allocated_bytes_ += count * buffer_bytes_;
+}
+
+void BufferPool::Reserve(std::size_t count) {
+  std::vector<BufferRef> taken;
+  taken.reserve(count);
+  while (taken.size() < count) {
+    const BufferRef& buffer = taken.emplace_back(Take());
+    for (std::size_t page = 0; page < buffer->size(); page += kPage) buffer->data()[page] = std::byte{0};
+  }
 }
 
 BufferRef BufferPool::Take() {

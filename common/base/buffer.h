@@ -120,6 +120,9 @@ class BufferPool {
   // Returns a buffer of the pool's size with unspecified contents. Allocates memory only if no buffer is free.
   BufferRef Take();
 
+  // Makes so many buffers free, with memory that the kernel has given: taking them then waits for nothing.
+  void Reserve(std::size_t count);
+
   std::size_t buffer_bytes() const { return buffer_bytes_; }
   // Bytes of all buffers of the pool, in use or free.
   std::uint64_t allocated_bytes() const { return allocated_bytes_; }

@@ -53,6 +53,11 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
   path_ = WritePathFor(elements * sizeof(float) * arrays);
 }
 
+void BlockStore::Reserve(std::size_t versions, bool sums) {
+  weights_pool_.Reserve(versions * blocks_.size());
+  pool_.Reserve((versions * static_cast<std::size_t>(states_) + (sums ? 1 : 0)) * blocks_.size());
+}
+
 BlockStore::BlockVersion BlockStore::TakeVersion() {
   BlockVersion version;
   version.weights = weights_pool_.Take();

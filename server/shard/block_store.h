@@ -32,6 +32,9 @@ class BlockStore {
              Begin begin = Begin::kVersion0, Encoding encoding = Encoding::kFp32,
              const std::shared_ptr<SharedMemory>& memory = nullptr);
 
+  // Takes the memory of so many further versions of all blocks, and with `sums` that of their gradients' sums.
+  void Reserve(std::size_t versions, bool sums);
+
   std::size_t size() const { return blocks_.size(); }
   const std::vector<BlockIndex>& blocks() const { return indices_; }
   std::uint32_t count(std::size_t index) const { return blocks_[index].count; }

@@ -2,6 +2,7 @@
 
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
+#include "common/config/job/snapshot_section.h"
 #include "common/config/job_config.h"
 
 namespace capstan::server {
@@ -14,6 +15,7 @@ JobSettings JobSettingsOf(const JobConfig& config) {
           .seed = config.job.seed,
           .optimizer = MakeOptimizerRule(config.optimizer),
           .encoding = EncodingOf(config),
+          .snapshots = config.snapshot.enabled(),
           .config_hash = HashJobConfig(config)};
 }
 

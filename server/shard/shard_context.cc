@@ -20,6 +20,9 @@ void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<Bl
   catalog = std::make_unique<const Catalog>(std::move(given));
   store = std::make_unique<BlockStore>(*catalog, mine, options.job.optimizer, options.job.seed, begin,
                                        options.job.encoding, options.memory);
+  // The next version's memory, and that of the version that is still written to a snapshot: no step waits for them.
+  const bool steps = HasGlobalSteps(options.job.mode);
+  if (!WorkersUpdate(options.job.mode)) store->Reserve((steps ? 1 : 0) + (options.job.snapshots ? 1 : 0), steps);
   if (options.job.optimizer.kind == OptimizerKind::kExternal) {
     gradients =
         std::make_unique<BlockStore>(*catalog, mine, OptimizerRule{.kind = OptimizerKind::kExternal}, options.job.seed,

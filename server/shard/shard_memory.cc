@@ -27,7 +27,9 @@ ShardMemory CountShardMemory(const ShardOptions& options, std::uint64_t elements
   ShardMemory memory;
   const std::uint64_t narrow = options.job.encoding == Encoding::kFp32 ? 0 : 2 * BytesPerNumber(options.job.encoding);
   memory.elements = elements;
-  memory.bytes_per_element = 8 * (1 + static_cast<std::uint64_t>(KeptStates(options.job.optimizer))) + 4 + narrow;
+  const std::uint64_t versions = options.job.snapshots ? 3 : 2;
+  const std::uint64_t arrays = versions * (1 + static_cast<std::uint64_t>(KeptStates(options.job.optimizer))) + 1;
+  memory.bytes_per_element = arrays * sizeof(float) + narrow;
   if (options.job.optimizer.kind == OptimizerKind::kExternal) memory.bytes_per_element += 8;  // the mean gradient
   const std::uint64_t each = HasGlobalSteps(options.job.mode) ? options.window_blocks : AsyncCredit(options, slots);
   const std::uint64_t window = AddsGradients(options.job.aggregation) ? each : each * slots;

@@ -1,9 +1,10 @@
 // ShardMemory: how much memory a shard needs for a job: two versions of weights and optimizer states (and of 16-bit
-// weights), the kept gradient sums, a window of staged pushes, and pushes that wait for the log.
+// weights), a third one in jobs that write snapshots, the kept gradient sums, a window of staged pushes, and pushes
+// that wait for the log.
 //
 // Kind:   a value.
-// Limits: a snapshot that is being written, and weights that peers have not taken (PayloadsInFlight), need more; they
-//         are not counted.
+// Limits: weights that peers have not taken (PayloadsInFlight), and a snapshot that a command asks for in a job
+//         without others, need more; they are not counted.
 // Why:    a shard refuses a catalog for which the machine has too little memory, and the launcher adds up the shards
 //         that share a machine. docs/explanation/design/design.md explains the sum.
 #pragma once

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "common/base/mailbox.h"
 #include "tests/catch.h"
@@ -36,6 +37,20 @@ TEST_CASE("a pool hands a buffer out again once its last reference is gone", "[c
   b = c = {};
   CHECK(pool.in_use_bytes() == 0);
   CHECK(pool.allocated_bytes() == 256);
+}
+
+TEST_CASE("what a pool has reserved is taken without more memory, and is used again", "[common][buffer]") {
+  BufferPool pool(10'000);
+  pool.Reserve(5);
+  CHECK(pool.in_use_bytes() == 0);
+  const std::uint64_t reserved = pool.allocated_bytes();
+  CHECK(reserved >= 5 * pool.buffer_bytes());
+  std::vector<BufferRef> taken;
+  for (int i = 0; i < 5; ++i) taken.push_back(pool.Take());
+  CHECK(pool.allocated_bytes() == reserved);
+  taken.clear();
+  pool.Reserve(5);
+  CHECK(pool.allocated_bytes() == reserved);
 }
 
 TEST_CASE("copies, moves, self-assignment and slices count references as they should", "[common][buffer]") {

@@ -50,6 +50,7 @@ struct ShardHarnessOptions {
   Acknowledge acknowledge = Acknowledge::kReceived;
   MemoryPushLog* log = nullptr;  // outlives the shard; null: its own log
   std::size_t log_records_max = 100;
+  bool snapshots = false;  // whether the job writes some without being told to
 };
 
 class ShardHarness {
@@ -70,6 +71,7 @@ class ShardHarness {
     core.log_records_max = options_.log_records_max;
     core.job.optimizer = {.kind = options_.optimizer, .momentum = 0.5, .states = options_.states};
     core.job.encoding = options_.encoding;
+    core.job.snapshots = options_.snapshots;
     core.window_blocks = options_.window_blocks;
     core.block_elements = options_.block_elements;
     core.job.config_hash = 11;

@@ -5,6 +5,7 @@
 #include "common/wire/messages/shard_reports.h"
 #include "common/wire/messages/snapshot_done.h"
 #include "common/wire/messages/weights.h"
+#include "server/shard/shard_memory.h"
 #include "tests/catch.h"
 #include "tests/server/shard/shard_harness.h"
 
@@ -73,6 +74,26 @@ TEST_CASE("a Commit pins exactly the version it publishes, while later steps go 
   REQUIRE(harness.disk.List() == std::vector<SnapshotPart>{{Id(1, 1), 0, done.digest}});
   for (BlockIndex block : {0U, 1U}) CHECK(FirstOf(harness.disk, Id(1, 1), 0, block) == -1.0F);
   CHECK(harness.WeightOf(0) == -11.0F);
+}
+
+TEST_CASE("a shard of a job with snapshots has the memory for one from the beginning", "[server][snapshot][memory]") {
+  const bool snapshots = GENERATE(false, true);
+  ShardHarness harness({.optimizer = OptimizerKind::kMomentum, .snapshots = snapshots});
+  harness.Start().HoldDisk();
+  const auto memory = [&harness] {
+    harness.Tick();
+    return harness.metrics->pool_used_bytes.value() + harness.metrics->pool_free_bytes.value();
+  };
+  const double before = memory();
+  KeepStep(&harness, 0, 1.0F);
+  DoStep(&harness, 1, 5.0F);
+  DoStep(&harness, 2, 5.0F);  // the disk is still writing
+  CHECK((memory() == before) == snapshots);
+
+  ShardOptions options;
+  options.job.optimizer = {.kind = OptimizerKind::kAdam};
+  options.job.snapshots = snapshots;
+  CHECK(CountShardMemory(options, 1000, 1).bytes_per_element == (snapshots ? 40 : 28));
 }
 
 TEST_CASE("async: what is kept is one moment of every block, although they are updated in place",
