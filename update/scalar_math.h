@@ -36,7 +36,7 @@ inline double NadamMomentum(double beta1, double decay, std::uint64_t t) {
   return beta1 * (1.0 - 0.5 * kernels::Exp(log_base * (static_cast<double>(t) * decay)));
 }
 
-// Returns the product of NadamMomentum(beta1, decay, i) over i = 1 ... t, from t alone. With q = 0.96^decay it is
+// Returns the product of NadamMomentum(beta1, decay, i) over i = 1 ... t; it needs only t. With q = 0.96^decay it is
 // beta1^t * e^s, and s is the sum over i of
 //   ln(1 - q^i / 2) = -(q^i / 2 + (q^i / 2)^2 / 2 + (q^i / 2)^3 / 3 + ...).
 // Exchanging the two sums leaves geometric series: q^k + q^2k + ... + q^tk = q^k * (1 - q^tk) / (1 - q^k).

@@ -21,7 +21,7 @@ struct JobSettings {
   std::uint64_t seed = 1;
   OptimizerRule optimizer;
   Encoding encoding = Encoding::kFp32;  // for pulled weights and pushed leaves
-  bool snapshots = false;               // whether the job writes some without being told to
+  bool snapshots = false;               // whether the job writes some at intervals
   std::uint64_t config_hash = 0;        // compared with the coordinator's
 };
 

@@ -25,7 +25,7 @@ rocksdb::Slice View(std::span<const std::byte> bytes) {
 }
 
 // Writers yield to the threads that train: by this much of `nice`, and with one writer for each two cores, at most two.
-// Measured on two cores: steps beside one such writer take 1.2 times as long, beside two that do not yield 1.5 times.
+// Measured on two cores: steps next to one such writer take 1.2 times as long, next to two that do not yield 1.5 times.
 constexpr int kNiceness = 10;
 constexpr std::size_t kWritersMax = 2;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // size of one direct write

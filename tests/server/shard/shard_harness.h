@@ -50,7 +50,7 @@ struct ShardHarnessOptions {
   Acknowledge acknowledge = Acknowledge::kReceived;
   MemoryPushLog* log = nullptr;  // outlives the shard; null: its own log
   std::size_t log_records_max = 100;
-  bool snapshots = false;  // whether the job writes some without being told to
+  bool snapshots = false;  // whether the job writes some at intervals
 };
 
 class ShardHarness {
