@@ -193,9 +193,10 @@ double RateFrom(const std::string& path) {
   return seconds > 0.0 ? samples / seconds : 0.0;
 }
 
+// The processes share memory, as those of a job do that capstan launch starts on one machine.
 Result<double> MeasureJob(const Subject& subject, int servers, int steps) {
   CAPSTAN_ASSIGN_OR_RETURN(const auto cluster,
-                           BenchCluster::Start(TrainJobFile(subject, servers, steps), Carrier::kTcp));
+                           BenchCluster::Start(TrainJobFile(subject, servers, steps), Carrier::kShared));
   std::vector<ChildProcess> workers;
   for (int i = 0; i < servers; ++i) {
     const std::string name = "bench-" + std::to_string(i);
