@@ -12,6 +12,12 @@
 
 namespace capstan::server {
 
+namespace {
+
+constexpr int kLeasesMax = 6;  // for all readers of a job together
+
+}  // namespace
+
 Completion::Completion(Options options) : options_(std::move(options)) {}
 Completion::~Completion() = default;
 
@@ -40,7 +46,7 @@ std::optional<Status> Completion::Advance(Instant now, Outbox* out) {
 
 void Completion::Reset() {
   final_weights_.reset();
-  readers_since_.reset();
+  wait_.reset();
 }
 
 // Creates the file with its full size on disk, before any weights are read into it.
@@ -54,18 +60,24 @@ Status Completion::Begin() {
 }
 
 // Whether readers may still be fetching the last version from the shards. Readers get one lease from the first call on.
+// One that comes meanwhile, such as that of a worker that was started again, gets a lease of its own.
 bool Completion::WaitsForReaders(Instant now) {
   const Coordinator& core = *options_.core;
-  if (core.follower_count() == 0 || options_.stopped()) return false;
-  if (!readers_since_) {
-    readers_since_ = now;
+  const std::size_t readers = core.followers().size();
+  if (readers == 0 || options_.stopped()) return false;
+  if (!wait_) {
+    wait_ = {now, now, core.followers().arrivals()};
     if (options_.on_notice) {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(core.lease()).count();
       options_.on_notice({Severity::kInfo, "the job is done; waiting up to " + std::to_string(seconds) + " s for " +
-                                               Count(core.follower_count(), "reader") + " to fetch the final weights"});
+                                               Count(readers, "reader") + " to fetch the final weights"});
     }
   }
-  return now - *readers_since_ < core.lease();
+  if (wait_->arrivals != core.followers().arrivals()) {
+    wait_->newest = now;
+    wait_->arrivals = core.followers().arrivals();
+  }
+  return now - wait_->newest < core.lease() && now - wait_->begin < kLeasesMax * core.lease();
 }
 
 }  // namespace capstan::server

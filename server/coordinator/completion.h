@@ -50,7 +50,12 @@ class Completion {
 
   const Options options_;
   std::unique_ptr<FinalWeights> final_weights_;  // null: not begun
-  std::optional<Instant> readers_since_;         // when the wait for readers began, after the weights were written
+  struct Wait {
+    Instant begin;               // after the weights were written
+    Instant newest;              // when the newest reader came, or the beginning
+    std::uint64_t arrivals = 0;  // of readers until then
+  };
+  std::optional<Wait> wait_;  // for readers
 };
 
 }  // namespace capstan::server

@@ -89,7 +89,7 @@ class Coordinator {
   // Whether version 0, which a worker uploads, is not on disk yet. Until then no step is decided.
   bool AwaitsInitialWeights() const { return job_.journal.AwaitsInitialWeights(); }
   // Counts the readers that sent a message within the last lease; in state kFinished also those that are silent since.
-  std::size_t follower_count() const { return job_.followers.size(); }
+  const Followers& followers() const { return job_.followers; }
   Instant lease() const { return job_.lease(); }
   // The job's tensors, once a worker has declared them.
   const Catalog* catalog() const { return job_.journal.catalog(); }

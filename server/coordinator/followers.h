@@ -21,7 +21,10 @@ class Followers {
 
   // `nonce`: a random number that the reader drew at its start.
   void NoteMessage(std::uint64_t nonce, Instant now) {
-    if (followers_.size() < kFollowersMax || followers_.contains(nonce)) followers_[nonce] = now;
+    const bool is_new = !followers_.contains(nonce);
+    if (is_new && followers_.size() == kFollowersMax) return;
+    followers_[nonce] = now;
+    arrivals_ += is_new ? 1 : 0;
   }
   void Left(std::uint64_t nonce) { followers_.erase(nonce); }
   // Forgets readers that were last heard before `time`.
@@ -29,9 +32,12 @@ class Followers {
     std::erase_if(followers_, [&](const auto& follower) { return follower.second < time; });
   }
   std::size_t size() const { return followers_.size(); }
+  // How often a reader was remembered that was not remembered before.
+  std::uint64_t arrivals() const { return arrivals_; }
 
  private:
   std::map<std::uint64_t, Instant> followers_;  // by nonce: when the reader's last message arrived
+  std::uint64_t arrivals_ = 0;
 };
 
 }  // namespace capstan::server

@@ -317,7 +317,7 @@ exit 5
         with harness.Process("/bin/sh", "-c", script, harness.program("capstan"), *words) as launch:
             self.assertEqual(launch.wait(), 2, launch.output)
         self.assertRegex(launch.output, r"a server of this job needs [\d.]+ GiB, and the address space of each process \(ulimit -v\)")
-        self.assertRegex(launch.output, r"\n  1 server: [\d.]+ GiB \(\d+ parameters of 28 bytes each")
+        self.assertRegex(launch.output, r"\n  1 server: [\d.]+ GiB \(\d+ parameters of 40 bytes each")
         self.assertRegex(launch.output, r"\n  2 workers: [\d.]+ GiB, each [\d.]+ [GM]iB")
         self.assertIn("fewer [cluster] workers", launch.output)
         self.assertFalse(os.path.exists(self.path("run")))

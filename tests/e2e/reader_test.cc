@@ -261,6 +261,22 @@ TEST_CASE("the end of a job waits for a reader that has not read the last versio
   CHECK(job.WaitForEnds(3));
 }
 
+TEST_CASE("a reader that comes while the job's end waits for another has a lease of its own", "[e2e][reader][long]") {
+  RunningJob job(Mode::kSync, 10);
+  const std::unique_ptr<Reader> still = job.Follow();
+  const std::unique_ptr<Client> worker = ConnectWorker(job);
+  FinishAfterReading(worker.get(), still.get());
+  AwaitFinalWeights(&job);
+  CHECK_FALSE(job.ends.PopUntil(In(0.5 * job.config.limits.lease)));
+  const std::unique_ptr<Reader> late = job.Follow();
+  CHECK(late->progress(In(kPatience)).value().state == JobState::kDone);
+  CHECK_FALSE(job.ends.PopUntil(In(0.7 * job.config.limits.lease)));  // after the first one's lease
+  const std::optional<PulledVersion> last = late->Pull({kSteps - 1, false}, In(kPatience)).value();
+  REQUIRE(last);
+  CHECK(last->step == kSteps);
+  CHECK(job.WaitForEnds(3));
+}
+
 TEST_CASE("a shard that is lost while the job's end waits for a reader takes nothing back", "[e2e][reader][long]") {
   RunningJob job(Mode::kSync, 60);  // the reader pauses while the final weights are written
   std::unique_ptr<Reader> reader = job.Follow();

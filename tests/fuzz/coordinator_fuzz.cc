@@ -172,7 +172,7 @@ class AttackedCoordinator {
     CheckAnswers(died_, 8 * (coordinator.worker_count() + 1));
     died_.Clear();
     Require(coordinator.worker_count() <= kWorkersMax, "the members are bounded");
-    Require(coordinator.follower_count() <= Followers::kFollowersMax, "the readers are bounded");
+    Require(coordinator.followers().size() <= Followers::kFollowersMax, "the readers are bounded");
     Require(harness_.coordinator->TakeRecords().size() <= harness_.config.job.steps,
             "a message ends a job's steps at most");
     (void)coordinator.WaitingFor(harness_.now);

@@ -48,7 +48,7 @@ TEST_CASE("a Heartbeat without a session is answered with how far the job is, an
   CHECK(view.job_file.empty());
   CHECK(view.catalog.empty());
   CHECK(harness.coordinator->worker_count() == 2);
-  CHECK(harness.coordinator->follower_count() == 1);
+  CHECK(harness.coordinator->followers().size() == 1);
 }
 
 TEST_CASE("a program that follows a job is remembered until it leaves or is silent for a lease",
@@ -59,13 +59,13 @@ TEST_CASE("a program that follows a job is remembered until it leaves or is sile
   harness.Send(kReader, BeatOf(5));
   harness.Send(kReader, BeatOf(6));
   harness.Send(kReader, BeatOf(6));
-  CHECK(harness.coordinator->follower_count() == 2);
+  CHECK(harness.coordinator->followers().size() == 2);
   harness.Send(kReader, Leave{{}, 5, "enough"});
-  CHECK(harness.coordinator->follower_count() == 1);
+  CHECK(harness.coordinator->followers().size() == 1);
   harness.Pass(seconds(9), {w0, w1});
-  CHECK(harness.coordinator->follower_count() == 1);
+  CHECK(harness.coordinator->followers().size() == 1);
   harness.Pass(seconds(2), {w0, w1});
-  CHECK(harness.coordinator->follower_count() == 0);
+  CHECK(harness.coordinator->followers().size() == 0);
 }
 
 TEST_CASE("a program that follows a finished job is remembered however long its last snapshot takes",
@@ -79,12 +79,12 @@ TEST_CASE("a program that follows a finished job is remembered however long its 
   harness.DoStep(0);
   REQUIRE(harness.coordinator->state() == Coordinator::State::kFinished);
   harness.Pass(seconds(30), {w0, w1});
-  CHECK(harness.coordinator->follower_count() == 2);
+  CHECK(harness.coordinator->followers().size() == 2);
   harness.Conclude();  // from now on the job's end waits for them, for one lease
   harness.Pass(seconds(5), {w0, w1});
-  CHECK(harness.coordinator->follower_count() == 2);
+  CHECK(harness.coordinator->followers().size() == 2);
   harness.Send(kReader, Leave{{}, 5, "enough"});
-  CHECK(harness.coordinator->follower_count() == 1);
+  CHECK(harness.coordinator->followers().size() == 1);
 }
 
 TEST_CASE("a finished job whose last step is lost forgets programs that are silent as before", "[server][followers]") {
@@ -98,7 +98,7 @@ TEST_CASE("a finished job whose last step is lost forgets programs that are sile
   harness.RestartShard(1, {});
   REQUIRE(harness.coordinator->state() != Coordinator::State::kFinished);
   harness.Tick();
-  CHECK(harness.coordinator->follower_count() == 0);
+  CHECK(harness.coordinator->followers().size() == 0);
 }
 
 TEST_CASE("not more programs are remembered than the limit", "[server][followers]") {

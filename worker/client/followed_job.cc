@@ -48,6 +48,7 @@ Status FollowedJob::TakeFacts(const View& view) {
     steps_ = config.steps();
     versions_ = ReadableIn(config.mode());
     state_names_ = StateNames(config.optimizer);
+    lease_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.lease));
     if (config.limits.stall > 0) {
       silence_limit_ = std::chrono::duration_cast<Instant>(std::chrono::duration<double>(config.limits.stall));
     }

@@ -5,6 +5,7 @@
 //         cannot be read.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,8 +45,11 @@ class FollowedJob {
   std::uint64_t steps() const { return steps_; }
   const ReadableVersions& versions() const { return versions_; }
   const std::vector<std::string>& state_names() const { return state_names_; }
-  // How long the coordinator may be silent (limits.stall); nullopt: the job has no such limit.
-  const std::optional<Instant>& silence_limit() const { return silence_limit_; }
+  // How long the coordinator may be silent: limits.stall, and at most two leases once the job is done, because the
+  // coordinator ends then. nullopt: the job has no such limit.
+  std::optional<Instant> silence_limit() const {
+    return done() ? std::min(silence_limit_.value_or(Instant::max()), 2 * lease_) : silence_limit_;
+  }
   // The job's tensors; null before a view has named them.
   const Catalog* catalog() const { return catalog_.get(); }
 
@@ -64,6 +68,7 @@ class FollowedJob {
   ReadableVersions versions_;
   std::vector<std::string> state_names_;
   std::optional<Instant> silence_limit_;
+  Instant lease_{};
   std::unique_ptr<Catalog> catalog_;
 };
 

@@ -388,7 +388,9 @@ TEST_CASE("a reader that knows of a job's end asks a coordinator no more, other 
   }
   SECTION("which is not had") {
     harness.Ask(8);
+    const Instant asked = harness.now;
     CHECK_FALSE(harness.AnsweredInSilence());
+    CHECK(harness.now - asked <= seconds(21));  // two leases: the coordinator ends with the job
     CHECK_THAT(harness.core->status().message(), Contains("here:1") && Contains("the job was done"));
   }
 }
