@@ -107,6 +107,7 @@ void SimWorker::OnEvent(Session::JobFile&, Instant now, Outbox* out) {
   declaration.encoding = settings_.encoding;
   declaration.numeric_class = "simulated";
   declaration.silence_limit = Instant(static_cast<std::int64_t>(settings_.config->limits.stall * 1e9));
+  declaration.speculates = !settings_.options->shared_memory || settings_.node % 2 == 0;
   if (external_) declaration.state_arrays = settings_.config->optimizer.states;
   if (settings_.options->given) declaration.given = FirstWeights();
   session_->Declare(std::move(declaration), now, out);

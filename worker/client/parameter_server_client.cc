@@ -6,6 +6,7 @@
 
 #include "common/base/float_control.h"
 #include "common/base/hash.h"
+#include "common/base/shared_memory.h"
 #include "common/config/job/cluster_section.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job/optimizer_section.h"
@@ -188,6 +189,7 @@ Status ParameterServerClient::Declare(const WorkerDescription& description) {
   }
   session::Declaration declaration = client::DeclarationOf(description, config, std::move(specs));
   declaration.given = std::move(given);
+  declaration.speculates = memory() == nullptr || memory()->is_closed();  // the transport copies weights to their place
   session::DeclareCommand declare{std::move(declaration), weights_.wide.As<float>(),
                                   weights_.narrow ? weights_.narrow.As<std::uint16_t>() : nullptr};
   if (external_) declare.states = external_->places();

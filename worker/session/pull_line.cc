@@ -69,7 +69,9 @@ void PullLine::SendPull(const std::vector<std::size_t>& wanted, Instant now, Out
   Pull pull{
       context.generation, shard_->address.incarnation, context.session, version_, {}, array_, context.encoding, {}};
   for (std::size_t index : wanted) pull.blocks.push_back(shard_->blocks[index]);
-  for (std::size_t index : pull_.Candidates()) pull.speculative.push_back(shard_->blocks[index]);
+  if (context.speculates) {
+    for (std::size_t index : pull_.Candidates()) pull.speculative.push_back(shard_->blocks[index]);
+  }
   pull.follows = pull_.follows();
   pulled_ = ++shard_->sent;
   pace_.Await(now);

@@ -77,6 +77,7 @@ void Session::Declare(Declaration declaration, Instant now, Outbox* out) {
   if (!catalog.ok()) return Fail(catalog.status());
   context_.catalog = std::move(catalog).value();
   context_.encoding = declaration.encoding;
+  context_.speculates = declaration.speculates;
   mode_ = MakeModeParts(declaration.mode, declaration.steps, declaration.state_arrays);
   uploads_.Bring(std::move(declaration.given));
   declaration_ = std::move(declaration);
@@ -277,9 +278,8 @@ void Session::On(ShardLink* link, const Weights& weights, const Slice& payload, 
   const std::optional<std::size_t> index = link->down.MissingIndex(weights, payload.size);
   if (!index) return;
   if (Hash64(payload.bytes()) != weights.payload_hash) {
-    return out->Log(Severity::kWarning, "weights of block " + std::to_string(weights.block) + " from shard " +
-                                            std::to_string(link->index()) +
-                                            " do not match their hash; they are pulled again");
+    const std::string from = std::to_string(weights.block) + " from shard " + std::to_string(link->index());
+    return out->Log(Severity::kWarning, "block " + from + " does not match its hash; it is pulled again");
   }
   if (weights.speculative) return link->down.TakeSpeculative(*index, weights.attempt, payload, now, out);
   if (mode_.plan->Note(weights)) {

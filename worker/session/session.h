@@ -81,6 +81,9 @@ struct Declaration {
   std::uint64_t steps = 0;                 // modes without global steps: a slot's last sequence number
   // Jobs whose optimizer stays in the program: how many arrays a version has for the program's state; else nothing.
   std::optional<std::uint32_t> state_arrays = std::nullopt;
+  // Whether shards send this worker weights of a version that is not published yet. They have to be kept apart until
+  // then, which costs a copy, and gains nothing where it is not the line that takes the time.
+  bool speculates = true;
   BufferRef given;  // first weights, laid out as the catalog; null when no tensor is kFromWorker
 };
 

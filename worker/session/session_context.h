@@ -17,6 +17,7 @@ struct SessionContext {
   SessionId session;               // 0: this worker has not joined
   std::optional<Catalog> catalog;  // set by Declare
   Encoding encoding = Encoding::kFp32;
+  bool speculates = true;  // set by Declare
 
   Encoding EncodingOf(BlockIndex block) const { return catalog->blocks()[block].EncodingIn(encoding); }
   std::uint64_t WeightBytesOf(BlockIndex block) const {

@@ -119,6 +119,7 @@ class SessionHarness {
     declaration.mode = mode_;
     declaration.steps = 5;
     declaration.silence_limit = std::chrono::seconds(60);
+    declaration.speculates = speculates;
     return declaration;
   }
   void Declare() {
@@ -243,6 +244,7 @@ class SessionHarness {
   }
 
   std::unique_ptr<Session> session;
+  bool speculates = true;  // what Declare says
   std::vector<std::string> connected;
   std::string unreachable;  // connections to this endpoint fail
   std::vector<PeerId> disconnected;

@@ -193,8 +193,7 @@ TEST_CASE("weights count when they are what was asked for, whole, of this incarn
   harness.FromCoordinator(good);
   CHECK(harness.NoEvents());
   REQUIRE(harness.out().notices.size() == 1);  // the user hears of the wrong hash
-  CHECK(harness.out().notices[0].text ==
-        "weights of block 0 from shard 0 do not match their hash; they are pulled again");
+  CHECK(harness.out().notices[0].text == "block 0 from shard 0 does not match its hash; it is pulled again");
   harness.Forget();
   harness.Tick(seconds(3));
   harness.LoseAll();

@@ -35,7 +35,8 @@ Published MakePublished(const SessionHarness& harness, ShardIndex shard, std::ui
 
 // A session that has computed and pushed slot 0 of step 0, and waits for version 1.
 struct Waiting {
-  explicit Waiting(std::size_t blocks = 4) : harness(Mode::kSync, blocks) {
+  explicit Waiting(std::size_t blocks = 4, bool speculates = true) : harness(Mode::kSync, blocks) {
+    harness.speculates = speculates;
     const RoundWork work = harness.Join({0}).BeginWork();
     harness.PushAll(work, {0, 1});
     harness.Forget();
@@ -53,6 +54,20 @@ TEST_CASE("a pull of the next version names the blocks that would be held", "[cl
   REQUIRE(pull.speculative.size() == ShardPull::kSpeculativeMax);
   CHECK(pull.speculative.front() == 1);
   CHECK(pull.speculative.back() == 31);
+}
+
+TEST_CASE("a session that does not speculate names none, and gets its blocks after the publication",
+          "[client][speculative]") {
+  Waiting waiting(4, false);
+  const Pull pull = waiting.harness.TakeFor<Pull>(1).at(0);
+  CHECK(pull.follows);
+  CHECK(pull.blocks == Blocks{1, 3});
+  CHECK(pull.speculative.empty());
+  waiting.harness.FromShard(1, MakePublished(waiting.harness, 1, 1));
+  const Slice payload = waiting.harness.Values(4, 3.0F);
+  for (const BlockIndex block : {1U, 3U})
+    waiting.harness.FromShard(1, waiting.harness.MakeWeights(block, 1, payload), payload);
+  CHECK(waiting.harness.Events<Session::WeightsArrived>().size() == 2);
 }
 
 TEST_CASE("speculative weights are handed over when their shard has published them, and not before",
