@@ -41,14 +41,14 @@ TEST_CASE("all processes of a job are added up, each as it counts itself", "[cli
   const MachineAccount account = Count();
   const std::uint64_t parameters = 2 * 1001 * 1000 + 1001 * 10;
   CHECK(account.parameters == parameters);
-  CHECK(account.bytes_per_parameter == 28);
-  CHECK(account.all_servers == parameters * (28 + 4 * 4));  // with a gradient of each slot, which is less than windows
+  CHECK(account.bytes_per_parameter == 40);
+  CHECK(account.all_servers == parameters * (40 + 4 * 4));  // with a gradient of each slot, which is less than windows
   CHECK(account.largest_server < account.all_servers);
   CHECK(account.workers == 2);
   CHECK(account.bytes() == account.all_servers + 2 * account.worker.resident());
   CHECK(Count({"cluster.workers=3"}).bytes() > account.bytes());
-  CHECK(Count({"cluster.servers=1"}).all_servers == parameters * 28 + (std::uint64_t{16} << 20));  // one window
-  CHECK(Count({"optimizer.kind=sgd"}).all_servers == parameters * (12 + 4 * 4));
+  CHECK(Count({"cluster.servers=1"}).all_servers == parameters * 40 + (std::uint64_t{16} << 20));  // one window
+  CHECK(Count({"optimizer.kind=sgd"}).all_servers == parameters * (16 + 4 * 4));
 }
 
 TEST_CASE("more than the machine has is refused, by role and with what to change", "[cli][memory]") {
@@ -59,7 +59,7 @@ TEST_CASE("more than the machine has is refused, by role and with what to change
   free.resident.left_bytes -= 1;
   const Status status = CheckMachine(account, free);
   CHECK(status.code() == Code::kInvalid);
-  for (const char* wanted : {"this machine has ", "2 servers: ", "2012010 parameters of 28 bytes each",
+  for (const char* wanted : {"this machine has ", "2 servers: ", "2012010 parameters of 40 bytes each",
                              "2 workers: ", "each ", "weights ", "fewer [cluster] workers", "smaller [model]"}) {
     INFO(status.message() << "\nlacks " << wanted);
     CHECK(status.message().find(wanted) != std::string::npos);

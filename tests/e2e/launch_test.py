@@ -312,7 +312,7 @@ exit 5
 
     def test_a_job_that_is_too_large_for_the_machine_is_refused_before_anything_is_started(self):
         job = self.job_file()
-        script = 'ulimit -v 3000000; exec "$0" launch "$@"'  # servers have 28 bytes of a parameter, workers fewer
+        script = 'ulimit -v 3000000; exec "$0" launch "$@"'  # servers have 40 bytes of a parameter, workers fewer
         words = (job, "--run-dir", self.path("run"), "--set", "model.hidden=[11000, 11000]", "cluster.servers=1")
         with harness.Process("/bin/sh", "-c", script, harness.program("capstan"), *words) as launch:
             self.assertEqual(launch.wait(), 2, launch.output)
