@@ -101,8 +101,9 @@ std::byte* SharedMemory::Allocate(std::size_t bytes) {
   if (count == 0 || regions_[count - 1].size - used_ < bytes) {
     const std::size_t usual = std::min(std::max(all_ / 4, least_bytes_), usual_bytes_max_);
     errno = EMFILE;
-    const std::optional<Region> made =
-        count == kRegionsMax ? std::nullopt : CreateRegion(RoundUp(std::max(bytes, usual), kPage));
+    std::optional<Region> made;
+    if (count < kRegionsMax) made = CreateRegion(RoundUp(std::max(bytes, usual), kPage));
+    if (!made && count < kRegionsMax && bytes < usual) made = CreateRegion(RoundUp(bytes, kPage));
     if (!made) {
       failure_.store(errno, std::memory_order_relaxed);
       return nullptr;

@@ -27,10 +27,10 @@ namespace capstan {
 class SharedMemory {
  public:
   static constexpr std::size_t kRegionsMax = 256;
-  static constexpr std::size_t kLeastBytes = std::size_t{4} << 20, kUsualBytesMax = std::size_t{1} << 30;
+  static constexpr std::size_t kLeastBytes = std::size_t{4} << 20, kUsualBytesMax = std::size_t{256} << 20;
 
   // A region has a quarter of the size of all regions before it, but at least `least_bytes` and at most
-  // `usual_bytes_max`, unless a single Allocate needs more.
+  // `usual_bytes_max`, unless a single Allocate needs more, or the kernel gives no more than that needs.
   explicit SharedMemory(std::size_t least_bytes = kLeastBytes, std::size_t usual_bytes_max = kUsualBytesMax)
       : least_bytes_(least_bytes), usual_bytes_max_(usual_bytes_max) {}
   ~SharedMemory();
@@ -45,7 +45,7 @@ class SharedMemory {
   // when a process learns, from its job file, that it shares nothing. Any thread may call it.
   void Close() { closed_.store(true, std::memory_order_release); }
   bool is_closed() const { return closed_.load(std::memory_order_acquire); }
-  // Why Allocate has returned null: the newest error number of the kernel's, or 0. Any thread may call it.
+  // The newest error for which Allocate has returned null, as an error number; 0: none. Any thread may call it.
   int failure() const { return failure_.load(std::memory_order_relaxed); }
 
   struct Place {

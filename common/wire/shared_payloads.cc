@@ -258,7 +258,10 @@ bool SharedPayloads::Take(Connection* connection, bool process_ended, Clock::tim
   const std::size_t regions_before = peer.region_count();
   const bool keeps_the_rules = peer.Read();
   regions_ += peer.region_count() - regions_before;
-  if (!keeps_the_rules) return false;
+  if (!keeps_the_rules) {
+    Note("a peer's memory", "it is not as it has to be", EPROTO);
+    return false;
+  }
   if (regions_ > limits_.regions) {
     Note("a peer's memory", "the peers of this process have too many regions", ENOMEM);
     return false;
@@ -307,7 +310,10 @@ bool SharedPayloads::Name(Connection* connection) {
     if (!old->ended) return false;  // the number of a process that is connected
     Drop(old->serial);
   }
-  if (!peer.Greet(peer.id(), caller.value)) return false;
+  if (!peer.Greet(peer.id(), caller.value)) {
+    if (errno != EPIPE) Note("this process", "its first message", errno);
+    return false;
+  }
   connection_of_[caller.value] = connection;
   return true;
 }

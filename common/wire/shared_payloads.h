@@ -44,7 +44,7 @@ class SharedPayloads {
   using OnNote = std::function<void(const std::string&)>;
 
   // `own`: where the payloads that may be shared lie; once it is closed, no connection is made to another process.
-  // `on_note`, which may be empty: called once with each reason why payloads go through the socket, at most kNotesMax
+  // `on_note`, which may be empty: called once with each reason why payloads go through the socket, at most 64
   // times.
   SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note);
   SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote on_note, const Limits& limits);

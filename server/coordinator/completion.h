@@ -1,5 +1,5 @@
 // Completion: what remains to do once all steps of a job are committed: its final weights are written, the job is
-// concluded, and readers get one lease to fetch the last version.
+// concluded, and readers get one lease to fetch the last version, late ones included, but all together at most six.
 //
 // Kind:   part of CoordinatorLoop, owned by its thread.
 // Fails:  Advance returns the error if the weights cannot be read from the shards or written.

@@ -88,7 +88,7 @@ class Coordinator {
   bool AwaitsWorkers() const { return state() != State::kStopped && job_.members.size() > 0; }
   // Whether version 0, which a worker uploads, is not on disk yet. Until then no step is decided.
   bool AwaitsInitialWeights() const { return job_.journal.AwaitsInitialWeights(); }
-  // Counts the readers that sent a message within the last lease; in state kFinished also those that are silent since.
+  // The readers that sent a message within the last lease; in state kFinished also those that are silent since.
   const Followers& followers() const { return job_.followers; }
   Instant lease() const { return job_.lease(); }
   // The job's tensors, once a worker has declared them.

@@ -54,7 +54,10 @@ BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, c
 }
 
 void BlockStore::Reserve(std::size_t versions, bool sums) {
+  std::size_t narrow = 0;
   weights_pool_.Reserve(versions * blocks_.size());
+  for (const Entry& entry : blocks_) narrow += entry.encoding == Encoding::kFp32 ? 0 : 1;
+  narrow_pool_.Reserve(2 * narrow);  // a snapshot needs none of them
   pool_.Reserve((versions * static_cast<std::size_t>(states_) + (sums ? 1 : 0)) * blocks_.size());
 }
 

@@ -21,9 +21,12 @@ void ShardContext::Begin(const Reset& reset, Catalog given, const std::vector<Bl
   store = std::make_unique<BlockStore>(*catalog, mine, options.job.optimizer, options.job.seed, begin,
                                        options.job.encoding, options.memory);
   // The next version's memory, and that of the version that is still written to a snapshot: no step waits for them.
-  const bool steps = HasGlobalSteps(options.job.mode);
-  if (!WorkersUpdate(options.job.mode)) store->Reserve((steps ? 1 : 0) + (options.job.snapshots ? 1 : 0), steps);
-  if (options.job.optimizer.kind == OptimizerKind::kExternal) {
+  const bool steps = HasGlobalSteps(options.job.mode),
+             external = options.job.optimizer.kind == OptimizerKind::kExternal;
+  if (!WorkersUpdate(options.job.mode)) {
+    store->Reserve((steps ? 1 : 0) + (options.job.snapshots ? 1 : 0), steps && !external);
+  }
+  if (external) {
     gradients =
         std::make_unique<BlockStore>(*catalog, mine, OptimizerRule{.kind = OptimizerKind::kExternal}, options.job.seed,
                                      BlockStore::Begin::kVersion0, Encoding::kFp32, options.memory);

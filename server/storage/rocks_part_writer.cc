@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 #include <rocksdb/sst_file_writer.h>
-#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <exception>
@@ -123,7 +123,7 @@ Status WriteRanges(std::vector<BlockRangeWriter>* writers) {
   for (std::size_t i = 0; i < writers->size(); ++i) {
     threads.emplace_back([writer = &(*writers)[i], status = &statuses[i]] {
       pthread_setname_np(pthread_self(), "disk-range");
-      (void)setpriority(PRIO_PROCESS, 0, kNiceness);  // Linux sets that of this thread
+      (void)!nice(kNiceness);  // Linux changes that of this thread only
       *status = writer->Write();
     });
   }

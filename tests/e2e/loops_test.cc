@@ -147,7 +147,7 @@ TEST_CASE("a worker that writes to a gradient after it has pushed it changes not
   options.worker = "hostile";
   std::atomic<bool> told{false};
   options.on_notice = [&told](const std::string& text) {
-    if (text == "shard 0 refused a gradient, which is sent again: block 0: the payload does not match its hash")
+    if (text == "shard 0 refused a payload, which is sent again: block 0: the payload does not match its hash")
       told = true;
   };
   const std::unique_ptr<Client> client = Client::Connect(options).value();

@@ -267,7 +267,7 @@ void Session::On(ShardLink* link, const Error& error, Instant now, Outbox* out) 
     Fail(Invalid(refusal + "message: " + Excerpt(error.message, kLongExcerptBytesMax)));
   } else if (error.code == Code::kCorrupt) {
     out->Log(Severity::kWarning,
-             refusal + "gradient, which is sent again: " + Excerpt(error.message, kLongExcerptBytesMax));
+             refusal + "payload, which is sent again: " + Excerpt(error.message, kLongExcerptBytesMax));
   }
   // The next question finds what is to be sent again, also after other errors (kBusy, a gap in a slot's sequence).
 }

@@ -82,7 +82,7 @@ struct Declaration {
   // Jobs whose optimizer stays in the program: how many arrays a version has for the program's state; else nothing.
   std::optional<std::uint32_t> state_arrays = std::nullopt;
   // Whether shards send this worker weights of a version that is not published yet. They have to be kept apart until
-  // then, which costs a copy, and gains nothing where it is not the line that takes the time.
+  // then, which costs a copy. It gains nothing where weights are read from shared memory.
   bool speculates = true;
   BufferRef given;  // first weights, laid out as the catalog; null when no tensor is kFromWorker
 };

@@ -379,7 +379,7 @@ TEST_CASE("an invalid push fails the session with the shard's words; a busy or c
   harness.FromShard(0, harness.MakeError(0, Code::kCorrupt, 0));
   REQUIRE(harness.out().notices.size() == 1);
   CHECK_THAT(harness.out().notices[0].text,
-             Catch::Matchers::StartsWith("shard 0 refused a gradient, which is sent again: "));
+             Catch::Matchers::StartsWith("shard 0 refused a payload, which is sent again: "));
   Error other = harness.MakeError(0, Code::kInvalid, 0);
   other.incarnation = Incarnation{49};
   harness.FromShard(0, other);
