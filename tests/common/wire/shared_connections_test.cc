@@ -203,7 +203,7 @@ TEST_CASE("the peers of a process have no more regions than its limit", "[common
   REQUIRE(sides.server.notes.size() == 1);
   CHECK_THAT(sides.server.notes[0], Contains("the peers of this process have too many regions"));
 
-  // What the lost connection had counts no more.
+  // The regions of the lost connection no longer count.
   sides.client->payloads.Tend(SteadyClock::now() + seconds(2));
   sides.client->payloads.Tend(SteadyClock::now() + seconds(4));
   sides.FromClient(payloads[0]);
