@@ -24,7 +24,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import tomllib
 from dataclasses import dataclass, field
@@ -106,7 +105,7 @@ class Reader:
     def __init__(self, folder, prefix, build):
         self.folder, self.prefix = folder, prefix
         self.count, self.left_out = 0, []  # how many blocks were run, and why others were not
-        self.port = free_port()
+        self.port = harness.free_port()
         for name, target in (("examples", os.path.join(ROOT, "examples")), ("scripts", os.path.join(ROOT, "scripts")),
                              ("build/release", build)):
             os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
@@ -195,12 +194,6 @@ class Reader:
             self.write(f"{folder}/{source}", "")
         self.command(block, "cmake", "-B", "build", f"-DCMAKE_PREFIX_PATH={self.prefix}", folder=folder)
         shutil.rmtree(self.path(folder, "build"))
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def documents():

@@ -51,6 +51,18 @@ class AddressTest(unittest.TestCase):
         with socket.socket() as taken:
             taken.bind((host, int(port)))
 
+    def test_a_port_is_free_at_all_addresses_and_none_that_the_system_gives(self):
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            first = int(file.read().split()[0])
+        taken = socket.socket()
+        self.addCleanup(taken.close)
+        taken.bind((harness.HOST, 0))
+        self.assertGreaterEqual(taken.getsockname()[1], first)
+        port = harness.free_port()
+        self.assertLess(port, first)
+        with socket.socket() as everywhere:
+            everywhere.bind(("", port))
+
 
 class LimitTest(harness.JobTest):
     """Every message about a time limit of a test that was exceeded has the same phrase, and no other message has it."""
