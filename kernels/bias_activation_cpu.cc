@@ -28,7 +28,8 @@ void BackwardRows(const BiasActivationGradient<T>& g, std::int64_t first, std::i
   for (std::int64_t row = first; row < last; ++row) {
     Wide<T>* __restrict dy = WideRowInPlace(g.dy + row * columns, columns, scratch);
     if (g.activation != Activation::kNone) {
-      DerivativeRow(g.activation, WideRow(g.x + row * columns, columns, scratch + columns), dy, columns);
+      DerivativeRow(g.activation, WideRow(g.x + row * columns, columns, scratch + WideScratch<T>(columns)), dy,
+                    columns);
       Round(dy, columns, g.dy + row * columns);
     }
     for (std::int64_t j = 0; j < columns; ++j) sums[j] += dy[j];

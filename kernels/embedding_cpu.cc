@@ -43,7 +43,8 @@ void Embedding(CpuContext& context, const EmbeddingArgs<T>& args) {
     Wide<T>* scratch = all_scratch + lane * lane_scratch;
     for (std::int64_t row = task * kTaskRows; row < std::min(rows, (task + 1) * kTaskRows); ++row) {
       const Wide<T>* token = WideRow(args.token_table + args.tokens[row] * width, width, scratch);
-      const Wide<T>* position = WideRow(args.position_table + row % args.length * width, width, scratch + width);
+      const Wide<T>* position =
+          WideRow(args.position_table + row % args.length * width, width, scratch + WideScratch<T>(width));
       Wide<T>* y = WideResult(args.y + row * width, scratch);
       for (std::int64_t j = 0; j < width; ++j) y[j] = token[j] + position[j];
       Round(y, width, args.y + row * width);

@@ -36,7 +36,7 @@ void NormaliseRow(const ResidualLayerNormArgs<T>& args, std::int64_t row, const 
   const std::int64_t columns = args.columns, at = row * columns;
   const Real* x = WideRow(args.a + at, columns, task.scratch);
   if (args.b != nullptr) {
-    const Real* b = WideRow(args.b + at, columns, task.scratch + columns);
+    const Real* b = WideRow(args.b + at, columns, task.scratch + WideScratch<T>(columns));
     Real* sum = WideResult(args.sum + at, task.scratch);
     for (std::int64_t j = 0; j < columns; ++j) sum[j] = x[j] + b[j];
     Round(sum, columns, args.sum + at);
@@ -45,7 +45,7 @@ void NormaliseRow(const ResidualLayerNormArgs<T>& args, std::int64_t row, const 
   const Real mean = Sum(x, columns) / static_cast<Real>(columns);
   const Real variance = SumOfSquares(x, columns, mean) / static_cast<Real>(columns);
   const Real inverse = Real(1) / std::sqrt(variance + static_cast<Real>(kEpsilon));
-  Real* y = WideResult(args.y + at, task.scratch + columns);
+  Real* y = WideResult(args.y + at, task.scratch + WideScratch<T>(columns));
   ScaleRow(columns, x, mean, inverse, task.gamma, task.beta, y);
   Round(y, columns, args.y + at);
   args.mean[row] = mean;
@@ -114,8 +114,9 @@ void ResidualLayerNorm(CpuContext& context, const ResidualLayerNormArgs<T>& args
   Wide<T>* scratch = context.Workspace<Wide<T>>(static_cast<std::size_t>(lane_scratch * context.threads()));
   context.ParallelFor((args.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t index, int lane) {
     Wide<T>* own = scratch + lane * lane_scratch;
-    const NormaliseTask<T> task{WideRow(args.gamma, columns, own), WideRow(args.beta, columns, own + columns),
-                                own + 2 * columns};
+    const NormaliseTask<T> task{WideRow(args.gamma, columns, own),
+                                WideRow(args.beta, columns, own + WideScratch<T>(columns)),
+                                own + WideScratch<T>(2 * columns)};
     const std::int64_t last = std::min(args.rows, (index + 1) * kTaskRows);
     for (std::int64_t row = index * kTaskRows; row < last; ++row) NormaliseRow(args, row, task);
   });
