@@ -50,8 +50,10 @@ class BufferRef {
   explicit BufferRef(Buffer* buffer) : buffer_(buffer) { Retain(); }
   BufferRef(const BufferRef& other) : buffer_(other.buffer_) { Retain(); }
   BufferRef(BufferRef&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
-  BufferRef& operator=(BufferRef other) noexcept {
-    std::swap(buffer_, other.buffer_);
+  BufferRef& operator=(const BufferRef& other) { return *this = BufferRef(other); }
+  BufferRef& operator=(BufferRef&& other) noexcept {
+    BufferRef before(std::move(other));
+    std::swap(buffer_, before.buffer_);
     return *this;
   }
   ~BufferRef() { Drop(); }

@@ -41,16 +41,17 @@ WatchedSocket::WatchedSocket(zmq::context_t* context, zmq::socket_t socket, cons
   events_.close();
 }
 
-WatchedSocket& WatchedSocket::operator=(WatchedSocket other) noexcept {
-  std::swap(counters_, other.counters_);
-  socket_.swap(other.socket_);
-  events_.swap(other.events_);
-  lost_.swap(other.lost_);
-  std::swap(failure_, other.failure_);
-  std::swap(was_connected_, other.was_connected_);
-  std::swap(broke_, other.broke_);
-  std::swap(first_close_, other.first_close_);
-  std::swap(last_close_, other.last_close_);
+WatchedSocket& WatchedSocket::operator=(WatchedSocket&& other) noexcept {
+  WatchedSocket before(std::move(other));
+  std::swap(counters_, before.counters_);
+  socket_.swap(before.socket_);
+  events_.swap(before.events_);
+  lost_.swap(before.lost_);
+  std::swap(failure_, before.failure_);
+  std::swap(was_connected_, before.was_connected_);
+  std::swap(broke_, before.broke_);
+  std::swap(first_close_, before.first_close_);
+  std::swap(last_close_, before.last_close_);
   return *this;
 }
 

@@ -29,7 +29,7 @@ class WatchedSocket {
   // `name`: a text that no other socket of the context has. `counters` outlives this.
   WatchedSocket(zmq::context_t* context, zmq::socket_t socket, const std::string& name, TransportCounters* counters);
   WatchedSocket(WatchedSocket&&) = default;
-  WatchedSocket& operator=(WatchedSocket other) noexcept;
+  WatchedSocket& operator=(WatchedSocket&& other) noexcept;
   ~WatchedSocket();
 
   explicit operator bool() const { return static_cast<bool>(socket_); }

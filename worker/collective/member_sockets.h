@@ -29,8 +29,9 @@ class Socket {
  public:
   explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
   Socket(Socket&& other) noexcept : descriptor_(other.Release()) {}
-  Socket& operator=(Socket other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
+  Socket& operator=(Socket&& other) noexcept {
+    Socket before(std::move(other));
+    std::swap(descriptor_, before.descriptor_);
     return *this;
   }
   ~Socket();
