@@ -23,7 +23,7 @@ class LiveTerminal {
   enum class Key { kNone, kQuit, kSuspend, kRedraw };
 
   // `in` gives keys, if it is a terminal; `out` is one. Both outlive this object.
-  LiveTerminal(int in, int out) : in_(in), out_(out), output_(out) {}
+  LiveTerminal(int in, int out) : in_(in), output_(out) {}
   ~LiveTerminal() { Leave(); }
   LiveTerminal(const LiveTerminal&) = delete;
   LiveTerminal& operator=(const LiveTerminal&) = delete;
@@ -40,7 +40,7 @@ class LiveTerminal {
   void Suspend();
 
  private:
-  const int in_, out_;
+  const int in_;
   BoundedOutput output_;
   std::optional<termios> saved_;  // the settings of `in_` to restore
   bool entered_ = false;

@@ -14,7 +14,7 @@ float Widen(Half x) { return _cvtsh_ss(x.bits); }
 
 template <>
 Half Narrow<Half>(float x) {
-  return {_cvtss_sh(x, kNearestEven)};
+  return {static_cast<std::uint16_t>(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(x), kNearestEven)))};
 }
 
 void WidenAll(std::span<const Bf16> from, float* to) {

@@ -39,8 +39,11 @@ struct Normalised {
 
 TEST_CASE("layer norm of a sum and its gradients agree with finite differences", "[kernels][layer_norm]") {
   CpuContext context(1);
-  for (const auto& [n, columns] : {std::pair<std::int64_t, std::int64_t>{1, 2}, {3, 17}, {70, 5}}) {
-    const std::int64_t size = n * columns;
+  struct Shape {
+    std::int64_t n, columns;
+  };
+  for (const Shape& shape : {Shape{1, 2}, Shape{3, 17}, Shape{70, 5}}) {
+    const std::int64_t n = shape.n, columns = shape.columns, size = n * columns;
     // All inputs in one vector: a, b, gamma, beta.
     const auto all = RandomNumbers<double>(2 * size + 2 * columns, 1);
     const auto dy = RandomNumbers<double>(size, 2);

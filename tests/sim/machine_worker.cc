@@ -189,7 +189,7 @@ bool MachineWorker::On(const train::MeetCommand& meet, Instant now, Outbox*) {
 }
 
 bool MachineWorker::On(train::BeginStepCommand& begin, Instant, Outbox*) {
-  step_.emplace();
+  step_ = Step{};
   step_->begin = std::move(begin);
   for (std::size_t i = 0; step_->begin.is_first && i < step_->begin.plan.sums.size(); ++i) {
     step_->sums.push_back(settings_.sums->Take());

@@ -33,7 +33,7 @@ constexpr int kNothing = 0, kFound = 3;
   _exit(kNothing);
 }
 
-std::optional<Catch> SearchFrom(const Mutant& mutant, RunName name, std::uint64_t runs) {
+std::optional<CaughtRun> SearchFrom(const Mutant& mutant, RunName name, std::uint64_t runs) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CAPSTAN_CHECK(memory != MAP_FAILED);
   auto* shared = new (memory) Shared{};
@@ -48,15 +48,15 @@ std::optional<Catch> SearchFrom(const Mutant& mutant, RunName name, std::uint64_
   munmap(memory, sizeof(Shared));
   if (WIFSIGNALED(status)) {
     CAPSTAN_CHECK(WTERMSIG(status) == SIGABRT);  // another signal is a bug of the simulator
-    return Catch{name, "an assertion of the product"};
+    return CaughtRun{name, "an assertion of the product"};
   }
   if (WEXITSTATUS(status) == kNothing) return std::nullopt;
-  return Catch{name, WEXITSTATUS(status) == kFound ? how : "a sanitizer ended the process"};
+  return CaughtRun{name, WEXITSTATUS(status) == kFound ? how : "a sanitizer ended the process"};
 }
 
 }  // namespace
 
-std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs) {
+std::optional<CaughtRun> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs) {
   first.mode = mutant.mode;
   first.durable = mutant.durable;
   first.old = mutant.old;
@@ -67,7 +67,7 @@ std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint
   return SearchFrom(mutant, first, runs);
 }
 
-std::optional<Catch> TryMutant(const Mutant& mutant, const RunName& name) { return SearchFrom(mutant, name, 1); }
+std::optional<CaughtRun> TryMutant(const Mutant& mutant, const RunName& name) { return SearchFrom(mutant, name, 1); }
 
 const RunName* FindCaught(const std::vector<ListedRun>& caught, const Mutant& mutant) {
   for (const ListedRun& run : caught) {

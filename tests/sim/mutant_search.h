@@ -12,15 +12,15 @@
 
 namespace capstan::sim {
 
-struct Catch {
+struct CaughtRun {
   RunName name;
   std::string how;  // the check that failed
 };
 
 // Tries the mutant in `runs` runs of its mode, with seeds from that of `first` on. Returns the first run that fails.
-std::optional<Catch> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs);
+std::optional<CaughtRun> SearchMutant(const Mutant& mutant, RunName first, std::uint64_t runs);
 // Tries the mutant in this run. Returns the run if it fails.
-std::optional<Catch> TryMutant(const Mutant& mutant, const RunName& name);
+std::optional<CaughtRun> TryMutant(const Mutant& mutant, const RunName& name);
 // Returns the run that is listed for this mutant; null: none.
 const RunName* FindCaught(const std::vector<ListedRun>& caught, const Mutant& mutant);
 

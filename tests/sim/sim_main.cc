@@ -96,15 +96,15 @@ int Complain(const Status& status) {
 }
 
 // Returns a run in which the mutant is noticed: the listed one if it still notices it, else the first one found.
-std::optional<Catch> CatchMutant(const Mutant& mutant, const Arguments& arguments,
-                                 const std::vector<ListedRun>& listed) {
+std::optional<CaughtRun> CatchMutant(const Mutant& mutant, const Arguments& arguments,
+                                     const std::vector<ListedRun>& listed) {
   const RunName* before = FindCaught(listed, mutant);
-  std::optional<Catch> caught;
+  std::optional<CaughtRun> caught;
   if (before != nullptr) caught = TryMutant(mutant, *before);
   return caught ? caught : SearchMutant(mutant, arguments.first, arguments.runs);
 }
 
-void PrintRow(const Mutant& mutant, const std::optional<Catch>& caught) {
+void PrintRow(const Mutant& mutant, const std::optional<CaughtRun>& caught) {
   const std::string seed = caught ? std::to_string(caught->name.seed) : "–";
   std::string how = caught ? caught->how.substr(0, caught->how.find_first_of(";(")) : "–";
   while (how.ends_with(' ')) how.pop_back();
@@ -130,7 +130,7 @@ int TryMutants(const Arguments& arguments) {
       if (const RunName* before = FindCaught(listed, mutant)) caught.push_back({*before, mutant.name});
       continue;
     }
-    const std::optional<Catch> result = CatchMutant(mutant, arguments, listed);
+    const std::optional<CaughtRun> result = CatchMutant(mutant, arguments, listed);
     PrintRow(mutant, result);
     if (result) caught.push_back({result->name, mutant.name});
     missed += result ? 0 : 1;

@@ -29,7 +29,7 @@ namespace capstan::train {
 
 namespace {
 
-constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr double kMiB = 1 << 20;
 
 // Returns how many whole gradients a worker with these slots holds at once. To count them it runs SlotSums, as the
 // client does, without data. It runs two rounds, because gradients are still in flight when the next round begins.
