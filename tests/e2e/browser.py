@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-# Debian's name and others'. scripts/install-deps --all installs the package chromium.
+# Debian's name and others'. scripts/install-deps --test installs the package chromium.
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 # Moves the pipes to where Chromium expects them: commands at descriptor 3, answers at 4.
 MOVE = ("import fcntl, os, sys\n"
