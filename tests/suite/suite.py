@@ -19,7 +19,7 @@ from stamps import Stamps
 # The number of rounds (CAPSTAN_CHAOS_RUNS) of repeated parts of recovery tests with --all; otherwise there is one.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
-QUICK_SECONDS = 40  # about the longest time that the tests of --quick take
+QUICK_SECONDS = 35  # about the longest time that the tests of --quick take
 
 
 def within_budget(due, seconds_of, budget):
