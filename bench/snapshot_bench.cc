@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kSavedTensorBytes = std::size_t{4} << 20;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // per raw write
 constexpr std::size_t kPage = 4096;
+constexpr int kWriteSecondsMax = 50;  // after the last step, if no snapshot is written until then
 // Bytes per parameter on a shard: weights and two moments of AdamW in fp32, their next version, the sum of gradients,
 // and the version of weights and moments that a snapshot still writes.
 constexpr double kSavingShardBytes = 12 + 12 + 4 + 12;
@@ -172,11 +173,16 @@ Result<Readings> MeasureJob(const SnapshotOptions& options, std::uint64_t* snaps
       [&](Channel& parent) { return RunPushPullWorker(parent, cluster->coordinator(), "", "bench", load); });
   CAPSTAN_RETURN_IF_ERROR(worker.channel().Receive(std::chrono::minutes(5)).status());
   const double end = Now();
-  const Snapshots snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
+  Snapshots snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
+  while (snapshots.spans.empty() && Now() < end + kWriteSecondsMax) {  // the steps took all processors from the writers
+    const Status silence = worker.channel().Receive(std::chrono::seconds(1)).status();
+    if (silence.code() == Code::kUnreachable) return silence;
+    snapshots = ReadTimes(cluster->run_dir() + "/snapshot-times");
+  }
   const Steps steps = Sort(StepSeconds(cluster->run_dir()), snapshots.spans, end);
   if (snapshots.spans.empty() || steps.during.empty() || steps.apart.empty()) {
-    return Refused("no snapshot was complete within " + std::to_string(options.every_steps) +
-                   " steps: use a faster disk (TMPDIR)");
+    return Refused("no snapshot was complete within " + std::to_string(options.every_steps) + " steps and " +
+                   std::to_string(kWriteSecondsMax) + " s: use a faster disk (TMPDIR)");
   }
   *snapshot_bytes = snapshots.bytes;
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
