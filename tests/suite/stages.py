@@ -1,4 +1,5 @@
 """Stages of a run: commands one after the other, and builds in the background."""
+import contextlib
 import ctypes
 import os
 import signal
@@ -8,6 +9,7 @@ import time
 from machine import CORES, ROOT, build_folder
 
 SECONDS_TO_END = 10  # for a command that is interrupted
+SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP  # they end a run
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 # A signal to the shell ends the build's child processes too, because the shell passes SIGTERM on to its process group.
@@ -24,25 +26,42 @@ class Interrupted(BaseException):
 
 
 def interrupt(number, _):
-    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for other in SIGNALS:
         signal.signal(other, signal.SIG_IGN)  # the first signal is being handled
     raise Interrupted(number)
 
 
 def obey_signals():
     """Makes the signals that end a run raise Interrupted. A signal that the parent ignored, as nohup does, stays ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
 
 
+@contextlib.contextmanager
+def signals_later():
+    """Signals that arrive within are handled at its end. A process that is started within calls signals_now()."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signals_now()
+
+
+def signals_now():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
 def run(command):
     """Runs a command and returns its exit code. If this process is interrupted, so is the command's process group."""
-    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
+    child = None
     try:
+        with signals_later():  # or a process could be started, and nobody would know it
+            child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=signals_now)
         return child.wait()
     except BaseException:
-        end_group(child, signal.SIGINT)
+        if child:
+            end_group(child, signal.SIGINT)
         raise
 
 
@@ -62,8 +81,9 @@ def yield_to_others():
     time by session. It ends with its parent."""
     os.setsid()
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+    signals_now()
     os.nice(19)
     try:
         with open("/proc/self/autogroup", "w", encoding="ascii") as file:
@@ -113,9 +133,14 @@ class BackgroundBuild:
         self.preset = preset
         os.makedirs(build_folder(preset), exist_ok=True)
         self.log = os.path.join(build_folder(preset), "background-build.log")
-        with open(self.log, "wb") as log:
-            self.child = subprocess.Popen(["sh", "-c", BUILD, "sh", preset, str(CORES), target], cwd=ROOT, stdout=log,
-                                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, preexec_fn=yield_to_others)
+        self.child = None
+        try:
+            with open(self.log, "wb") as log, signals_later():
+                self.child = subprocess.Popen(["sh", "-c", BUILD, "sh", preset, str(CORES), target], cwd=ROOT, stdout=log,
+                                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, preexec_fn=yield_to_others)
+        except BaseException:
+            self.stop()
+            raise
 
     def wait(self, stages):
         name = f"{self.preset}: rest of the build"
@@ -129,4 +154,5 @@ class BackgroundBuild:
         return code == 0
 
     def stop(self):
-        end_group(self.child, signal.SIGTERM)
+        if self.child:
+            end_group(self.child, signal.SIGTERM)

@@ -13,6 +13,7 @@ from unittest import mock
 
 import machine
 import results
+import stages
 import stamps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -89,6 +90,37 @@ class PatienceTest(unittest.TestCase):
                               ((0.1, 0), (0.1, 0.9), (0.1, 2), (0.2, 0), (0.2, 4), (0.4, 40))], [1, 1, 2, 2, 4, 5])
         with mock.patch.object(machine, "CORES", 1):
             self.assertEqual(machine.patience_of(0.1, 0), 2)
+
+
+class StartTest(unittest.TestCase):
+    """A signal arrives after a process has been started, and before the suite knows it."""
+
+    def setUp(self):
+        for number in stages.SIGNALS:
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        stages.obey_signals()
+        self.started = []
+
+    def start(self, popen=subprocess.Popen, **options):
+        child = popen(("tail", "-f", "/dev/null"), **options)
+        self.started.append(child)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return child
+
+    def check(self, starts):
+        with mock.patch.object(stages.subprocess, "Popen", lambda _, **options: self.start(**options)), \
+                self.assertRaises(stages.Interrupted):
+            starts()
+        self.assertIsNotNone(self.started[0].poll(), "it is left running")
+
+    def test_a_command_is_ended(self):
+        self.check(lambda: stages.run(["any"]))
+
+    def test_a_build_in_the_background_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(stages, "build_folder", lambda _: folder):
+            self.check(lambda: stages.BackgroundBuild("asan", "any"))
 
 
 class SuiteTest(unittest.TestCase):
@@ -241,7 +273,8 @@ class SuiteTest(unittest.TestCase):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as file:
                     if f"FAKE={self.root}".encode() in file.read():
-                        left.append(pid)
+                        with open(f"/proc/{pid}/cmdline", "rb") as command, open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+                            left.append(f"{stat.read().split()[:6]}: {command.read()[:60]}")
             except OSError:
                 pass  # of another user, or it has ended
         return left
