@@ -152,7 +152,7 @@ class MachinesTest(recovery.RecoveryTest):
         running["coordinator"].wait_for_line("running: ")
         for name, address in self.endpoints(os.path.join("head", "runs", "recovery-coordinator"))["metrics"].items():
             self.assertEqual(address.rsplit(":", 1)[0], "127.0.0.1", name)
-            self.assertIn(f"metrics at http://{address}/ (for this machine only: ", running[name].output)
+            running[name].wait_for_line(f"metrics at http://{address}/ (for this machine only: ")
         address = self.network.address("one")
         refused = self.start("one", *commands["server-0"][1:], "--metrics-listen", f"{address}:9100")
         self.assertEqual(refused.wait(), 1, refused.output)
