@@ -12,12 +12,6 @@
 
 namespace capstan::server {
 
-namespace {
-
-constexpr int kLeasesMax = 6;  // for all readers of a job together
-
-}  // namespace
-
 Completion::Completion(Options options) : options_(std::move(options)) {}
 Completion::~Completion() = default;
 
@@ -59,25 +53,20 @@ Status Completion::Begin() {
   });
 }
 
-// Whether readers may still be fetching the last version from the shards. Readers get one lease from the first call on.
-// One that comes meanwhile, such as that of a worker that was started again, gets a lease of its own.
+// Whether readers may still be fetching the last version from the shards.
 bool Completion::WaitsForReaders(Instant now) {
   const Coordinator& core = *options_.core;
   const std::size_t readers = core.followers().size();
   if (readers == 0 || options_.stopped()) return false;
   if (!wait_) {
-    wait_ = {now, now, core.followers().arrivals()};
+    wait_.emplace(core.lease(), now, core.followers().arrivals());
     if (options_.on_notice) {
       const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(core.lease()).count();
       options_.on_notice({Severity::kInfo, "the job is done; waiting up to " + std::to_string(seconds) + " s for " +
                                                Count(readers, "reader") + " to fetch the final weights"});
     }
   }
-  if (wait_->arrivals != core.followers().arrivals()) {
-    wait_->newest = now;
-    wait_->arrivals = core.followers().arrivals();
-  }
-  return now - wait_->newest < core.lease() && now - wait_->begin < kLeasesMax * core.lease();
+  return wait_->GoesOn(now, core.followers().arrivals());
 }
 
 }  // namespace capstan::server

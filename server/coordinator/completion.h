@@ -1,5 +1,5 @@
 // Completion: what remains to do once all steps of a job are committed: its final weights are written, the job is
-// concluded, and readers get one lease to fetch the last version, late ones included, but all together at most six.
+// concluded, and readers get time to fetch the last version (ReaderWait).
 //
 // Kind:   part of CoordinatorLoop, owned by its thread.
 // Fails:  Advance returns the error if the weights cannot be read from the shards or written.
@@ -14,6 +14,7 @@
 #include "common/config/job/limits_section.h"
 #include "common/wire/actor.h"
 #include "common/wire/transport.h"
+#include "server/coordinator/reader_wait.h"
 
 namespace capstan::server {
 
@@ -50,12 +51,7 @@ class Completion {
 
   const Options options_;
   std::unique_ptr<FinalWeights> final_weights_;  // null: not begun
-  struct Wait {
-    Instant begin;               // after the weights were written
-    Instant newest;              // when the newest reader came, or the beginning
-    std::uint64_t arrivals = 0;  // of readers until then
-  };
-  std::optional<Wait> wait_;  // for readers
+  std::optional<ReaderWait> wait_;               // since the weights are written, if there are readers
 };
 
 }  // namespace capstan::server

@@ -3,7 +3,7 @@
 // Kind:   owned by the Coordinator.
 // Limits: at most kFollowersMax readers are remembered; the job does not wait for others at its end.
 // Why:    the servers end with the job, so a reader that evaluates every version could miss the last one. The
-//         coordinator therefore waits for readers (completion.h). In a finished job silent readers are not forgotten,
+//         coordinator therefore waits for readers (reader_wait.h). In a finished job silent readers are not forgotten,
 //         because writing the last snapshot and the final weights may take longer than a lease.
 #pragma once
 
