@@ -56,7 +56,7 @@ Status AddProbe(JobModel& model, Precision precision, const nn::Batch& batch, Ha
 
 std::string NumericClass(Precision precision, const std::string& where) {
   const char* const name = precision == Precision::kBf16 ? "bf16" : precision == Precision::kFp16 ? "fp16" : "fp32";
-  return std::string("capstan ") + CAPSTAN_VERSION + ", g++ " + __VERSION__ + ", " + name + ", " + where;
+  return std::string("capstan ") + CAPSTAN_VERSION + ", " + CAPSTAN_COMPILER + ", " + name + ", " + where;
 }
 
 std::string CpuName(Precision precision) {
