@@ -82,15 +82,23 @@ def program(name):
     return os.path.join(BIN, name)
 
 
-def free_port():
-    """Returns a port that is free at all addresses. The system gives it to no other process: it is below those for outgoing connections."""
+def own_ports():
+    """Returns ports outside of the range from which the system gives ports to processes that ask for any."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-        first = int(file.read().split()[0])
-    for port in random.SystemRandom().sample(range(first // 2, first), 100):
+        first, last = map(int, file.read().split())
+    return [*range(max(1024, first // 2), first), *range(last + 1, 1 << 16)] or range(first, last + 1)
+
+
+def free_port():
+    """Returns one of own_ports() that is free at all addresses, another one in each call."""
+    ports = own_ports()
+    for port in random.SystemRandom().sample(ports, len(ports)):
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("", port))
-            return port
-    raise AssertionError(f"of 100 ports between {first // 2} and {first}, none is free")
+            if port not in _ports:
+                _ports.add(port)
+                return port
+    raise AssertionError(f"none of the {len(ports)} ports between {ports[0]} and {ports[-1]} is free")
 
 
 def free_address():
@@ -105,6 +113,7 @@ def free_address():
 
 
 _addresses = set()
+_ports = set()
 
 
 def poll(condition, what, seconds=DEADLINE):

@@ -126,7 +126,7 @@ def plain(setup, rank=0, ranks=1):
 
 def ddp_rank(rank, setup, ranks, losses):
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{setup['meeting']}", rank=rank, world_size=ranks)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{setup['rendezvous']}", rank=rank, world_size=ranks)
     got = plain(setup, rank, ranks)
     if rank == 0:
         losses.extend(got)

@@ -102,7 +102,7 @@ class LossCurveTest(TorchJobTest):
             with self.train(launch, optimizer="adamw") as a, self.train(launch, "b", optimizer="adamw") as b:
                 self.digest_at_end(launch, "two", [a, b])
         wanted = self.reference("ddp", seed=5, job_seed=1, optimizer="adamw", steps=STEPS, global_batch=64,
-                                clip_norm=0.0, meeting=self.path("meeting"))
+                                clip_norm=0.0, rendezvous=self.path("rendezvous"))
         print(f"two processes: {self.assert_near(self.losses('two'), wanted, 1e-4):.1e} from DDP")
 
     def test_what_was_trained_goes_on_in_pytorch_alone(self):

@@ -33,8 +33,8 @@ struct Carrier {
   std::function<std::string()> endpoint;  // an endpoint without a listener
 };
 
-// Returns a tcp endpoint whose port was free a moment ago. It is at a loopback address of this process alone, where no
-// other test takes it.
+// Returns a tcp endpoint whose port was free a moment ago. It is at a loopback address that only this process uses, as
+// HOST in tests/e2e/harness.py, so no other test takes it.
 std::string FreeTcpEndpoint() {
   const std::unique_ptr<Transport> probe = CreateZmqTransport({});
   const int id = getpid();
