@@ -113,7 +113,7 @@ class Results:
         report = os.path.join(build_folder(preset), "junit.xml")
         if os.path.exists(report):
             os.remove(report)
-        # g++ 12's TSan does not start if the kernel randomises addresses widely.
+        # TSan of g++ 12 and clang 14 does not start if the kernel randomises addresses widely.
         plain = ["setarch", "-R"] if preset == "tsan" and subprocess.run(
             ["setarch", "-R", "true"], capture_output=True, check=False).returncode == 0 else []
         code = stages.run(name, [*plain, "ctest", "--preset", preset, "-j", TESTS_AT_ONCE, "--output-on-failure", "--no-tests=error",
