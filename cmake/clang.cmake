@@ -1,6 +1,6 @@
 # The compiler of the presets that only look for mistakes: clang, where it and its sanitizers are installed, because it
-# compiles the tests in three fifths of the time that g++ takes. A choice of the user's comes first, but for g++ in CXX where
-# fuzzers are built, which need clang. The preset release, which users run, is compiled by g++, so both compilers see each
+# compiles the tests in three fifths of the time that g++ takes. CXX and -DCMAKE_CXX_COMPILER choose another one; the preset
+# fuzz ignores CXX, because it needs clang. g++ compiles the preset release, which users run, so both compilers see each
 # change. CMake reads this as a toolchain file.
 if(NOT CMAKE_CXX_COMPILER AND (CAPSTAN_FUZZ OR NOT DEFINED ENV{CXX}))
   find_program(CAPSTAN_CLANG_C NAMES clang-14 clang)
