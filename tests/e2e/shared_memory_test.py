@@ -5,17 +5,21 @@ sockets, whoever is killed or stands still meanwhile, and no region or descripto
 CAPSTAN_CHAOS_RUNS times 6 disturbances (1 by default): SIGKILL, or SIGSTOP for up to a second, of a worker or a server.
 CAPSTAN_CHAOS_SEED repeats their choices.
 """
+import contextlib
 import os
 import random
 import re
 import signal
+import subprocess
 import threading
 import urllib.request
 
 import harness
 import recovery
+import skips
 
 DISTURBANCES = 6 * recovery.CHAOS_RUNS
+IN_A_CONTAINER = "unshare", "--pid", "--fork", "--kill-child"  # there a process sees none of the others
 
 
 def regions_of(pid):
@@ -73,6 +77,39 @@ class SharedMemoryTest(recovery.RecoveryTest):
             self.wait_for_steps(launch, 20)
             recovery.poll(lambda: self.shared_payloads() >= 20, "shared payloads")
             self.assert_stops_with_same_bits(launch)
+
+    @contextlib.contextmanager
+    def contained(self, program, *arguments):
+        """Starts a program in a container of its own. Gives the container and the program's process id."""
+        with harness.Process(*IN_A_CONTAINER, harness.program(program), *arguments, cwd=self.folder) as container:
+            with open(f"/proc/{container.pid}/task/{container.pid}/children", encoding="utf-8") as file:
+                yield container, recovery.poll(lambda: file.seek(0) or file.read().split(), f"{program} in its container")[0]
+
+    def test_processes_in_containers_of_their_own_share_memory_too(self):
+        if subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True, check=False).returncode != 0:
+            skips.skip(self, "this user may not have process namespaces of its own")
+        with contextlib.ExitStack() as stack:
+            head = stack.enter_context(harness.Process(harness.program("capstan-server"), self.job(), "--coordinator",
+                                                       "--run-dir", self.path("run"), cwd=self.folder))
+            address = re.search(r"--join (\S+) ", head.wait_for_line("servers: capstan-server --join "))[1]
+
+            def start(name):
+                kind, _, index = name.partition("-")
+                return stack.enter_context(
+                    self.contained("capstan-server", "--join", address, "--index", index, "--run-dir", self.path("run"))
+                    if kind == "server" else self.contained("capstan-worker", "--coordinator", address, "--name", name))
+            members = {name: start(name) for name in ("server-0", "server-1", "a", "b", "c")}
+            self.wait_for_steps(head, 20)
+            for name in ("server-0", "a"):
+                container, pid = members[name]
+                os.kill(int(pid), signal.SIGKILL)
+                container.wait()
+                members[name] = start(name)
+                self.wait_for_steps(head, 20)
+            for name, (container, pid) in members.items():
+                recovery.poll(lambda: regions_of(pid)[0] > 2, f"shared memory of {name}")
+                self.assertNotIn("shared memory", container.output)
+            self.assert_stops_with_same_bits(head)
 
     def disturb(self, rng):
         """Kills or stops a worker or a server that runs, for a moment."""
