@@ -68,11 +68,12 @@ bool MemoryPeer::Read() {
     message.msg_controllen = CMSG_LEN(sizeof(int));  // room for one descriptor: the kernel closes the others
     const ssize_t got = recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (got == 0 || (got < 0 && errno == ECONNRESET)) return End(), true;
+    if (got < 0 && errno == ECONNRESET) return End(), true;
     int descriptor = -1;
-    const cmsghdr* header = got > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
+    const cmsghdr* header = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))
       std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+    if (got == 0 && descriptor < 0) return End(), true;  // with a descriptor: not the end, but an empty packet
     const bool whole = got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & MSG_TRUNC) == 0;
     const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;  // there was another descriptor, or no room for this one
     if (whole && cut && descriptor < 0 && packet.kind == kRegion && was_greeted_) {

@@ -1,6 +1,6 @@
 // The target is a MemoryPeer whose other end is hostile: it sends packets and descriptors of any kind, writes what it
 // likes into its page, and refers to payloads that it does not have. Each payload that is found lies in memory that
-// this process may read.
+// this process may read, and no descriptor is left when the connection is gone.
 #include "common/wire/memory_peer.h"
 
 #include <fcntl.h>
@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -153,11 +155,20 @@ class Exchange {
   std::optional<MemoryPeer> peer_;
 };
 
+std::ptrdiff_t OpenDescriptors() {
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+  return std::distance(begin(descriptors), end(descriptors));
+}
+
 void RunMemoryPeer(std::string_view text) {
   InputBytes input(text);
-  Exchange exchange(&input);
-  exchange.Begin();
-  for (int i = 0; i < kChoicesMax && !input.empty(); ++i) exchange.Choose();
+  const std::ptrdiff_t before = OpenDescriptors();
+  {
+    Exchange exchange(&input);
+    exchange.Begin();
+    for (int i = 0; i < kChoicesMax && !input.empty(); ++i) exchange.Choose();
+  }
+  Require(OpenDescriptors() == before, "no descriptor is left");
 }
 
 const Registered memory_peer_target({"memory_peer", RunMemoryPeer});
