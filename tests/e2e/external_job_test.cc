@@ -19,6 +19,7 @@
 #include "common/config/job_config.h"
 #include "tests/catch.h"
 #include "tests/e2e/in_process_job.h"
+#include "tests/patience.h"
 
 namespace capstan {
 namespace {
@@ -28,7 +29,7 @@ using e2e::InProcessJob;
 
 constexpr std::int64_t kElements = 300'000;  // two blocks, one on each shard
 constexpr std::uint64_t kSteps = 24;
-constexpr auto kPatience = std::chrono::seconds(60);
+const auto kPatience = std::chrono::seconds(60 * testing::Patience());
 
 EditableJobConfig MakeConfig() {
   EditableJobConfig config;
@@ -40,8 +41,8 @@ EditableJobConfig MakeConfig() {
   config.optimizer.states = 1;
   config.cluster.servers = 2;
   config.cluster.workers = config.cluster.min_workers = 1;
-  config.limits.join = config.limits.stall = 60;
-  config.limits.lease = 2;
+  config.limits.join = config.limits.stall = 60 * testing::Patience();
+  config.limits.lease = 20 * testing::Patience();  // whoever leaves says so; a pause of this machine is no loss
   config.snapshot.every_steps = 5;
   return config;
 }

