@@ -135,10 +135,13 @@ std::optional<SharedMemory::Place> SharedMemory::Find(std::span<const std::byte>
 Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, std::uint64_t size) {
   struct stat facts {};
   struct statfs system {};
-  const int seals = fcntl(descriptor, F_GET_SEALS);
-  const bool fits = fstat(descriptor, &facts) == 0 && size > 0 && static_cast<std::uint64_t>(facts.st_size) == size &&
-                    fstatfs(descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC && HasItsMemory(descriptor, size);
-  if (!fits || seals < 0 || (seals & kSeals) != kSeals) {
+  // First the seals: the kernel answers for them, and the other questions go to the owner of some file systems.
+  const int seals = fcntl(descriptor, F_GET_SEALS), mode = fcntl(descriptor, F_GETFL);
+  const bool is_sealed = seals >= 0 && (seals & kSeals) == kSeals && mode >= 0 && (mode & O_ACCMODE) != O_WRONLY;
+  const bool fits = is_sealed && fstat(descriptor, &facts) == 0 && size > 0 &&
+                    static_cast<std::uint64_t>(facts.st_size) == size && fstatfs(descriptor, &system) == 0 &&
+                    system.f_type == TMPFS_MAGIC && HasItsMemory(descriptor, size);
+  if (!fits) {
     close(descriptor);
     return Invalid("a peer gave a descriptor that is no sealed memory of " + std::to_string(size) +
                    " bytes, or that lacks a part of them");

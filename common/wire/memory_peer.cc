@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kRegion = 0x326e6c6d70616331;  // what a packet is
 constexpr int kPacketsAtOnce = 64;
+constexpr std::uint64_t kPageBytesMax = 64 << 10;  // a page of the system, whichever size that has
 
 }  // namespace
 
@@ -56,7 +57,7 @@ void MemoryPeer::End() {
   referred_.clear();  // the peer copies nothing any more
 }
 
-bool MemoryPeer::Read() {
+bool MemoryPeer::Read(MappingRoom* room) {
   for (int i = 0; i < kPacketsAtOnce; ++i) {
     Packet packet;
     iovec part{&packet, sizeof packet};
@@ -81,25 +82,37 @@ bool MemoryPeer::Read() {
       continue;
     }
     if ((!whole || cut) && descriptor >= 0) close(descriptor);
-    if (!whole || cut || descriptor < 0 || !Take(packet, descriptor)) return End(), false;
+    if (!whole || cut || descriptor < 0 || !Take(packet, descriptor, room)) return End(), false;
   }
   return true;
 }
 
-bool MemoryPeer::Take(const Packet& packet, int descriptor) {
+bool MemoryPeer::MayCome(const Packet& packet) const {
+  if (packet.kind == kRegion) return was_greeted_ && page_ != nullptr && offered_regions_ < SharedMemory::kRegionsMax;
+  const bool is_ours = !greeted_ || (packet.connection == id_ && packet.caller == caller_);
+  return packet.kind == kGreeting && !was_greeted_ && is_ours && packet.size >= sizeof(Page) &&
+         packet.size <= kPageBytesMax;
+}
+
+bool MemoryPeer::Take(const Packet& packet, int descriptor, MappingRoom* room) {
+  if (!MayCome(packet)) return close(descriptor), false;
+  const bool is_region = packet.kind == kRegion;
+  if (is_region) {
+    ++offered_regions_;
+    if (mapping_error_ == 0 && (room->regions == 0 || packet.size > room->bytes)) mapping_error_ = EDQUOT;
+    if (mapping_error_ != 0) return close(descriptor), true;
+  }
   Result<std::shared_ptr<const MappedRegion>> mapped = MappedRegion::Map(descriptor, packet.size);
-  if (mapped.status().code() == Code::kUnreachable && packet.kind == kRegion && was_greeted_)
-    return mapping_error_ = ENOMEM, true;
+  if (mapped.status().code() == Code::kUnreachable && is_region) return mapping_error_ = ENOMEM, true;
   if (!mapped.ok()) return false;
-  if (packet.kind == kRegion) {
-    if (!was_greeted_ || page_ == nullptr || peer_regions_.size() == SharedMemory::kRegionsMax) return false;
-    if (mapping_error_ != 0) return true;
+  if (is_region) {
+    --room->regions;
+    room->bytes -= packet.size;
+    region_bytes_ += packet.size;
     peer_regions_.push_back(std::move(*mapped));
     page_->regions.store(peer_regions_.size(), std::memory_order_release);
     return true;
   }
-  if (packet.kind != kGreeting || was_greeted_ || (*mapped)->size() < sizeof(Page)) return false;
-  if (greeted_ && (packet.connection != id_ || packet.caller != caller_)) return false;
   was_greeted_ = true;
   id_ = packet.connection;
   caller_ = packet.caller;

@@ -2,7 +2,8 @@
 // refers to payloads that lie in them.
 //
 // Kind:   owned by the transport's thread.
-// Limits: kRegionsMax regions of the peer; kReferencesMax payloads that the peer has not copied yet.
+// Limits: SharedMemory::kRegionsMax regions of the peer, within a MappingRoom; kReferencesMax payloads that the peer
+//         has not copied yet.
 // Fails:  Find: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
 // Why:    a payload of 1 MiB through a socket costs two copies by the kernel and its page faults. Here the receiver
 //         copies it once, from where it lies. Its hash is checked in the copy, so that a peer that changes its memory
@@ -41,6 +42,12 @@ struct PayloadReference {
 };
 static_assert(sizeof(PayloadReference) == 40);
 
+// How much memory of other processes this one may still map.
+struct MappingRoom {
+  std::size_t regions = SIZE_MAX;
+  std::uint64_t bytes = UINT64_MAX;
+};
+
 class MemoryPeer {
  public:
   static constexpr std::size_t kReferencesMax = 1024;
@@ -58,10 +65,11 @@ class MemoryPeer {
   bool is_open() const { return greeted_ && was_greeted_ && !ended_; }
   // Whether the peer has closed its end, or its process has ended. What it has referred to before can still be copied.
   bool has_ended() const { return ended_; }
-  // Why a region of the peer could not be mapped, as an error number; 0: all have been.
+  // Why a region of the peer is not mapped, as an error number (EDQUOT: there was no room for it); 0: all are.
   int mapping_error() const { return mapping_error_; }
-  // How many regions of the peer are mapped.
+  // How many regions of the peer are mapped, and how many bytes they have.
   std::size_t region_count() const { return peer_regions_.size(); }
+  std::uint64_t region_bytes() const { return region_bytes_; }
   // The oldest reference that the peer has not copied yet; 0: it has copied all.
   std::uint64_t oldest_reference() const { return referred_.empty() ? 0 : referred_.front().number; }
 
@@ -71,8 +79,13 @@ class MemoryPeer {
   // Call it when the peer's process has ended: a child of that process may keep the connection open.
   void End();
   // Reads what has arrived, also the end of the connection. Returns false if the peer breaks the rules. A region that
-  // cannot be mapped is left out, and so are all later ones: the peer then sends their payloads through the socket.
-  bool Read();
+  // cannot be mapped, or has no room, is left out, and so are all later ones: the peer then sends their payloads
+  // through the socket. What is mapped is taken from `room`.
+  bool Read(MappingRoom* room);
+  bool Read() {
+    MappingRoom room;
+    return Read(&room);
+  }
 
   // Returns the reference to send for a payload, which stays referred to until the peer has copied it. Returns nothing
   // if the payload does not lie in this process's regions, if the peer has not mapped its region yet, or if the peer
@@ -104,7 +117,9 @@ class MemoryPeer {
 
   const Page& peer_page() const { return *reinterpret_cast<const Page*>(peer_page_->data()); }
   bool SendPacket(const Packet& packet, int descriptor);
-  bool Take(const Packet& packet, int descriptor);
+  bool Take(const Packet& packet, int descriptor, MappingRoom* room);
+  // Whether the rules allow such a packet now.
+  bool MayCome(const Packet& packet) const;
 
   const int socket_;
   const std::shared_ptr<const SharedMemory> own_;
@@ -116,6 +131,8 @@ class MemoryPeer {
   Page* page_ = nullptr;  // null: this side has not greeted
   std::shared_ptr<const MappedRegion> peer_page_;
   std::vector<std::shared_ptr<const MappedRegion>> peer_regions_;
+  std::uint64_t region_bytes_ = 0;
+  std::size_t offered_regions_ = 0;  // by the peer, also those that are not mapped
 
   std::uint32_t given_regions_ = 0;
   std::uint64_t reference_count_ = 0;

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,6 +27,8 @@ constexpr auto kKeptFor = std::chrono::seconds(1);               // regions of a
 constexpr auto kStopsFor = std::chrono::seconds(60);             // a process that copies nothing is given up
 constexpr auto kGreetsWithin = std::chrono::seconds(10);         // after it has connected
 constexpr std::size_t kSizeUnit = std::size_t{64} << 10;         // of buffers for copies
+constexpr std::size_t kKeptCopyMax = std::size_t{1} << 20;       // a block's; a larger buffer is used once
+constexpr rlim_t kSpareDescriptors = 256;                        // for other uses than connections
 constexpr std::uint64_t kListener = 0;                           // in place of a connection's serial
 constexpr std::uint64_t kProcessEnded = std::uint64_t{1} << 63;  // this bit and a serial: the peer's process has ended
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
@@ -65,6 +68,13 @@ int ProcessAt(int socket) {
   return static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0));
 }
 
+// Whether a connection may have this descriptor. The last ones are for a process's own files (protocol.md, section 14).
+bool LeavesDescriptors(int made) {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
+  return static_cast<rlim_t>(made) < files.rlim_cur - std::min(kSpareDescriptors, files.rlim_cur / 4);
+}
+
 std::uint64_t RandomId() {
   std::uint64_t id = 0;
   CAPSTAN_CHECK(getrandom(&id, sizeof id, 0) == sizeof id);
@@ -78,6 +88,10 @@ std::size_t ReferredSize(std::span<const std::byte> frame) {
   if (frame.size() != sizeof reference) return 0;
   std::memcpy(&reference, frame.data(), sizeof reference);
   return reference.size;
+}
+
+std::uint64_t SharedPayloads::BytesOfMachine() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
 SharedPayloads::Connection::Connection(int socket, std::shared_ptr<const SharedMemory> own, std::uint64_t number,
@@ -255,19 +269,16 @@ bool SharedPayloads::Take(Connection* connection, bool process_ended, Clock::tim
   if (connection->ended) return true;
   MemoryPeer& peer = connection->peer;
   const bool was_open = peer.is_open();
-  const std::size_t regions_before = peer.region_count();
-  const bool keeps_the_rules = peer.Read();
-  regions_ += peer.region_count() - regions_before;
-  if (!keeps_the_rules) {
+  if (!peer.Read(&room_)) {
     Note("a peer's memory", "it is not as it has to be", EPROTO);
     return false;
   }
-  if (regions_ > limits_.regions) {
-    Note("a peer's memory", "the peers of this process have too many regions", ENOMEM);
-    return false;
-  }
   if (process_ended) peer.End();
-  if (const int error = peer.mapping_error(); error != 0) Note("a peer's memory", "it cannot be mapped", error);
+  if (const int error = peer.mapping_error(); error == EDQUOT) {
+    Note("a peer's memory", "this process maps as much of its peers as it may", error);
+  } else if (error != 0) {
+    Note("a peer's memory", "it cannot be mapped", error);
+  }
   if (peer.has_ended()) {  // messages that it has sent before may refer to its memory: it is kept for a while
     if (!was_open) return false;
     connection->ended = now;
@@ -286,7 +297,7 @@ void SharedPayloads::Accept() {
     }
     if (made < 0) return;
     const bool of_this_user = IsOfThisUser(made);
-    if (of_this_user && HasRoom()) {
+    if (of_this_user && HasRoom() && LeavesDescriptors(made)) {
       Add(made, true);
       continue;
     }
@@ -322,7 +333,8 @@ void SharedPayloads::Drop(std::uint64_t serial) {
   const auto found = connections_.find(serial);
   if (found == connections_.end()) return;
   Unwatch(*found->second);
-  regions_ -= found->second->peer.region_count();
+  room_.regions += found->second->peer.region_count();
+  room_.bytes += found->second->peer.region_bytes();
   std::erase_if(connection_of_, [&](const auto& entry) { return entry.second == found->second.get(); });
   connections_.erase(found);
 }
@@ -357,7 +369,8 @@ Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame
   BufferRef buffer;
   if (place == nullptr) {
     const std::size_t rounded = (bytes.size() + kSizeUnit - 1) / kSizeUnit * kSizeUnit;
-    buffer = copies_.try_emplace(rounded, rounded).first->second.Take();
+    buffer = rounded <= kKeptCopyMax ? copies_.try_emplace(rounded, rounded).first->second.Take()
+                                     : BufferPool(rounded).Take();
     place = buffer->data();
   }
   std::memcpy(place, bytes.data(), bytes.size());

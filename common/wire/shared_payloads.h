@@ -34,10 +34,15 @@ std::size_t ReferredSize(std::span<const std::byte> frame);
 
 class SharedPayloads {
  public:
+  static std::uint64_t BytesOfMachine();  // its memory
+
   struct Limits {
-    std::size_t peers = 4096;     // connections that others have made; further ones are closed
-    std::size_t silent = 256;     // those of them that have said nothing yet; each has 10 s for its Greeting
-    std::size_t regions = 16384;  // of all peers. A peer that gives one more loses its connection
+    std::size_t peers = 4096;  // connections that others have made; further ones are closed
+    std::size_t silent = 256;  // those of them that have said nothing yet; each has 10 s for its Greeting
+    // What this process maps of all peers. Payloads in further regions go through the socket. A process may be mapped
+    // more than once: over connections of both directions, and while it is replaced by another.
+    std::size_t regions = 16384;
+    std::uint64_t bytes = 4 * BytesOfMachine();
   };
   static constexpr std::size_t kSharedFrom = std::size_t{16} << 10;  // a smaller payload costs less as a copy
 
@@ -130,7 +135,7 @@ class SharedPayloads {
   std::map<std::uint64_t, std::unique_ptr<Connection>> connections_;  // by serial
   std::map<std::uint64_t, Connection*> connection_of_;                // by PeerId
   std::uint64_t serials_ = 0;
-  std::size_t regions_ = 0;      // of all peers
+  MappingRoom room_{limits_.regions, limits_.bytes};
   std::set<std::string> notes_;  // that on_note_ was called with
   std::chrono::steady_clock::time_point next_tend_{};
   std::map<std::size_t, BufferPool> copies_;  // by the size of a buffer

@@ -1,6 +1,6 @@
 // The target is a MemoryPeer whose other end is hostile: it sends packets and descriptors of any kind, writes what it
 // likes into its page, and refers to payloads that it does not have. Each payload that is found lies in memory that
-// this process may read, and no descriptor is left when the connection is gone.
+// this process may read, and no descriptor and no mapping is left when the connection is gone.
 #include "common/wire/memory_peer.h"
 
 #include <fcntl.h>
@@ -12,9 +12,11 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -107,6 +109,10 @@ class Exchange {
     const std::uint64_t choice = input_->Below(16);
     if (choice == 0) return -1;
     if (choice == 1) return open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    if (choice == 15) {  // a region that cannot be read over this descriptor
+      const std::string again = "/proc/self/fd/" + std::to_string(theirs_.region(0).descriptor);
+      return open(again.c_str(), O_WRONLY | O_CLOEXEC);
+    }
     if (choice > 4) return kSound;
     const int memory = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     Require(ftruncate(memory, static_cast<off_t>(std::min<std::uint64_t>(size, 16 * kPage))) == 0, "a file in memory");
@@ -160,15 +166,23 @@ std::ptrdiff_t OpenDescriptors() {
   return std::distance(begin(descriptors), end(descriptors));
 }
 
+std::ptrdiff_t MappedFiles() {
+  std::ifstream maps("/proc/self/maps");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("/memfd:") != line.npos ? 1 : 0;
+  return count;
+}
+
 void RunMemoryPeer(std::string_view text) {
   InputBytes input(text);
-  const std::ptrdiff_t before = OpenDescriptors();
+  const std::ptrdiff_t open_before = OpenDescriptors(), mapped_before = MappedFiles();
   {
     Exchange exchange(&input);
     exchange.Begin();
     for (int i = 0; i < kChoicesMax && !input.empty(); ++i) exchange.Choose();
   }
-  Require(OpenDescriptors() == before, "no descriptor is left");
+  Require(OpenDescriptors() == open_before, "no descriptor is left");
+  Require(MappedFiles() == mapped_before, "no mapping is left");
 }
 
 const Registered memory_peer_target({"memory_peer", RunMemoryPeer});

@@ -147,15 +147,20 @@ int SocketAt(const std::string& endpoint, int type, bool listens) {
   return made;
 }
 
-// Lets this process open no further descriptors.
-struct NoMoreDescriptors {
-  NoMoreDescriptors() {
-    const int next = dup(STDIN_FILENO);
-    close(next);
-    const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
-    REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+// Returns the number of the next descriptor.
+int NextDescriptor() {
+  const int next = dup(STDIN_FILENO);
+  close(next);
+  return next;
+}
+
+// Lets this process open fewer files than before. By default it can open no further ones.
+struct FilesLimit {
+  explicit FilesLimit(rlim_t count = static_cast<rlim_t>(NextDescriptor())) {
+    const rlimit fewer{count, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &fewer) == 0);
   }
-  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  ~FilesLimit() { setrlimit(RLIMIT_NOFILE, &before); }
   const rlimit before = [] {
     rlimit now{};
     getrlimit(RLIMIT_NOFILE, &now);
@@ -191,29 +196,51 @@ TEST_CASE("a process takes no more connections than its limit", "[common][shared
   for (const int one : sockets) close(one);
 }
 
-TEST_CASE("the peers of a process have no more regions than its limit", "[common][shared_payloads]") {
-  Sides sides(SharedPayloads::Limits{.regions = 2});
+TEST_CASE("a process maps no more of its peers' memory than its limit", "[common][shared_payloads]") {
+  Sides sides(GENERATE(SharedPayloads::Limits{.regions = 2}, SharedPayloads::Limits{.bytes = 3 * kPayload - 1}));
   const std::vector<Slice> payloads = {sides.client->Payload(), sides.client->Payload(), sides.client->Payload()};
   sides.FromClient(payloads[0]);
   sides.FromClient(payloads[1]);
   CHECK(sides.server.notes.empty());
   CHECK_FALSE(sides.client->payloads.Refer(kToServer, payloads[2]));  // gives the third region
   for (int i = 0; i < 3; ++i) sides.Handle();
-  CHECK_FALSE(sides.client->payloads.Refer(kToServer, payloads[0]));
+  CHECK_FALSE(sides.client->payloads.Refer(kToServer, payloads[2]));
+  CHECK(sides.client->payloads.Refer(kToServer, payloads[0]));
   REQUIRE(sides.server.notes.size() == 1);
-  CHECK_THAT(sides.server.notes[0], Contains("the peers of this process have too many regions"));
+  CHECK_THAT(sides.server.notes[0], Contains("this process maps as much of its peers as it may"));
 
-  // The regions of the lost connection no longer count.
-  sides.client->payloads.Tend(SteadyClock::now() + seconds(2));
-  sides.client->payloads.Tend(SteadyClock::now() + seconds(4));
-  sides.FromClient(payloads[0]);
-  sides.FromClient(payloads[1]);
+  // The regions of a connection that is gone no longer count.
+  sides.client = std::make_unique<Side>();
+  sides.Handle();
+  sides.server.payloads.Tend(SteadyClock::now() + seconds(2));
+  sides.client->payloads.Connect(kToServer, sides.endpoint, kToClient.value);
+  sides.FromClient(sides.client->Payload());
+}
+
+TEST_CASE("connections leave a process the descriptors that it needs for its files", "[common][shared_payloads]") {
+  testing::TempFolder folder;
+  const std::string endpoint = LocalAddress(folder.path(), "server");
+  Side server;
+  server.payloads.Listen(endpoint);
+  const int first = SocketAt(endpoint, SOCK_SEQPACKET, false), second = SocketAt(endpoint, SOCK_SEQPACKET, false);
+  rlim_t count = 0;  // of which all but a quarter are for connections: one is left, and each connection has two
+  while (count - count / 4 <= static_cast<rlim_t>(NextDescriptor())) ++count;
+  {
+    const FilesLimit limit(count);
+    server.payloads.Handle();
+  }
+  CHECK_FALSE(IsClosed(first));
+  CHECK(IsClosed(second));
+  REQUIRE(server.notes.size() == 1);
+  CHECK_THAT(server.notes[0], Contains("it has as many connections as it takes"));
+  close(first);
+  close(second);
 }
 
 TEST_CASE("memory that the kernel does not give is noted once, with the reason", "[common][shared_payloads]") {
   Side side;
   {
-    const NoMoreDescriptors limit;
+    const FilesLimit limit;
     CHECK(side.memory->Allocate(kPayload) == nullptr);
     CHECK(side.memory->Allocate(kPayload) == nullptr);
   }
@@ -266,7 +293,7 @@ TEST_CASE("a peer's memory that cannot be mapped is noted once, and is not refer
   const Slice payload = sides.server.Payload();
   CHECK_FALSE(sides.server.payloads.Refer(kToClient, payload));  // gives the region
   {
-    const NoMoreDescriptors limit;
+    const FilesLimit limit;
     for (int i = 0; i < 3; ++i) sides.client->payloads.Handle();
   }
   sides.Handle();
