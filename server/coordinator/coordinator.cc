@@ -446,6 +446,7 @@ void Coordinator::Tick(Instant now, Outbox* out) {
   if (const Instant pause = job_.clock.Tick(now); pause > Instant{}) {
     job_.members.RenewAll(now);
     job_.shards.ForgivePause(pause);
+    job_.followers.ForgivePause(pause);
   }
   if (now >= next_ping_) {
     next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);

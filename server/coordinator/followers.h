@@ -26,6 +26,10 @@ class Followers {
     followers_[nonce] = now;
     arrivals_ += is_new ? 1 : 0;
   }
+  // This process was paused, and has not read what readers sent meanwhile.
+  void ForgivePause(Instant pause) {
+    for (auto& [nonce, last_message] : followers_) last_message += pause;
+  }
   void Left(std::uint64_t nonce) { followers_.erase(nonce); }
   // Forgets readers that were last heard before `time`.
   void ForgetBefore(Instant time) {

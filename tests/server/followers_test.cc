@@ -101,6 +101,17 @@ TEST_CASE("a finished job whose last step is lost forgets programs that are sile
   CHECK(harness.coordinator->followers().size() == 0);
 }
 
+TEST_CASE("a coordinator that stood still forgets no program for it", "[server][followers]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  const Join w0 = harness.Joins("w0"), w1 = harness.Joins("w1");
+  harness.Send(kReader, BeatOf(5));
+  harness.Tick(seconds(30));  // much longer than a lease
+  CHECK(harness.coordinator->followers().size() == 1);
+  harness.Pass(seconds(11), {w0, w1});
+  CHECK(harness.coordinator->followers().size() == 0);
+}
+
 TEST_CASE("not more programs are remembered than the limit", "[server][followers]") {
   Followers followers;
   for (std::uint64_t nonce = 0; nonce < 2 * Followers::kFollowersMax; ++nonce) followers.NoteMessage(nonce, seconds(1));
