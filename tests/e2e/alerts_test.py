@@ -134,7 +134,7 @@ class AlertsTest(disk_full_test.SmallDiskTest):
 
     def slow_a_worker(self, _):
         pid = self.pids()["worker-1"]
-        return harness.slowed(lambda: [pid], times=30)
+        return harness.slowed(lambda: [pid], times=30)  # on a loaded machine the other workers are several times slower, too
 
     def kill_a_server(self, launch):
         def one_turn(ended):

@@ -42,7 +42,7 @@ EditableJobConfig MakeConfig() {
   config.cluster.servers = 2;
   config.cluster.workers = config.cluster.min_workers = 1;
   config.limits.join = config.limits.stall = 60 * testing::Patience();
-  config.limits.lease = 20 * testing::Patience();  // whoever leaves says so; a pause of this machine is no loss
+  config.limits.lease = 20 * testing::Patience();  // only a pause of the machine could exceed it
   config.snapshot.every_steps = 5;
   return config;
 }
@@ -90,7 +90,7 @@ std::unique_ptr<Client> Connect(const InProcessJob& job, const std::string& name
   return client;
 }
 
-// Runs a program until the job is done, or until `at_step` returns false; then it leaves without another word.
+// Runs a program until the job is done, or until `at_step` returns false; then it closes its client.
 Program Run(
     const InProcessJob& job, const std::string& name, const AtStep& at_step = [](std::uint64_t) { return true; }) {
   Program program;

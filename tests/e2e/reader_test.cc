@@ -89,21 +89,24 @@ bool IsAll(const float* values, std::uint64_t count, float value) {
   return values != nullptr && std::memcmp(values, expected.data(), count * sizeof(float)) == 0;
 }
 
+std::chrono::seconds Patient() { return std::chrono::seconds(20 * testing::Patience()); }
+
 struct RunningJob : InProcessJob {
   // The lease is so long that only a process that pauses exceeds it, however slow a sanitizer makes the others.
-  explicit RunningJob(Mode mode = Mode::kSync, double lease = 20) : InProcessJob(MakeConfig(mode, lease)) {
+  explicit RunningJob(
+      Mode mode = Mode::kSync, double lease = 20, std::function<void(const Notice&)> on_notice = [](const Notice&) {})
+      : InProcessJob(MakeConfig(mode, lease), std::move(on_notice)) {
     StartShard(0);
     StartShard(1);
   }
-  std::unique_ptr<Reader> Follow() {
-    return Reader::Connect({coordinator->endpoint(), "r", std::chrono::seconds(20 * testing::Patience())}).value();
-  }
+  std::unique_ptr<Reader> Follow() { return Reader::Connect({coordinator->endpoint(), "r", Patient()}).value(); }
 };
 
-Reader::Deadline In(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+Reader::Deadline Now() { return std::chrono::steady_clock::now(); }
+std::chrono::milliseconds Seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
+Reader::Deadline In(double seconds) { return Now() + Seconds(seconds); }
 
 // Lets the reader read the version before the last one, then the worker do the last step.
 void FinishAfterReading(Client* worker, Reader* reader) {
@@ -118,7 +121,7 @@ void FinishAfterReading(Client* worker, Reader* reader) {
 void AwaitFinalWeights(RunningJob* job) {
   const Reader::Deadline give_up = In(kPatience);
   while (!std::filesystem::exists(job->folder.path("final.safetensors"))) {
-    REQUIRE(std::chrono::steady_clock::now() < give_up);
+    REQUIRE(Now() < give_up);
     REQUIRE_FALSE(job->ends.PopUntil(In(0.05)));
   }
 }
@@ -126,29 +129,36 @@ void AwaitFinalWeights(RunningJob* job) {
 // Ends a job while one reader stands still and another comes, half a lease later. Returns false if this machine was too
 // slow to see what the job does after the first one's lease.
 bool LateReaderIsWaitedFor(double lease) {
-  RunningJob job(Mode::kSync, lease);
+  Mailbox<Reader::Deadline> waits(4);  // when the job began to wait for readers
+  RunningJob job(Mode::kSync, lease, [&waits](const Notice& notice) {
+    if (notice.text.find("the job is done; waiting up to") != std::string::npos) (void)waits.Push(Now()).ok();
+  });
   lease = job.config.limits.lease;
-  const std::unique_ptr<Reader> still = job.Follow();
+  std::unique_ptr<Reader> still = job.Follow();
   const std::unique_ptr<Client> worker = ConnectWorker(job);
+  const Reader::Deadline before = Now();
   FinishAfterReading(worker.get(), still.get());
-  AwaitFinalWeights(&job);
-  const Reader::Deadline first_nearly_over = In(0.9 * lease), first_over = In(1.1 * lease);
-  const bool ended_at_once = job.ends.PopUntil(In(0.5 * lease)).has_value();
+  const std::optional<Reader::Deadline> began = waits.PopUntil(In(kPatience));
+  if (!began || *began > before + Seconds(0.9 * lease)) return false;
+  const bool ended_at_once = job.ends.PopUntil(*began + Seconds(0.5 * lease)).has_value();
   const Reader::Deadline second_nearly_over = In(0.9 * lease);
-  const auto late = Reader::Connect({job.address(), "r", std::chrono::seconds(20 * testing::Patience())});
-  if (std::chrono::steady_clock::now() > first_nearly_over) return false;
-  CHECK_FALSE(ended_at_once);
-  REQUIRE(late.status().message() == "");
-  const auto progress = (*late)->progress(second_nearly_over);
-  const bool ended_with_first = job.ends.PopUntil(first_over).has_value();
+  if (Now() > *began + Seconds(0.9 * lease)) return false;
+  REQUIRE_FALSE(ended_at_once);
+  Result<std::unique_ptr<Reader>> late = Reader::Connect({job.address(), "r", Patient()});
+  const auto progress = late.ok() ? (*late)->progress(In(kPatience)) : Result<JobProgress>(late.status());
+  if (Now() > *began + Seconds(0.9 * lease)) return false;
+  REQUIRE(progress.status().message() == "");
+  CHECK(progress->state == JobState::kDone);
+  const bool ended_with_first = job.ends.PopUntil(*began + Seconds(1.1 * lease)).has_value();
+  if (Now() > second_nearly_over) return false;
+  REQUIRE_FALSE(ended_with_first);
   const auto last = (*late)->Pull({kSteps - 1, false}, In(kPatience));
-  if (std::chrono::steady_clock::now() > second_nearly_over) return false;
-  CHECK_FALSE(ended_with_first);
+  if (Now() > second_nearly_over) return false;
   REQUIRE(last.status().message() == "");
   REQUIRE(last->has_value());
   CHECK((*last)->step == kSteps);
-  REQUIRE(progress.status().message() == "");
-  CHECK(progress->state == JobState::kDone);
+  still.reset();
+  late->reset();
   CHECK(job.WaitForEnds(3));
   return true;
 }
