@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kGreeting = 0x316e6c6d70616331, kRegion = 0x326e6c6d70616331;  // what a packet is
 constexpr int kPacketsAtOnce = 64;
-constexpr std::uint64_t kPageBytesMax = 64 << 10;  // a page of the system, whichever size that has
+constexpr std::uint64_t kPageBytesMax = 4096;  // SharedMemory has no smaller region
 
 }  // namespace
 

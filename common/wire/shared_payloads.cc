@@ -27,8 +27,7 @@ constexpr auto kKeptFor = std::chrono::seconds(1);               // regions of a
 constexpr auto kStopsFor = std::chrono::seconds(60);             // a process that copies nothing is given up
 constexpr auto kGreetsWithin = std::chrono::seconds(10);         // after it has connected
 constexpr std::size_t kSizeUnit = std::size_t{64} << 10;         // of buffers for copies
-constexpr std::size_t kKeptCopyMax = std::size_t{1} << 20;       // a block's; a larger buffer is used once
-constexpr rlim_t kSpareDescriptors = 256;                        // for other uses than connections
+constexpr std::size_t kKeptCopyMax = std::size_t{1} << 20;       // buffers up to the size of a block are used again
 constexpr std::uint64_t kListener = 0;                           // in place of a connection's serial
 constexpr std::uint64_t kProcessEnded = std::uint64_t{1} << 63;  // this bit and a serial: the peer's process has ended
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
@@ -68,11 +67,10 @@ int ProcessAt(int socket) {
   return static_cast<int>(syscall(SYS_pidfd_open, peer->pid, 0));
 }
 
-// Whether a connection may have this descriptor. The last ones are for a process's own files (protocol.md, section 14).
+// Whether a connection may have this descriptor. The upper half is for sockets and files: without them nothing works.
 bool LeavesDescriptors(int made) {
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return true;
-  return static_cast<rlim_t>(made) < files.rlim_cur - std::min(kSpareDescriptors, files.rlim_cur / 4);
+  return getrlimit(RLIMIT_NOFILE, &files) != 0 || static_cast<rlim_t>(made) < files.rlim_cur / 2;
 }
 
 std::uint64_t RandomId() {
@@ -113,7 +111,7 @@ SharedPayloads::SharedPayloads(std::shared_ptr<const SharedMemory> own, OnNote o
 void SharedPayloads::Note(const std::string& path, const char* what, int error) {
   const auto [note, is_new] =
       notes_.insert("weights and gradients go through the socket and not through shared memory: " + path + ": " + what +
-                    ": " + std::strerror(error));
+                    (error == 0 ? "" : std::string(": ") + std::strerror(error)));
   if (notes_.size() > kNotesMax) {
     notes_.erase(note);
   } else if (is_new && on_note_) {
@@ -275,7 +273,7 @@ bool SharedPayloads::Take(Connection* connection, bool process_ended, Clock::tim
   }
   if (process_ended) peer.End();
   if (const int error = peer.mapping_error(); error == EDQUOT) {
-    Note("a peer's memory", "this process maps as much of its peers as it may", error);
+    Note("a peer's memory", "as much memory of peers is mapped as may be", 0);
   } else if (error != 0) {
     Note("a peer's memory", "it cannot be mapped", error);
   }
@@ -296,13 +294,17 @@ void SharedPayloads::Accept() {
       is_listener_watched_ = false;
     }
     if (made < 0) return;
-    const bool of_this_user = IsOfThisUser(made);
-    if (of_this_user && HasRoom() && LeavesDescriptors(made)) {
+    const bool of_this_user = IsOfThisUser(made), has_room = HasRoom();
+    if (of_this_user && has_room && LeavesDescriptors(made)) {
       Add(made, true);
       continue;
     }
     close(made);
-    if (of_this_user) Note(listen_path_, "it has as many connections as it takes", EUSERS);
+    if (!of_this_user) continue;
+    Note(listen_path_,
+         has_room ? "half of the descriptors that this process may have are in use; raise ulimit -n"
+                  : "it has as many connections as it takes",
+         0);
   }
 }
 

@@ -34,14 +34,14 @@ std::size_t ReferredSize(std::span<const std::byte> frame);
 
 class SharedPayloads {
  public:
-  static std::uint64_t BytesOfMachine();  // its memory
+  static std::uint64_t BytesOfMachine();  // bytes of RAM
 
   struct Limits {
     std::size_t peers = 4096;  // connections that others have made; further ones are closed
     std::size_t silent = 256;  // those of them that have said nothing yet; each has 10 s for its Greeting
-    // What this process maps of all peers. Payloads in further regions go through the socket. A process may be mapped
-    // more than once: over connections of both directions, and while it is replaced by another.
-    std::size_t regions = 16384;
+    // What is mapped of all peers of this transport. Payloads in further regions go through the socket. A process may
+    // be mapped more than once: over connections of both directions, and while it is replaced by another.
+    std::size_t regions = 4096;
     std::uint64_t bytes = 4 * BytesOfMachine();
   };
   static constexpr std::size_t kSharedFrom = std::size_t{16} << 10;  // a smaller payload costs less as a copy
@@ -122,6 +122,7 @@ class SharedPayloads {
   bool Name(Connection* connection);
   bool HasRoom() const;
 
+  // `error`: an error number, or 0 if `what` says it all.
   void Note(const std::string& path, const char* what, int error);
 
   const std::shared_ptr<const SharedMemory> own_;

@@ -58,7 +58,7 @@ class Exchange {
         if (!std::exchange(greeted_, true)) peer_->Greet(peer_->id() != 0 ? peer_->id() : 1, 2);
         return;
       case 1: return SendAny();
-      case 2: return Require(peer_->Read() || peer_->has_ended(), "a peer that breaks the rules has ended");
+      case 2: return Read();
       case 3: return WriteInPage();
       case 4: return Refer();
       case 5: return peer_->ReleaseCopied();
@@ -87,6 +87,12 @@ class Exchange {
       for (int i = 0; i < copies; ++i) std::memcpy(CMSG_DATA(header) + i * sizeof(int), &descriptor, sizeof descriptor);
     }
     (void)sendmsg(ends_[1], &message, MSG_NOSIGNAL | MSG_DONTWAIT);  // the peer may have closed its end
+  }
+
+  void Read() {
+    Require(peer_->Read(&room_) || peer_->has_ended(), "a peer that breaks the rules has ended");
+    Require(room_.regions + peer_->region_count() == kRoom.regions, "no region is lost from the room");
+    Require(room_.bytes + peer_->region_bytes() == kRoom.bytes, "no byte is lost from the room");
   }
 
   void SendAny() {
@@ -149,6 +155,7 @@ class Exchange {
   }
 
   static constexpr int kSound = -2;
+  static constexpr MappingRoom kRoom{3, 16 * kPage};
 
   InputBytes* const input_;
   std::array<int, 2> ends_{};  // the peer's, then the hostile one
@@ -158,6 +165,7 @@ class Exchange {
   SharedMemory theirs_{kPage, kPage};
   std::byte* page_ = nullptr;  // of the hostile end, in the only region of `theirs_`
   bool greeted_ = false;
+  MappingRoom room_ = kRoom;
   std::optional<MemoryPeer> peer_;
 };
 

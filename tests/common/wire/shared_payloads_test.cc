@@ -292,6 +292,8 @@ TEST_CASE("a connection ends with the first packet that breaks its rules", "[com
   const SharedMemory::Region& region = connection.hostile_memory->region(0);
   const int unsealed = memfd_create("test", MFD_CLOEXEC);
   REQUIRE(ftruncate(unsealed, 4096) == 0);
+  const int write_only = open(("/proc/self/fd/" + std::to_string(region.descriptor)).c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(write_only >= 0);
   const int socket = connection.hostile->descriptor();
   const std::vector<std::function<void()>> packets = {
       [&] { SendPacket(socket, kRegion, region.size, -1); },
@@ -302,8 +304,10 @@ TEST_CASE("a connection ends with the first packet that breaks its rules", "[com
       [&] { SendPacket(socket, kRegion + 1, region.size, region.descriptor); },
       [&] { SendPacket(socket, kRegion, region.size, region.descriptor, 32, 2); },  // two descriptors
       [&] { SendPacket(socket, kGreeting, region.size, region.descriptor); },       // a second one
+      [&] { SendPacket(socket, kRegion, region.size, region.descriptor, 0); },      // not the end of the connection
+      [&] { SendPacket(socket, kRegion, region.size, write_only); },
   };
-  const std::size_t which = GENERATE(range(0, 8));
+  const std::size_t which = GENERATE(range(0, 10));
   INFO("packet " << which);
   const std::size_t open = OpenDescriptors();
   packets[which]();
@@ -312,6 +316,33 @@ TEST_CASE("a connection ends with the first packet that breaks its rules", "[com
   BufferPool pool(kBlock, connection.memory);
   CHECK_FALSE(connection.honest->Refer(WholeBuffer(pool.Take())));
   close(unsealed);
+  close(write_only);
+}
+
+TEST_CASE("a connection ends with a Greeting whose memory is no page", "[common][shared_payloads]") {
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+  MemoryPeer honest(ends[0], std::make_shared<SharedMemory>());
+  SharedMemory large(8192);
+  REQUIRE(large.Allocate(8192) != nullptr);
+  SendPacket(ends[1], kGreeting, 8192, large.region(0).descriptor);
+  CHECK_FALSE(honest.Read());
+  close(ends[1]);
+}
+
+TEST_CASE("regions without room are counted, but not mapped", "[common][shared_payloads]") {
+  Connection connection;
+  const SharedMemory::Region& region = connection.hostile_memory->region(0);
+  MappingRoom room{.regions = 1};
+  for (std::size_t i = 0; i < SharedMemory::kRegionsMax; ++i) {
+    SendPacket(connection.hostile->descriptor(), kRegion, region.size, region.descriptor);
+    REQUIRE(connection.honest->Read(&room));
+  }
+  CHECK(connection.honest->region_count() == 1);
+  CHECK(connection.honest->region_bytes() == region.size);
+  CHECK(connection.honest->mapping_error() == EDQUOT);
+  SendPacket(connection.hostile->descriptor(), kRegion, region.size, region.descriptor);
+  CHECK_FALSE(connection.honest->Read(&room));
 }
 
 TEST_CASE("a process has no more regions than a connection takes", "[common][shared_payloads]") {
