@@ -445,8 +445,8 @@ void Coordinator::WorkerDied(const std::string& name, Instant, Outbox* out) {
 void Coordinator::Tick(Instant now, Outbox* out) {
   if (const Instant pause = job_.clock.Tick(now); pause > Instant{}) {
     job_.members.RenewAll(now);
-    job_.shards.ForgivePause(pause);
-    job_.followers.ForgivePause(pause);
+    job_.shards.ForgivePause(pause, now);
+    job_.followers.ForgivePause(pause, now);
   }
   if (now >= next_ping_) {
     next_ping_ = now + (job_.ending.shutting_down ? kShutdownEvery : kPingEvery);

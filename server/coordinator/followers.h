@@ -27,8 +27,8 @@ class Followers {
     arrivals_ += is_new ? 1 : 0;
   }
   // This process was paused, and has not read what readers sent meanwhile.
-  void ForgivePause(Instant pause) {
-    for (auto& [nonce, last_message] : followers_) last_message += pause;
+  void ForgivePause(Instant pause, Instant now) {
+    for (auto& [nonce, last_message] : followers_) last_message = std::min(last_message + pause, now);
   }
   void Left(std::uint64_t nonce) { followers_.erase(nonce); }
   // Forgets readers that were last heard before `time`.

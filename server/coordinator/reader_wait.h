@@ -1,6 +1,7 @@
 // ReaderWait: how long a finished job waits for readers of its last version. It waits one lease. Each reader that
 // arrives meanwhile, that of a restarted worker for example, extends the wait to one lease from its arrival. The whole
-// wait lasts at most kLeasesMax leases. A pause of this process does not count, because it reads no messages meanwhile.
+// wait lasts at most kLeasesMax leases. A pause of this process of 2 s or more does not count: it reads no messages
+// meanwhile.
 //
 // Kind: a value; part of Completion, which passes the time.
 #pragma once

@@ -95,8 +95,8 @@ bool ShardTable::NoteBeyondLog(ShardIndex shard, std::string text) {
   return std::exchange(shards_[shard].beyond_log, std::move(text)).empty();
 }
 
-void ShardTable::ForgivePause(Instant pause) {
-  for (ShardEntry& shard : shards_) shard.last_message += pause;
+void ShardTable::ForgivePause(Instant pause, Instant now) {
+  for (ShardEntry& shard : shards_) shard.last_message = std::min(shard.last_message + pause, now);
 }
 
 void ShardTable::BeginTerm() {

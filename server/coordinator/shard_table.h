@@ -76,7 +76,7 @@ class ShardTable {
   bool NoteBeyondLog(ShardIndex shard, std::string text);
   void NoteMessage(ShardIndex shard, Instant now) { shards_[shard].last_message = now; }
   // Leaves a pause of the coordinator, in which it read no messages, out of the shards' silence.
-  void ForgivePause(Instant pause);
+  void ForgivePause(Instant pause, Instant now);
   // Notes that no shard has answered with the new term yet.
   void BeginTerm();
   // Notes that no shard has begun the new generation yet.

@@ -108,6 +108,9 @@ TEST_CASE("a coordinator that stood still forgets no program for it", "[server][
   harness.Send(kReader, BeatOf(5));
   harness.Tick(seconds(30));  // much longer than a lease
   CHECK(harness.coordinator->followers().size() == 1);
+  harness.now += seconds(30);
+  harness.Send(kReader, BeatOf(5));  // arrived in a pause, and is read before its Tick
+  harness.Tick();
   harness.Pass(seconds(11), {w0, w1});
   CHECK(harness.coordinator->followers().size() == 0);
 }

@@ -39,19 +39,24 @@ TEST_CASE("readers that keep coming hold a job up for six leases", "[server][com
   Watched watched(0);
   std::uint64_t arrivals = 0;
   const Instant end = kStart + ReaderWait::kLeasesMax * kLease;
-  while (watched.now + kLook < end) {
-    REQUIRE_FALSE(watched.EndsAt(watched.now + kLook, ++arrivals));
-  }
+  while (watched.now + kLook < end) REQUIRE_FALSE(watched.EndsAt(watched.now + kLook, ++arrivals));
   CHECK(watched.EndsAt(end, ++arrivals));
 }
 
 TEST_CASE("a coordinator that stands still takes nothing of its readers' time", "[server][completion]") {
   Watched watched(1);
   CHECK_FALSE(watched.EndsAt(kStart + kLease / 2, 1));
-  watched.now += kLease;  // the pause, in which a reader came
-  CHECK_FALSE(watched.EndsAt(watched.now + kLook, 2));
-  const Instant came = watched.now - kLook;
-  CHECK(watched.EndsAt(came + kLease, 2));
+  watched.now += kLease;
+  CHECK(watched.EndsAt(kStart + 2 * kLease, 1));
+}
+
+TEST_CASE("a coordinator that stands still does not use up the six leases", "[server][completion]") {
+  Watched watched(0);
+  watched.now += ReaderWait::kLeasesMax * kLease;
+  std::uint64_t arrivals = 0;
+  const Instant end = watched.now + ReaderWait::kLeasesMax * kLease;
+  while (watched.now + kLook < end) REQUIRE_FALSE(watched.EndsAt(watched.now + kLook, ++arrivals));
+  CHECK(watched.EndsAt(end, ++arrivals));
 }
 
 }  // namespace
