@@ -19,7 +19,7 @@ import recovery
 import skips
 
 DISTURBANCES = 6 * recovery.CHAOS_RUNS
-IN_A_CONTAINER = "unshare", "--pid", "--fork", "--kill-child"  # a name space of process ids: sockets tell it nobody's id
+IN_A_CONTAINER = "unshare", "--pid", "--fork", "--kill-child"  # there sockets give 0 as the id of a process outside
 
 
 def regions_of(pid):
