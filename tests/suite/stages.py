@@ -12,9 +12,11 @@ SECONDS_TO_END = 10  # for a command that is interrupted
 SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP  # they end a run
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
-# A signal to the shell ends the build's child processes too, because the shell passes SIGTERM on to its process group.
+# A signal to the shell ends the build's child processes too, because the shell passes SIGTERM on to its process group until
+# the build has ended: a shell that was just forked may lose a signal.
 BUILD = """\
-trap 'trap "" TERM; kill 0; exit 143' TERM
+trap 'trap "" TERM; build=$!; [ "$build" ] || exit 143
+  kill 0; { while sleep 1; do kill 0; done; } & wait $build; kill -KILL $!; exit 143' TERM
 { cmake --preset "$1" && cmake --build --preset "$1" "-j$2" --target "$3"; } &
 wait $!"""
 

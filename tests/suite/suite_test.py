@@ -45,11 +45,15 @@ if run != "no report":
             for name, status, output in run) + "</testsuite>")
 sys.exit(8 if run == "no report" or any(status == "fail" for _, status, _ in run) else 0)
 """
-# A fake cmake. With ASAN_WAITS=yes a build of asan runs until a signal ends it; a call that contains $FAILS fails.
+# A fake cmake. With ASAN_WAITS=yes a build of asan runs until a signal ends it, with ASAN_WAITS=deaf until the third one does. A
+# call that contains $FAILS fails.
 CMAKE = """\
 #!/bin/sh
 echo "$*" >> "$FAKE/cmake.log"
-case "$* $ASAN_WAITS" in *"--build --preset asan"*yes) exec tail -f /dev/null ;; esac
+case "$* $ASAN_WAITS" in
+  *"--build --preset asan"*yes) exec tail -f /dev/null ;;
+  *"--build --preset asan"*deaf) trap 'heard=x$heard; [ $heard != xxx ] || exit 1' TERM; while :; do sleep 0.1; done ;;
+esac
 case "$*" in *"$FAILS"*) exit 1 ;; esac
 """
 
@@ -245,10 +249,16 @@ class SuiteTest(unittest.TestCase):
         self.assertIn("seed 0 ", said)
 
     def test_a_signal_ends_tests_and_the_build_in_the_background(self):
-        self.environment["ASAN_WAITS"] = "yes"
+        self.end_by_signals("yes", *stages.SIGNALS)
+
+    def test_a_build_that_misses_the_signal_is_ended(self):
+        self.end_by_signals("deaf", signal.SIGTERM)
+
+    def end_by_signals(self, waits, *numbers):
+        self.environment["ASAN_WAITS"] = waits
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         self.addCleanup(signal.pthread_sigmask, signal.SIG_UNBLOCK, [signal.SIGUSR1])
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in numbers:
             self.write("runs.json", '["wait"]')
             with subprocess.Popen(self.command(), env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   text=True, preexec_fn=lambda: heed(number, signal.SIGUSR1)) as suite:
