@@ -135,7 +135,7 @@ std::optional<SharedMemory::Place> SharedMemory::Find(std::span<const std::byte>
 Result<std::shared_ptr<const MappedRegion>> MappedRegion::Map(int descriptor, std::uint64_t size) {
   struct stat facts {};
   struct statfs system {};
-  // First the seals: the kernel answers for them, and the other questions go to the owner of some file systems.
+  // The seals come first, because the kernel knows them. A file system of the peer may delay the other answers.
   const int seals = fcntl(descriptor, F_GET_SEALS), mode = fcntl(descriptor, F_GETFL);
   const bool is_sealed = seals >= 0 && (seals & kSeals) == kSeals && mode >= 0 && (mode & O_ACCMODE) != O_WRONLY;
   const bool fits = is_sealed && fstat(descriptor, &facts) == 0 && size > 0 &&

@@ -74,7 +74,7 @@ bool MemoryPeer::Read(MappingRoom* room) {
     const cmsghdr* header = got >= 0 ? CMSG_FIRSTHDR(&message) : nullptr;
     if (header != nullptr && header->cmsg_type == SCM_RIGHTS && header->cmsg_len == CMSG_LEN(sizeof(int)))
       std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-    if (got == 0 && descriptor < 0) return End(), true;  // with a descriptor: not the end, but an empty packet
+    if (got == 0 && descriptor < 0) return End(), true;  // an empty packet with a descriptor is not the end
     const bool whole = got == static_cast<ssize_t>(sizeof packet) && (message.msg_flags & MSG_TRUNC) == 0;
     const bool cut = (message.msg_flags & MSG_CTRUNC) != 0;  // there was another descriptor, or no room for this one
     if (whole && cut && descriptor < 0 && packet.kind == kRegion && was_greeted_) {

@@ -39,8 +39,9 @@ class SharedPayloads {
   struct Limits {
     std::size_t peers = 4096;  // connections that others have made; further ones are closed
     std::size_t silent = 256;  // those of them that have said nothing yet; each has 10 s for its Greeting
-    // What is mapped of all peers of this transport. Payloads in further regions go through the socket. A process may
-    // be mapped more than once: over connections of both directions, and while it is replaced by another.
+    // A transport maps at most so many regions and bytes of all its peers together. Payloads in further regions go
+    // through the socket. A process may be mapped more than once: over connections of both directions, and while it is
+    // replaced by another.
     std::size_t regions = 4096;
     std::uint64_t bytes = 4 * BytesOfMachine();
   };
