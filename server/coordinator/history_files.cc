@@ -68,14 +68,14 @@ void ReadPiece(const InputFile& file, std::uint64_t begin, const OnLine& on_line
 }
 
 // Calls `on_line` with the lines of the file at `path` and of its older files, oldest first.
-void ReadLines(const std::string& path, const OnLine& on_line) {
+void ReadLines(const std::string& path, std::uint64_t bytes_max, const OnLine& on_line) {
   std::vector<std::string> names = FormerFiles(path);
   names.push_back(path);
   std::vector<InputFile> files;
   std::uint64_t bytes = 0;
   for (const std::string& name : names) bytes += files.emplace_back(name).size();
   // One piece of each `every` bytes is read.
-  const std::uint64_t every = (bytes / kHistoryBytesMax + 1) * kPieceBytes;
+  const std::uint64_t every = (bytes / bytes_max + 1) * kPieceBytes;
   for (const InputFile& file : files) {
     for (std::uint64_t begin = 0; begin < file.size(); begin += every) ReadPiece(file, begin, on_line);
   }
@@ -83,11 +83,11 @@ void ReadLines(const std::string& path, const OnLine& on_line) {
 
 }  // namespace
 
-void ReadHistory(const std::string& run_dir, History* history) {
-  ReadLines(run_dir + "/metrics.jsonl", [&](std::string_view line) {
+void ReadHistory(const std::string& run_dir, History* history, std::uint64_t bytes_max) {
+  ReadLines(run_dir + "/metrics.jsonl", bytes_max, [&](std::string_view line) {
     if (const std::optional<StepRecord> record = ParseStepLine(line)) history->AddStep(*record);
   });
-  ReadLines(run_dir + "/audit.jsonl", [&](std::string_view line) {
+  ReadLines(run_dir + "/audit.jsonl", bytes_max, [&](std::string_view line) {
     const std::optional<PastEntry> entry = ParseAuditLine(line);
     if (entry) history->AddEvent(entry->entry, entry->time, history->StepsAt(entry->time));
   });

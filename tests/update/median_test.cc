@@ -60,10 +60,10 @@ TEST_CASE("medians of any number of slots are those of the definition, in any ti
     const std::size_t begin = random.Below(count), some = 1 + random.Below(count - begin);
     Floats out(some);
     MedianTile(InputsOf(leaves), begin, some, out.data());
-    for (std::size_t i = 0; i < some; ++i) {
-      INFO(slots << " slots, element " << begin + i);
-      REQUIRE(out[i] == MedianOf(leaves, begin + i));
-    }
+    std::size_t right = 0;
+    while (right < some && out[right] == MedianOf(leaves, begin + right)) ++right;
+    INFO(slots << " slots, wrong from element " << begin + right);
+    REQUIRE(right == some);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "common/wire/transport.h"
 #include "tests/catch.h"
 #include "tests/common/wire/random_messages.h"
+#include "tests/tier.h"
 
 namespace capstan {
 namespace {
@@ -81,7 +82,7 @@ void CheckDamaged(std::span<const std::byte> bytes) {
 
 TEST_CASE("a damaged header is refused or read as another valid message, never more", "[common][wire]") {
   RandomStream random(23);
-  for (std::size_t round = 0; round < 400; ++round) {
+  for (int tries = testing::TriesOfTier(800); tries > 0; --tries) {
     for (std::size_t kind = 0; kind < kKinds; ++kind) {
       std::vector<std::byte> bytes = Encoded(testing::RandomHeader(kind, random));
       for (std::uint64_t flips = 1 + random.Below(4); flips > 0; --flips) {
@@ -94,7 +95,7 @@ TEST_CASE("a damaged header is refused or read as another valid message, never m
 
 TEST_CASE("a header with words of noise in it is refused or read as another valid message", "[common][wire]") {
   RandomStream random(24);
-  for (std::size_t round = 0; round < 20000; ++round) {
+  for (int tries = testing::TriesOfTier(40000); tries > 0; --tries) {
     std::vector<std::byte> bytes = Encoded(testing::RandomHeader(random.Below(kKinds), random));
     const std::uint64_t noise = random.Next64() >> random.Below(64);
     std::memcpy(bytes.data() + random.Below(bytes.size() / 8) * 8, &noise, 8);

@@ -440,6 +440,21 @@ TEST_CASE("a pause of the coordinator costs nobody the lease, and no time of the
   CHECK(harness.coordinator->worker_count() == 0);
 }
 
+TEST_CASE("a pause of the coordinator is no silence of the shards", "[server][lease]") {
+  CoordinatorHarness harness;
+  harness.Run();
+  const auto alive = [&] { return harness.metrics->shards[monitoring::MemberState::kAlive].value(); };
+  harness.Tick(seconds(100));  // their messages that arrived meanwhile are not read yet
+  CHECK(alive() == 2);
+  harness.now += seconds(100);
+  harness.SendHello(0);  // read before the Tick that finds the pause
+  harness.Tick();
+  harness.Pass(kShardSilence - seconds(1));
+  CHECK(alive() == 2);
+  harness.Pass(seconds(1));
+  CHECK(alive() == 0);
+}
+
 TEST_CASE("whoever leaves, or is known to be dead, loses its slots at once", "[server][lease]") {
   CoordinatorHarness harness;
   harness.Run();

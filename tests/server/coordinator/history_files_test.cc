@@ -64,13 +64,14 @@ TEST_CASE("lines that are damaged are left out, and so is a file that is none", 
 TEST_CASE("of files larger than the limit, the whole course is read in pieces", "[server][history]") {
   const testing::TempFolder folder(testing::TempFolder::Where::kDisk);
   const std::uint64_t line_bytes = LineOf(100'000).size();
-  const std::uint64_t steps = 3 * kHistoryBytesMax / line_bytes;
+  const std::uint64_t bytes_max = kHistoryBytesMax / 8;
+  const std::uint64_t steps = 3 * bytes_max / line_bytes;
   {
     std::ofstream out(folder.path("metrics.jsonl"), std::ios::binary);
     for (std::uint64_t step = 0; step < steps; ++step) out << LineOf(step);
   }
   History history;
-  ReadHistory(folder.path(), &history);
+  ReadHistory(folder.path(), &history, bytes_max);
   CHECK(history.point_count() > 100);
   CHECK(history.point_count() <= History::kPointsMax);
   const json points = json::parse(history.Json())["points"];

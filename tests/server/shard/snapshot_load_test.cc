@@ -334,15 +334,15 @@ TEST_CASE("a header that is longer than a message may be comes in pieces, lost o
   reader.Tick(std::chrono::seconds(10));
   RelayAll(&reader, &holders);
   CHECK(IsServing(&reader));
+}
 
-  Fetched piece = pieces[0].message.header.Get<Fetched>();
-  for (const std::uint32_t arrays : {0U, 1000000U}) {  // pieces that cannot be
-    ShardHarness other(many);
-    other.FromCoordinator(other.MakeResetTo(2, holder.disk.List()));
-    other.Tick();
-    piece.arrays = arrays;
-    other.FromWorker(piece, pieces[0].message.payload, ShardHarness::PeerOf(0));
-    CHECK(Mentions(Complaint(&other), "pieces that cannot be"));
+TEST_CASE("a header of no pieces, or of too many, is refused", "[server][snapshot][limits]") {
+  for (const std::uint32_t arrays : {0U, 1000000U}) {
+    Loading loading;
+    auto headers = loading.Answers();
+    BodyOf(&headers.at(0).second).arrays = arrays;
+    loading.Give(headers[0]);
+    CHECK(Mentions(Complaint(&loading.reader), "pieces that cannot be"));
   }
 }
 

@@ -18,6 +18,7 @@
 #include "tests/server/storage/child_shape.h"
 #include "tests/server/storage/push_log_tools.h"
 #include "tests/server/storage/storage_tools.h"
+#include "tests/tier.h"
 
 namespace capstan::server {
 namespace {
@@ -144,7 +145,8 @@ TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one th
   RandomStream random(31);
   Ledger ledger;
   int in_the_middle = 0;
-  for (int round = 0; round < 12 || (in_the_middle == 0 && round < 60); ++round) {
+  const int rounds = testing::TestTier() == testing::Tier::kAll ? 12 : 6;
+  for (int round = 0; round < rounds || (in_the_middle == 0 && round < 60); ++round) {
     Child child("snapshots", folder);
     child.WaitForLines(random.Below(12));
     child.WatchFor(std::chrono::microseconds(random.Below(10'000)));
