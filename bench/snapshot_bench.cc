@@ -56,7 +56,7 @@ class TimedStore : public server::SnapshotStore {
     if (written.ok()) times_ << begin << ' ' << Now() << ' ' << written->bytes << std::endl;
     return written;
   }
-  Result<server::SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
+  Result<server::SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
     return store_->ReadHeader(id, part);
   }
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,

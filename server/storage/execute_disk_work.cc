@@ -99,9 +99,9 @@ Status EncodeForPeer(const SnapshotHeader& header, PeerRead* result) {
 }
 
 Status ReadPartForPeer(const SnapshotStore& store, PeerRead* result) {
-  CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader header, store.ReadHeader(result->wanted.snapshot, result->wanted.part));
-  if (result->wanted.block != kFetchHeader) return ReadBlockForPeer(store, header, result);
-  return EncodeForPeer(header, result);
+  CAPSTAN_ASSIGN_OR_RETURN(const SharedHeader header, store.ReadHeader(result->wanted.snapshot, result->wanted.part));
+  if (result->wanted.block != kFetchHeader) return ReadBlockForPeer(store, *header, result);
+  return EncodeForPeer(*header, result);
 }
 
 DiskResult Do(ReadForPeer work, SnapshotStore* store) {

@@ -20,26 +20,28 @@ Status MemorySnapshotStore::PersistIdentity(const ShardIdentity& identity) {
 
 std::vector<SnapshotPart> MemorySnapshotStore::List() const {
   std::vector<SnapshotPart> list;
-  for (const auto& [key, part] : parts_) list.push_back({key.first, key.second, part.header.Digest()});
+  for (const auto& [key, part] : parts_) list.push_back({key.first, key.second, part.header->Digest()});
   return list;
 }
 
 Result<SnapshotStore::Written> MemorySnapshotStore::Write(SnapshotImage image, const std::atomic<bool>& cancelled) {
-  StoredPart part{std::move(image.header), {}};
+  SnapshotHeader header = std::move(image.header);
+  StoredPart part;
   Written written;
-  for (std::size_t i = 0; i < part.header.blocks.size(); ++i) {
+  for (std::size_t i = 0; i < header.blocks.size(); ++i) {
     if (cancelled.load()) return Refused("the snapshot was given up");
-    for (std::uint32_t j = 0; j < part.header.array_count; ++j) {
+    for (std::uint32_t j = 0; j < header.array_count; ++j) {
       const Slice slice = std::move(image.arrays[i][j]);
       part.arrays.emplace_back(slice.data, slice.data + slice.size);
-      part.header.blocks[i].hashes[j] = Hash64(slice.bytes());
+      header.blocks[i].hashes[j] = Hash64(slice.bytes());
       written.bytes += slice.size;
     }
   }
   if (cancelled.load()) return Refused("the snapshot was given up");
   if (!write_failure_.ok()) return write_failure_;
-  written.digest = part.header.Digest();
-  const Key key{part.header.id, part.header.part};
+  written.digest = header.Digest();
+  const Key key{header.id, header.part};
+  part.header = std::make_shared<const SnapshotHeader>(std::move(header));
   parts_.insert_or_assign(key, std::move(part));
   return written;
 }
@@ -50,7 +52,7 @@ Result<const MemorySnapshotStore::StoredPart*> MemorySnapshotStore::Find(Snapsho
   return &found->second;
 }
 
-Result<SnapshotHeader> MemorySnapshotStore::ReadHeader(SnapshotId id, ShardIndex part) const {
+Result<SharedHeader> MemorySnapshotStore::ReadHeader(SnapshotId id, ShardIndex part) const {
   CAPSTAN_ASSIGN_OR_RETURN(const StoredPart* const found, Find(id, part));
   return found->header;
 }
@@ -58,7 +60,7 @@ Result<SnapshotHeader> MemorySnapshotStore::ReadHeader(SnapshotId id, ShardIndex
 Status MemorySnapshotStore::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                                       std::span<std::byte> out) const {
   CAPSTAN_ASSIGN_OR_RETURN(const StoredPart* const found, Find(id, part));
-  const SnapshotHeader& header = found->header;
+  const SnapshotHeader& header = *found->header;
   const SnapshotHeader::BlockEntry* entry = header.Find(block);
   if (entry == nullptr || array >= header.array_count) {
     return Invalid(NameOfPart(id, part) + " has no array " + std::to_string(array) + " of block " +

@@ -21,7 +21,7 @@ class MemorySnapshotStore : public SnapshotStore {
   Status PersistIdentity(const ShardIdentity& identity) override;
   std::vector<SnapshotPart> List() const override;
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override;
-  Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
+  Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
@@ -37,7 +37,7 @@ class MemorySnapshotStore : public SnapshotStore {
  private:
   using Key = std::pair<SnapshotId, ShardIndex>;
   struct StoredPart {
-    SnapshotHeader header;
+    SharedHeader header;
     std::vector<std::vector<std::byte>> arrays;  // by block, then by array
   };
 

@@ -182,7 +182,7 @@ void RocksFolder::LoadHeader(Family* family, const std::string& bytes) const {
   } else if (header->id != family->id || header->part != part_) {
     family->damage = Corrupt(NameOf(family->id) + ": its header is that of another part");
   } else {
-    family->header = std::move(header).value();
+    family->header = std::make_shared<const SnapshotHeader>(std::move(header).value());
   }
 }
 
@@ -226,12 +226,12 @@ Result<const RocksFolder::Family*> RocksFolder::Find(SnapshotId id) const {
 std::vector<SnapshotPart> RocksFolder::List() const {
   std::vector<SnapshotPart> list;
   for (const Family& family : families_) {
-    if (family.damage.ok()) list.push_back({family.id, part_, family.header.Digest()});
+    if (family.damage.ok()) list.push_back({family.id, part_, family.header->Digest()});
   }
   return list;
 }
 
-Result<SnapshotHeader> RocksFolder::ReadHeader(SnapshotId id) const {
+Result<SharedHeader> RocksFolder::ReadHeader(SnapshotId id) const {
   CAPSTAN_ASSIGN_OR_RETURN(const Family* const family, Find(id));
   if (!family->damage.ok()) return family->damage;
   return family->header;
@@ -276,7 +276,7 @@ Result<SnapshotStore::Written> RocksFolder::Write(SnapshotImage image, const std
   ClearIncoming();
   if (!family.ok()) return family.status();
   const SnapshotId id = family->id;
-  const std::uint64_t rewrite = family->rewrite, digest = family->header.Digest();
+  const std::uint64_t rewrite = family->rewrite, digest = family->header->Digest();
   families_.push_back(std::move(family).value());
   std::sort(families_.begin(), families_.end(), Precedes);
   CAPSTAN_RETURN_IF_ERROR(DropReplaced(id, rewrite));
@@ -290,7 +290,7 @@ Result<RocksFolder::Family> RocksFolder::Ingest(const std::vector<std::string>& 
                 .rewrite = old.ok() ? old.value()->rewrite + 1 : 0,
                 .handle = nullptr,
                 .damage = {},
-                .header = std::move(header)};
+                .header = std::make_shared<const SnapshotHeader>(std::move(header))};
   CAPSTAN_RETURN_IF_ERROR(Note(database_->CreateColumnFamily(SnapshotOptions(env_.get()),
                                                              FamilyName(family.id, family.rewrite), &family.handle)));
   rocksdb::IngestExternalFileOptions options;

@@ -47,7 +47,7 @@ class RocksFolder {
   bool empty() const { return families_.empty(); }
   std::vector<SnapshotPart> List() const;
   Result<SnapshotStore::Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled);
-  Result<SnapshotHeader> ReadHeader(SnapshotId id) const;
+  Result<SharedHeader> ReadHeader(SnapshotId id) const;
   Status ReadArray(SnapshotId id, BlockIndex block, std::uint32_t array, std::span<std::byte> out) const;
   Status Remove(SnapshotId id);
   // Returns when the snapshot's newest file was written, in seconds since 1970.
@@ -59,7 +59,7 @@ class RocksFolder {
     std::uint64_t rewrite = 0;
     rocksdb::ColumnFamilyHandle* handle = nullptr;
     Status damage;  // why there is no header
-    SnapshotHeader header;
+    SharedHeader header;
   };
 
   RocksFolder(std::string path, ShardIndex part);

@@ -58,8 +58,8 @@ std::vector<SnapshotPart> RocksSnapshotReader::List() const {
   return list;
 }
 
-Result<SnapshotHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
-  return WithoutExceptions(kSnapshotsName, [&]() -> Result<SnapshotHeader> {
+Result<SharedHeader> RocksSnapshotReader::ReadHeader(SnapshotId id, ShardIndex part) const {
+  return WithoutExceptions(kSnapshotsName, [&]() -> Result<SharedHeader> {
     CAPSTAN_ASSIGN_OR_RETURN(const RocksFolder* const folder, FolderOf(id, part));
     return folder->ReadHeader(id);
   });

@@ -28,7 +28,7 @@ class RocksSnapshotReader : public SnapshotReader {
   ~RocksSnapshotReader() override;
 
   std::vector<SnapshotPart> List() const override;
-  Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
+  Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override;
   // Returns when the part was written, in seconds since 1970.

@@ -53,8 +53,8 @@ class Store : public SnapshotStore {
     return WithoutExceptions(kStoreName, [&] { return own_->Write(std::move(image), cancelled); });
   }
 
-  Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
-    return WithoutExceptions(kStoreName, [&]() -> Result<SnapshotHeader> {
+  Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
+    return WithoutExceptions(kStoreName, [&]() -> Result<SharedHeader> {
       const RocksFolder* folder = FolderWith(part);
       if (folder == nullptr) return Invalid(NameOfPart(id, part) + " is not here");
       return folder->ReadHeader(id);
@@ -91,9 +91,9 @@ class Store : public SnapshotStore {
 
   // Removes a part from an orphan's directory, which is open only for reading, so it is opened for writing first.
   Status RemoveFromOrphan(std::size_t index, SnapshotId id) {
-    CAPSTAN_ASSIGN_OR_RETURN(const SnapshotHeader known, orphans_[index]->ReadHeader(id));
+    CAPSTAN_ASSIGN_OR_RETURN(const SharedHeader known, orphans_[index]->ReadHeader(id));
     const std::string path = orphans_[index]->path();
-    const ShardIndex part = known.part;
+    const ShardIndex part = known->part;
     CAPSTAN_ASSIGN_OR_RETURN(std::unique_ptr<RocksFolder> writable, RocksFolder::Open(path, part, Access::kWrite, 0));
     CAPSTAN_RETURN_IF_ERROR(writable->Remove(id));
     if (!writable->empty()) {

@@ -20,7 +20,7 @@ class StoppableStore : public SnapshotStore {
   Result<Written> Write(SnapshotImage image, const std::atomic<bool>& cancelled) override {
     return store_->Write(std::move(image), cancelled);
   }
-  Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
+  Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override {
     if (stopping_->load()) return Stopped();
     return store_->ReadHeader(id, part);
   }

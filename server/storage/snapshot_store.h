@@ -26,13 +26,16 @@ struct ShardIdentity;
 struct SnapshotHeader;
 struct SnapshotImage;
 
+using SharedHeader = std::shared_ptr<const SnapshotHeader>;
+
 class SnapshotReader {
  public:
   virtual ~SnapshotReader() = default;
 
   // Lists the complete parts here, also those that other shards wrote. Their blocks have not been checked.
   virtual std::vector<SnapshotPart> List() const = 0;
-  virtual Result<SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
+  // A header has an entry for each block, so it is shared and not copied: whoever asks for a block reads the header.
+  virtual Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
   // Reads array `array` of a block, exactly out.size() bytes. The caller checks the bytes against the header's hash.
   virtual Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                            std::span<std::byte> out) const = 0;

@@ -13,11 +13,11 @@ std::string NameOfPart(SnapshotId id, ShardIndex part) {
 
 Result<SnapshotHeader> ReadVerifiedHeader(const SnapshotReader& reader, SnapshotId id, ShardIndex part,
                                           std::uint64_t digest) {
-  CAPSTAN_ASSIGN_OR_RETURN(SnapshotHeader header, reader.ReadHeader(id, part));
-  if (header.id != id || header.part != part || header.Digest() != digest) {
+  CAPSTAN_ASSIGN_OR_RETURN(const SharedHeader header, reader.ReadHeader(id, part));
+  if (header->id != id || header->part != part || header->Digest() != digest) {
     return Corrupt(NameOfPart(id, part) + ": its header is not the one that the snapshot was made with");
   }
-  return header;
+  return *header;
 }
 
 Status ReadVerified(const SnapshotReader& reader, const SnapshotHeader& header, const SnapshotHeader::BlockEntry& entry,

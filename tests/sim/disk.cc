@@ -73,16 +73,20 @@ void SimDisk::WriteHeader(const SnapshotHeader& header, StoredPart* part) {
     unreadable_ = encoded.status();
     return;
   }
-  part->header = std::move(encoded).value();
-  if (flaw_ == Flaw::kUnreadableHeader) part->header.pop_back();
+  if (flaw_ == Flaw::kUnreadableHeader) encoded->pop_back();
   part->digest = header.Digest();
-  const Result<SnapshotHeader> read = server::DecodeSnapshotHeader(part->header);
+  Result<SnapshotHeader> read = server::DecodeSnapshotHeader(*encoded);
   part->readable = read.ok() && header.reports.size() <= reports_max_;
   if (read.ok()) CAPSTAN_CHECK(read->Digest() == part->digest);
   if (!read.ok()) unreadable_ = read.status();
   if (read.ok() && !part->readable) {
     unreadable_ = Corrupt(std::to_string(header.reports.size()) + " reports in the header of a snapshot's part, " +
                           std::to_string(reports_max_) + " can be read");
+  }
+  if (read.ok()) {
+    part->header = std::make_shared<const SnapshotHeader>(std::move(read).value());
+  } else {
+    part->header = read.status();
   }
 }
 
@@ -110,10 +114,10 @@ const SimDisk::StoredPart* SimDisk::Find(SnapshotId id, ShardIndex part) const {
   return nullptr;
 }
 
-Result<SnapshotHeader> SimDisk::ReadHeader(SnapshotId id, ShardIndex part) const {
+Result<server::SharedHeader> SimDisk::ReadHeader(SnapshotId id, ShardIndex part) const {
   const StoredPart* found = Find(id, part);
   if (found == nullptr) return Invalid("no such part");
-  return server::DecodeSnapshotHeader(found->header);
+  return found->header;
 }
 
 Status SimDisk::ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,

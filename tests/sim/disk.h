@@ -25,7 +25,7 @@ class SimDisk : public server::SnapshotStore {
   Status PersistIdentity(const server::ShardIdentity& identity) override;
   std::vector<SnapshotPart> List() const override;
   Result<Written> Write(server::SnapshotImage image, const std::atomic<bool>& cancelled) override;
-  Result<server::SnapshotHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
+  Result<server::SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const override;
   Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
                    std::span<std::byte> out) const override;
   Status Remove(SnapshotId id, ShardIndex part) override;
@@ -55,7 +55,7 @@ class SimDisk : public server::SnapshotStore {
 
  private:
   struct StoredPart {
-    std::string header;  // encoded
+    Result<server::SharedHeader> header = Invalid("no header was written");  // as it is read
     std::uint64_t digest = 0;
     bool readable = false;  // the header can be decoded
     std::map<std::pair<BlockIndex, std::uint32_t>, std::vector<std::byte>> arrays;

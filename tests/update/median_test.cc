@@ -55,7 +55,7 @@ Floats Column(std::initializer_list<float> values) {
 TEST_CASE("medians of any number of slots are those of the definition, in any tile", "[update][median]") {
   RandomStream random(7);
   for (SlotIndex slots = 1; slots <= 70; ++slots) {
-    const std::size_t count = 1 + random.Below(3000);
+    const std::size_t count = 1 + random.Below(1000);
     const std::vector<Contribution> leaves = RandomSlots(&random, slots, count);
     const std::size_t begin = random.Below(count), some = 1 + random.Below(count - begin);
     Floats out(some);

@@ -179,7 +179,7 @@ TEST_CASE("async: a shard whose slots are far apart keeps the oldest reports, an
   harness.FromCoordinator(harness.MakePin(0));
   const SnapshotDone done = harness.Take<SnapshotDone>(kCoordinator).at(0);
   CHECK(done.failure.empty());
-  const SnapshotHeader header = harness.disk.ReadHeader({Generation{1}, Version{0}}, 0).value();
+  const SnapshotHeader header = *harness.disk.ReadHeader({Generation{1}, Version{0}}, 0).value();
   CHECK(header.ended == std::vector<SequenceNumber>{{1}, {kFast}});
   REQUIRE(header.reports.size() >= 4);
   CHECK(header.reports.size() <= 2 * kSlotsMax);

@@ -114,7 +114,7 @@ TEST_CASE("async: what is kept is one moment of every block, although they are u
   CHECK(FirstOf(harness.disk, Id(1, 0), 0, 0) == -1.0F);
   CHECK(FirstOf(harness.disk, Id(1, 0), 0, 0, 1) == 1.0F);  // the momentum
   CHECK(FirstOf(harness.disk, Id(1, 0), 0, 1) == 0.0F);
-  const SnapshotHeader header = harness.disk.ReadHeader(Id(1, 0), 0).value();
+  const SnapshotHeader header = *harness.disk.ReadHeader(Id(1, 0), 0).value();
   CHECK(header.blocks[0].updates == 1);
   CHECK(header.blocks[0].last == std::vector<SequenceNumber>{{1}, {0}});
   CHECK(header.blocks[1].last == std::vector<SequenceNumber>{{0}, {0}});

@@ -134,7 +134,7 @@ void CheckDirectory(const std::string& folder, const Ledger& ledger) {
   for (const auto& [version, digest] : ledger.written) {
     INFO("version " << version);
     REQUIRE((here.contains(version) || ledger.removing.contains(version)));
-    if (here.contains(version)) REQUIRE(store.value()->ReadHeader({{1}, {version}}, 0)->Digest() == digest);
+    if (here.contains(version)) REQUIRE(store.value()->ReadHeader({{1}, {version}}, 0).value()->Digest() == digest);
   }
 }
 

@@ -19,10 +19,10 @@ void Write(SnapshotStore* store, SnapshotId id, ShardIndex part) {
 
 // Whether each array of the part equals the one that MakeImage makes.
 bool IsWhole(const SnapshotReader& reader, SnapshotId id, ShardIndex part) {
-  const Result<SnapshotHeader> header = reader.ReadHeader(id, part);
+  const Result<SharedHeader> header = reader.ReadHeader(id, part);
   if (!header.ok()) return false;
-  for (const SnapshotHeader::BlockEntry& block : header->blocks) {
-    for (std::uint32_t array = 0; array < header->array_count; ++array) {
+  for (const SnapshotHeader::BlockEntry& block : header.value()->blocks) {
+    for (std::uint32_t array = 0; array < header.value()->array_count; ++array) {
       std::vector<std::byte> have(block.count * sizeof(float)), wanted(have.size());
       FillArray(id, part, block.block, array, wanted);
       if (!reader.ReadArray(id, part, block.block, array, have).ok() || have != wanted) return false;

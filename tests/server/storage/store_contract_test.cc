@@ -37,10 +37,11 @@ TEMPLATE_TEST_CASE("a snapshot that was written is listed and read back bit by b
   CHECK(written.bytes == (9 * 1000 + 2 * 17) * 4 * shape.array_count);
   CHECK(store->List() == std::vector<SnapshotPart>{{IdOf(1, 10), kShard, written.digest}});
   CHECK(LoadAndCompare(store.get(), IdOf(1, 10), kShard, written.digest, shape).message() == "");
-  const Result<SnapshotHeader> header = store->ReadHeader(IdOf(1, 10), kShard);
+  const Result<SharedHeader> header = store->ReadHeader(IdOf(1, 10), kShard);
   REQUIRE(header.ok());
-  CHECK(header->Digest() == written.digest);
-  CHECK(header->job == JobId{7, 9});
+  CHECK(header.value()->Digest() == written.digest);
+  CHECK(header.value()->job == JobId{7, 9});
+  CHECK(store->ReadHeader(IdOf(1, 10), kShard).value() == header.value());  // not copied for each reader
 }
 
 TEMPLATE_TEST_CASE("a snapshot of no blocks is one all the same", "[server][storage]", MemoryStores, RocksStores) {
