@@ -105,6 +105,10 @@ class Stages:
         self.began = time.monotonic()
         self.rows = []
 
+    def seconds(self):
+        """Returns how long all has taken so far."""
+        return time.monotonic() - self.began
+
     def run(self, name, command):
         print(f"\n=== {name}", flush=True)
         began = time.monotonic()
@@ -125,7 +129,7 @@ class Stages:
         print(f"\n{'stage':28} {'seconds':>8}  result")
         for name, seconds, how in self.rows:
             print(f"{name:28} {seconds:8.0f}  {how}")
-        print(f"{'total':28} {time.monotonic() - self.began:8.0f}")
+        print(f"{'total':28} {self.seconds():8.0f}")
 
 
 class BackgroundBuild:
