@@ -34,7 +34,7 @@ class SnapshotReader {
 
   // Lists the complete parts here, also those that other shards wrote. Their blocks have not been checked.
   virtual std::vector<SnapshotPart> List() const = 0;
-  // A header has an entry for each block, so it is shared and not copied: whoever asks for a block reads the header.
+  // The header has an entry for each block, and each request for a block reads it. So readers share one header.
   virtual Result<SharedHeader> ReadHeader(SnapshotId id, ShardIndex part) const = 0;
   // Reads array `array` of a block, exactly out.size() bytes. The caller checks the bytes against the header's hash.
   virtual Status ReadArray(SnapshotId id, ShardIndex part, BlockIndex block, std::uint32_t array,
