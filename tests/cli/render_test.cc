@@ -166,9 +166,11 @@ TEST_CASE("every picture fits its terminal", "[cli][render]") {
   model.job = "\u6f22\u5b57-job";
   model.waiting = std::string(300, 'w') + " and so on " + std::string(300, 'x');
   model.failure = "a \u00e9 " + std::string(100, 'f');
-  for (int i = 0; i < 100; ++i) model.workers.push_back({"worker-" + std::to_string(i), "computing", "0", "", 5, 0.5});
-  model.worker_count = 4096;
   const bool all = testing::TestTier() == testing::Tier::kAll;
+  const int workers = all ? 300 : 100;
+  for (int i = 0; i < workers; ++i)
+    model.workers.push_back({"worker-" + std::to_string(i), "computing", "0", "", 5, 0.5});
+  model.worker_count = 4096;
   for (const bool utf8 : {false, true}) {
     for (int columns = 1; columns <= 130; columns += all ? 3 : 6) {
       for (int rows = 1; rows <= 60; rows += all || rows < 25 ? 1 : 5) {

@@ -19,8 +19,8 @@ from stamps import Stamps
 # The number of rounds (CAPSTAN_CHAOS_RUNS) of repeated parts of recovery tests with --all; otherwise there is one.
 ROUNDS_OF_ALL = "3"
 STEPS_OF_ALL = "20000"  # of the long job
-QUICK_SECONDS = 105  # of --quick: what its build leaves is for tests, within these bounds
-QUICK_TESTS_LEAST, QUICK_TESTS_MOST = 15, 35
+QUICK_SECONDS = 105  # about the longest time that --quick takes
+QUICK_TESTS_LEAST, QUICK_TESTS_MOST = 15, 35  # seconds of its tests
 
 
 def within_budget(due, seconds_of, budget):
@@ -30,6 +30,11 @@ def within_budget(due, seconds_of, budget):
         budget -= seconds_of.get(name, 0)
         (chosen if budget >= 0 else left).append(name)
     return chosen, left
+
+
+def seconds_of_quick_tests(built):
+    """Returns for how long the tests of --quick may run after `built` seconds of building."""
+    return min(QUICK_TESTS_MOST, max(QUICK_TESTS_LEAST, QUICK_SECONDS - built))
 
 
 class Suite:
@@ -102,7 +107,7 @@ class Suite:
         began = time.time()
         stamps = Stamps("dev")
         tests = listing("dev", *self.ctest_arguments, "-L", "^(quick|unit|tidy)$", "-LE", "^(bench|long)$")
-        seconds = min(QUICK_TESTS_MOST, max(QUICK_TESTS_LEAST, QUICK_SECONDS - self.stages.seconds()))
+        seconds = seconds_of_quick_tests(self.stages.seconds())
         due, left = within_budget(stamps.due(tests), costs("dev"), seconds * int(TESTS_AT_ONCE))
         if left:
             print(f"\nleft to scripts/test, because they take long: {', '.join(left)}", flush=True)

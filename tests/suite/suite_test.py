@@ -15,6 +15,7 @@ import machine
 import results
 import stages
 import stamps
+import suite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("suite.py", "machine.py", "results.py", "stages.py", "stamps.py")
@@ -85,6 +86,11 @@ class OutOfTimeTest(unittest.TestCase):
                        "WARNING: ThreadSanitizer: data race\n" + failed(LATE), "x.cc:3: broken invariant: a\n" + failed(LATE),
                        f"{LATE}\n", ""):
             self.assertFalse(results.ran_out_of_time(output), output)
+
+
+class QuickTest(unittest.TestCase):
+    def test_tests_have_the_time_that_the_build_leaves_within_bounds(self):
+        self.assertEqual([suite.seconds_of_quick_tests(built) for built in (0, 70, 85, 90, 600)], [35, 35, 20, 15, 15])
 
 
 class PatienceTest(unittest.TestCase):

@@ -8,6 +8,7 @@
 #include "common/data/encoding.h"
 #include "common/wire/messages/limits.h"
 #include "tests/catch.h"
+#include "tests/tier.h"
 #include "tests/update/block_fixture.h"
 
 namespace capstan::server {
@@ -54,8 +55,9 @@ Floats Column(std::initializer_list<float> values) {
 
 TEST_CASE("medians of any number of slots are those of the definition, in any tile", "[update][median]") {
   RandomStream random(7);
+  const std::uint64_t count_max = testing::TestTier() == testing::Tier::kAll ? 3000 : 1000;
   for (SlotIndex slots = 1; slots <= 70; ++slots) {
-    const std::size_t count = 1 + random.Below(1000);
+    const std::size_t count = 1 + random.Below(count_max);
     const std::vector<Contribution> leaves = RandomSlots(&random, slots, count);
     const std::size_t begin = random.Below(count), some = 1 + random.Below(count - begin);
     Floats out(some);
