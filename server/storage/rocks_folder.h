@@ -40,6 +40,8 @@ class RocksFolder {
 
   const std::string& path() const { return path_; }
   ShardIndex part() const { return part_; }
+  // The folder of files that no snapshot has yet. Opening for writing empties it.
+  std::string incoming() const { return path_ + "/incoming"; }
 
   Result<std::optional<ShardIdentity>> ReadIdentity() const;
   Status WriteIdentity(const ShardIdentity& identity);
@@ -76,7 +78,6 @@ class RocksFolder {
   Status ReopenIfBroken();
   void Close();
   Status Note(const rocksdb::Status& status);
-  std::string incoming() const { return path_ + "/incoming"; }
   void ClearIncoming() const;
   Result<const Family*> Find(SnapshotId id) const;
   std::string NameOf(SnapshotId id) const;

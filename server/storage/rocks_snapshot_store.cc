@@ -105,7 +105,10 @@ class Store : public SnapshotStore {
     writable.reset();
     std::error_code error;
     if (std::filesystem::exists(path + kPushLogFolder, error)) return {};  // only a person may delete that log
-    std::filesystem::remove_all(path, error);
+    // A kill must not leave half of a database there. What is in incoming() is removed by the next opening.
+    const std::string removed = own_->incoming() + "/removed-" + std::to_string(part);
+    std::filesystem::rename(path, removed, error);
+    std::filesystem::remove_all(error ? path : removed, error);  // another disk takes no rename
     return error ? Unreachable(path + ": cannot be removed: " + error.message()) : Status();
   }
 
