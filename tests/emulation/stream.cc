@@ -34,27 +34,20 @@ class Delays {
 
 void RunLate(bool late) { runs_late = late; }
 
-std::uint64_t Event::NewTicket(Stream* stream, std::uint64_t place) {
+std::uint32_t Event::NewTicket(Stream* stream, std::uint32_t place) {
   newest_ = {newest_.ticket + 1, stream, place};
   return newest_.ticket;
 }
 
 // If an event is recorded on two streams, the earlier recording may complete last. completed_ still does not go back.
-void Event::Complete(std::uint64_t ticket) {
+void Event::Complete(std::uint32_t ticket) {
   time_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
-  std::uint64_t known = completed_.load(std::memory_order_relaxed);
-  while (known < ticket && !completed_.compare_exchange_weak(known, ticket, std::memory_order_acq_rel)) {
-  }
-  completed_.notify_all();
+  completed_.Reach(ticket);
 }
 
-void Event::Wait(const Mark& mark) const {
+void Event::Wait(const Mark& mark) {
   if (!Is(mark.ticket) && mark.stream != nullptr) mark.stream->Begin(mark.place);
-  for (;;) {
-    const std::uint64_t completed = completed_.load(std::memory_order_acquire);
-    if (completed >= mark.ticket) return;
-    completed_.wait(completed, std::memory_order_acquire);
-  }
+  completed_.WaitFor(mark.ticket);
 }
 
 Stream::Stream() : tail_(new Node), thread_([this, head = tail_] { Run(head); }) {}
@@ -67,13 +60,16 @@ Stream::~Stream() {
 }
 
 // The queue is a list, and the stream frees its nodes. So the queue does not order the stream's work before what the
-// host does next, and TSan can see that a wait is missing.
+// host does next. A piece of work comes after what the host did before enqueuing it, which `next` orders, but not
+// after what the host did later. So begun_ orders nothing: it may have grown further. The new node may therefore be
+// visible a moment later than begun_.
 void Stream::Run(Node* head) {
   const FloatControl control;
   Delays delays;
-  for (std::uint64_t taken = 0;; ++taken) {
-    begun_.wait(taken, std::memory_order_acquire);
-    Node* const next = head->next;
+  for (std::uint32_t taken = 1;; ++taken) {
+    begun_.WaitFor(taken, std::memory_order_relaxed);
+    Node* next = nullptr;
+    while (next == nullptr) next = head->next.load(std::memory_order_acquire);
     delete head;
     head = next;
     const std::function<void()> work = std::move(head->work);
@@ -84,21 +80,15 @@ void Stream::Run(Node* head) {
 }
 
 void Stream::Enqueue(std::function<void()> work) {
-  tail_->next = new Node{std::move(work)};
-  tail_ = tail_->next;
+  Node* const added = new Node{std::move(work)};
+  tail_->next.store(added, std::memory_order_release);
+  tail_ = added;
   ++enqueued_;
   if (!runs_late.load(std::memory_order_relaxed)) Begin(enqueued_);
 }
 
-void Stream::Begin(std::uint64_t place) {
-  std::uint64_t begun = begun_.load(std::memory_order_relaxed);
-  while (begun < place && !begun_.compare_exchange_weak(begun, place, std::memory_order_release)) {
-  }
-  if (begun < place) begun_.notify_one();
-}
-
 void Stream::Record(Event* event) {
-  const std::uint64_t ticket = event->NewTicket(this, enqueued_ + 1);
+  const std::uint32_t ticket = event->NewTicket(this, enqueued_ + 1);
   Enqueue([event, ticket] { event->Complete(ticket); });
 }
 

@@ -35,7 +35,7 @@ TEST_CASE("a missing barrier shows, whichever neighbour is read", "[emulation]")
 
 TEST_CASE("an event that was recorded on two streams is done when its last record is", "[emulation]") {
   emulation::Event event;
-  const std::uint64_t first = event.NewTicket(), second = event.NewTicket();
+  const std::uint32_t first = event.NewTicket(), second = event.NewTicket();
   event.Complete(second);
   event.Complete(first);
   CHECK(event.Is(second));
