@@ -3,10 +3,12 @@
 The protocol goes over two pipes instead of a WebSocket, so Python's standard library is enough.
 """
 import base64
+import contextlib
 import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,15 @@ MOVE = ("import fcntl, os, sys\n"
         "os.dup2(commands, 3); os.dup2(answers, 4); os.close(commands); os.close(answers)\n"
         "os.execv(sys.argv[3], sys.argv[3:])")
 ANSWER_SECONDS = 60
+# Chromium sometimes never answers after its start, on a busy machine. So it is started up to three times. It has this
+# long to answer each of the first commands.
+START_SECONDS = (20, 20, ANSWER_SECONDS)
+GONE_SECONDS = 5
 POLL_SECONDS = 0.1
+
+
+class NoAnswer(AssertionError):
+    """The browser has ended, or has not answered in time."""
 
 
 class Browser:
@@ -28,9 +38,28 @@ class Browser:
 
     def __init__(self, patience=1):
         self.patience = patience
+
+    def __enter__(self):
+        starts = list(START_SECONDS)
+        while True:
+            seconds = starts.pop(0)
+            self.start()
+            try:
+                self.attach(seconds)
+                return self
+            except BaseException as failure:
+                self.stop()
+                if not starts or not isinstance(failure, NoAnswer):
+                    raise
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
         self.folder = tempfile.mkdtemp(prefix="capstan-browser-")
         self.buffer = b""
         self.number = 0
+        self.session = None
         self.errors = []  # what the page's script complained about
         commands_out, self.commands = os.pipe()
         self.answers, answers_in = os.pipe()
@@ -42,30 +71,45 @@ class Browser:
                                         stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(commands_out)
         os.close(answers_in)
-        self.session = None
 
-    def __enter__(self):
-        page = next(target for target in self.call("Target.getTargets")["targetInfos"] if target["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+    def attach(self, seconds):
+        deadline = time.monotonic() + seconds * self.patience
+        while (page := self.page(seconds)) is None:
+            if time.monotonic() > deadline:
+                raise NoAnswer("the browser has no page")
+            select.select([], [], [], POLL_SECONDS)
+        self.session = self.call("Target.attachToTarget", seconds, targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
-        return self
+            self.call(f"{domain}.enable", seconds)
 
-    def __exit__(self, *_):
-        self.process.kill()
+    def page(self, seconds):
+        """Returns the id of the browser's page, or None as long as it has none."""
+        targets = self.call("Target.getTargets", seconds)["targetInfos"]
+        return next((target["targetId"] for target in targets if target["type"] == "page"), None)
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        deadline = time.monotonic() + GONE_SECONDS * self.patience
+        with contextlib.suppress(ProcessLookupError):  # its children, which write to the folder, are gone
+            while time.monotonic() < deadline:
+                os.killpg(self.process.pid, 0)
+                select.select([], [], [], POLL_SECONDS)
         os.close(self.commands)
         os.close(self.answers)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def call(self, method, **parameters):
-        """Returns the result of a command."""
+    def call(self, method, seconds=ANSWER_SECONDS, **parameters):
+        """Returns the result of a command; fails if there is none after `seconds` times the patience."""
         self.number += 1
         command = {"id": self.number, "method": method, "params": parameters}
         if self.session:
             command["sessionId"] = self.session
-        os.write(self.commands, json.dumps(command).encode() + b"\0")
-        deadline = time.monotonic() + ANSWER_SECONDS * self.patience
+        try:
+            os.write(self.commands, json.dumps(command).encode() + b"\0")
+        except BrokenPipeError:
+            raise NoAnswer(f"the browser has ended before {method}") from None
+        deadline = time.monotonic() + seconds * self.patience
         while True:
             message = self.message(deadline, method)
             if message.get("id") == self.number:
@@ -79,7 +123,7 @@ class Browser:
             ready, _, _ = select.select([self.answers], [], [], max(0, deadline - time.monotonic()))
             part = os.read(self.answers, 1 << 20) if ready else b""
             if not part:
-                raise AssertionError(f"the browser does not answer {method}")
+                raise NoAnswer(f"the browser does not answer {method}")
             self.buffer += part
         text, _, self.buffer = self.buffer.partition(b"\0")
         return json.loads(text)
