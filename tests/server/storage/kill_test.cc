@@ -57,16 +57,16 @@ class Child {
     while (lines_.size() < count && ReadSome()) {
     }
   }
-  // For this long, reads what the child prints.
-  void WatchFor(std::chrono::microseconds time) {
+  // For this long, reads what the child prints. Returns false if the child has ended.
+  bool WatchFor(std::chrono::microseconds time) {
     const auto deadline = std::chrono::steady_clock::now() + time;
     while (true) {
       const auto left = deadline - std::chrono::steady_clock::now();
-      if (left.count() <= 0) return;
+      if (left.count() <= 0) return true;
       const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
       const timespec most{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
       pollfd watched{.fd = output_, .events = POLLIN, .revents = 0};
-      if (ppoll(&watched, 1, &most, nullptr) > 0 && !ReadSome()) return;
+      if (ppoll(&watched, 1, &most, nullptr) > 0 && !ReadSome()) return false;
     }
   }
   // Sends SIGKILL, then reads everything that the child had printed.
@@ -157,6 +157,30 @@ TEST_CASE("a shard killed at any moment leaves whole snapshots, and every one th
   }
   CHECK(in_the_middle > 0);
   CHECK(ledger.written.size() > 2);
+}
+
+TEST_CASE("a shard killed while it removes another's folder leaves nothing that keeps that shard from starting",
+          "[server][storage][kill]") {
+  const TempFolder run(TempFolder::Where::kDisk);
+  const std::string folder = run.path() + "/snapshots";
+  const std::string incoming = folder + "/shard-0/incoming";
+  int in_the_middle = 0;
+  for (int round = 0; round < 4 || (in_the_middle == 0 && round < 60); ++round) {
+    Child child("orphans", folder);
+    child.WaitForLines(1);
+    bool runs = true;
+    while (runs && files::exists(folder + "/shard-1/others/0")) runs = child.WatchFor(std::chrono::microseconds(100));
+    const std::vector<std::string>& lines = child.Kill();
+    REQUIRE_FALSE(lines.empty());
+    INFO(lines.back());
+    REQUIRE(lines.back().starts_with("removing "));
+    REQUIRE(runs);
+    if (files::exists(incoming + "/removed-1")) ++in_the_middle;
+    REQUIRE(RocksSnapshotStore::Open(folder, 1, 0).status().message() == "");
+    REQUIRE(RocksSnapshotStore::Open(folder, 0, 0).status().message() == "");
+    REQUIRE(files::is_empty(incoming));
+  }
+  CHECK(in_the_middle > 0);
 }
 
 TEST_CASE("a coordinator killed while it appends leaves all that it was promised", "[server][storage][kill]") {

@@ -4,10 +4,14 @@
 //                                           "removing VERSION"
 //   server_storage_child log PATH           appends sessions: "appended NUMBER"
 //   server_storage_child pushes FOLDER      appends to a shard's log, whatever is there: "appended NUMBER"
+//   server_storage_child orphans FOLDER     writes a snapshot of shard 1, then removes it as shard 0 does when the job
+//                                           has no shard 1 any more, again and again: "removing NUMBER"
 //   server_storage_child hold FOLDER        opens the store, "open", and waits for the end of its standard input
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -81,6 +85,31 @@ int AppendRecords(const std::string& path) {
   }
 }
 
+// The folder of shard 1 also has many hard links to one file, so that its removal takes a while. Files of their own
+// would be slow to make: ext4 searches long for a free inode where many files were deleted.
+int RemoveOrphans(const std::string& folder) {
+  constexpr ShardIndex kOwn = 0, kOrphan = 1;
+  constexpr int kOthers = 1000;
+  const SnapshotId id{{1}, {1}};
+  for (std::uint64_t number = 1;; ++number) {
+    auto orphan = RocksSnapshotStore::Open(folder, kOrphan, 0);
+    if (!orphan.ok()) return Fail(orphan.status());
+    const auto written = orphan.value()->Write(MakeImage(id, kOrphan, kChildShape), kNotCancelled);
+    if (!written.ok()) return Fail(written.status());
+    orphan.value().reset();
+    const std::string others = folder + "/shard-1/others/";
+    std::filesystem::remove_all(others);
+    std::filesystem::create_directories(others);
+    std::ofstream(others + "0");
+    for (int i = 1; i < kOthers; ++i) std::filesystem::create_hard_link(others + "0", others + std::to_string(i));
+
+    auto own = RocksSnapshotStore::Open(folder, kOwn, 0, {kOrphan});
+    if (!own.ok()) return Fail(own.status());
+    Print("removing " + std::to_string(number));
+    if (const Status status = own.value()->Remove(id, kOrphan); !status.ok()) return Fail(status);
+  }
+}
+
 int Hold(const std::string& folder) {
   auto store = RocksSnapshotStore::Open(folder, 0, 0);
   if (!store.ok()) return Fail(store.status());
@@ -96,6 +125,7 @@ int Main(int argc, char** argv) {
   if (mode == "snapshots") return WriteSnapshots(argv[2]);
   if (mode == "log") return AppendRecords(argv[2]);
   if (mode == "pushes") return AppendPushes(argv[2]);
+  if (mode == "orphans") return RemoveOrphans(argv[2]);
   if (mode == "hold") return Hold(argv[2]);
   return 2;
 }
