@@ -63,7 +63,8 @@ class DurableTest(harness.JobTest):
             self.assertTrue(recovery.kill_if_alive(recovery.pid_of(self.path("run"), name), signal.SIGKILL), name)
 
     def wait_for_generation(self, launch, generation):
-        recovery.poll(lambda: recovery.records(self.path("run"))[-1]["generation"] >= generation or launch.closed,
+        recovery.poll(lambda: launch.closed or any(
+            record["generation"] >= generation for record in recovery.records(self.path("run"))),
                       f"a step of generation {generation}")
         self.assertFalse(launch.closed, f"it ended early:\n{launch.output}")
 
