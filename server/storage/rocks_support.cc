@@ -66,6 +66,8 @@ rocksdb::Options StrictOptions(rocksdb::Env* env) {
   options.max_open_files = 64;
   options.max_background_jobs = 2;
   options.max_manifest_file_size = std::size_t{1} << 20;
+  // Our manifest has a few KiB. RocksDB would reserve 4 MiB for it, which a small disk may lack for the next snapshot.
+  options.manifest_preallocation_size = std::size_t{64} << 10;
   options.info_log = std::make_shared<NoLogger>();
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;

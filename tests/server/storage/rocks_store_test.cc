@@ -69,6 +69,24 @@ TEST_CASE("everything in a directory is its owner's alone", "[server][storage][r
   CHECK(seen > 10);
 }
 
+TEST_CASE("a directory reserves little of the disk beyond its files", "[server][storage][rocks]") {
+  const TempFolder run;
+  MakeDirectory(run.path());
+  const auto store = Open(run.path());
+  REQUIRE(store.status().message() == "");
+  std::int64_t reserved = 0, used = 0;
+  for (const auto& entry : files::recursive_directory_iterator(run.path())) {
+    struct stat info {};
+    REQUIRE(stat(entry.path().c_str(), &info) == 0);
+    if (!entry.is_regular_file()) continue;
+    reserved += info.st_blocks * 512;
+    used += info.st_size;
+  }
+  INFO(used << " bytes in files, " << reserved << " of the disk");
+  CHECK(used > 0);
+  CHECK(reserved - used < std::int64_t{3} << 19);  // RocksDB reserves 1.1 MiB for the write-ahead log
+}
+
 TEST_CASE("a directory that is in use is not opened a second time", "[server][storage][rocks]") {
   const TempFolder run;
   auto first = Open(run.path());
