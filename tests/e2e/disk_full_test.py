@@ -135,7 +135,9 @@ class DiskFullTest(SmallDiskTest):
         self.elsewhere(folder, "snapshots", is_folder=True)
         self.elsewhere(folder, "metrics.jsonl", is_folder=False)
         with self.launch(self.job(steps)) as launch:
-            launch.wait_for_line("running: ")
+            with self.slow_workers():  # so that the disk is full before the job ends
+                launch.wait_for_line("running: ")
+                self.fill(folder)
             self.assert_waits_for(launch, folder, "final.safetensors")
             lines = len(launch.lines)
             self.make_room(folder)
