@@ -248,7 +248,8 @@ TEST_CASE("a full queue puts messages back and recovers", "[common][transport]")
   const PeerId to = to_client ? client_id : pair.to_server;
 
   std::uint64_t sent = 0;
-  const auto send = [&] { return sender.Send(to, {PushOf(sent), MakePayload(1 << 20, 1)}); };
+  const Slice payload = MakePayload(1 << 20, 1);
+  const auto send = [&] { return sender.Send(to, {PushOf(sent), payload}); };
   Status status;
   while (sent < 10000 && (status = send()).ok()) ++sent;
   CHECK(status.code() == Code::kBusy);

@@ -52,10 +52,9 @@ inline Slice MakePayload(std::size_t size, std::uint64_t seed) {
   if (size == 0) return {};
   BufferPool pool(size);
   BufferRef buffer = pool.Take();
-  RandomStream random(seed, size);
-  for (std::size_t i = 0; i < buffer->size(); i += 4) {
-    const std::uint32_t word = random.Next();
-    std::memcpy(buffer->data() + i, &word, 4);
+  for (std::size_t i = 0; i < size; ++i) {
+    const std::uint64_t mixed = (i + (seed << 32) + size) * 0x9E3779B97F4A7C15;
+    buffer->data()[i] = static_cast<std::byte>(mixed >> 56);
   }
   const std::byte* start = buffer->data();
   return {std::move(buffer), start, size};
