@@ -37,6 +37,7 @@ class CommandTest(harness.JobTest):
         arguments = [word for setting in settings for word in ("--set", setting)]
         launch = self.enterContext(self.launch(self.job_file(steps=harness.ENDLESS), *arguments, run=run))
         launch.wait_for_line("  loss ")
+        self.enterContext(self.slow_workers(run))
         return launch
 
     def stop(self, launch, run="run"):

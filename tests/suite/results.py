@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 from machine import CORES, ROOT, build_folder, limit_of_a_test
 
-# Tests of whole jobs compute for a quarter of their time and wait for the rest.
-TESTS_AT_ONCE = str(4 * CORES)
+# Tests of whole jobs compute for a third of their time and wait for the rest.
+TESTS_AT_ONCE = str(3 * CORES)
 # The machine may pause during any recovery test. At most this many tests get a second attempt in a run of the suite.
 SECOND_TRIES_MAX = 2
 OUTPUT_MAX = str(1 << 20)  # bytes per test; ctest drops the rest
