@@ -92,15 +92,16 @@ class LocalReduceTest(CollectiveJob, recovery.RecoveryTest):
         with self.four_at_work("local", *LOCAL) as launch:
             shares = []
 
-            def push_as_one():  # on a busy machine a late worker is left out for a while, and pushes by itself
+            def push_as_one():
+                """On a busy machine a late worker is left out for a while, and pushes by itself; and the steps are counted
+                a little before or after the bytes."""
                 shares.append(self.bytes_per_step(launch, "local") / direct)
-                return shares[-1] < 0.35
+                return 0.2 < shares[-1] < 0.35
 
             try:
                 recovery.poll(push_as_one, "four workers that push as one")
             finally:
                 recovery.say(f"a step's bytes to the server: {direct:.0f} from 4 workers, of it from their machine: {shares}")
-        self.assertGreater(shares[-1], 0.2)
 
     @contextlib.contextmanager
     def by_hand(self, run, *settings, machines):
