@@ -25,7 +25,7 @@ ANSWER_SECONDS = 60
 # Chromium sometimes never answers after its start, on a busy machine. So it is started up to three times. It has this
 # long to answer each of the first commands.
 START_SECONDS = (20, 20, ANSWER_SECONDS)
-GONE_SECONDS = 5
+GONE_SECONDS = 5  # for the processes of a killed browser to be gone
 POLL_SECONDS = 0.1
 
 
@@ -91,7 +91,7 @@ class Browser:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         deadline = time.monotonic() + GONE_SECONDS * self.patience
-        with contextlib.suppress(ProcessLookupError):  # its children, which write to the folder, are gone
+        with contextlib.suppress(ProcessLookupError):  # raised once its children, which write to the folder, are gone
             while time.monotonic() < deadline:
                 os.killpg(self.process.pid, 0)
                 select.select([], [], [], POLL_SECONDS)

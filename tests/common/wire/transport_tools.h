@@ -47,14 +47,14 @@ inline void RunUntil(const std::vector<std::pair<Transport*, Recorder*>>& runnin
   });
 }
 
-// Returns bytes that depend on their position and on `seed`.
+// Returns bytes that depend on their position, on `size` and on `seed`.
 inline Slice MakePayload(std::size_t size, std::uint64_t seed) {
   if (size == 0) return {};
   BufferPool pool(size);
   BufferRef buffer = pool.Take();
-  for (std::size_t i = 0; i < size; ++i) {
-    const std::uint64_t mixed = (i + (seed << 32) + size) * 0x9E3779B97F4A7C15;
-    buffer->data()[i] = static_cast<std::byte>(mixed >> 56);
+  std::uint64_t mixed = PhiloxKey(seed, size);
+  for (std::size_t i = 0; i < size; ++i, mixed += 0x9E3779B97F4A7C15) {
+    buffer->data()[i] = static_cast<std::byte>(mixed >> 56 ^ mixed >> 40);
   }
   const std::byte* start = buffer->data();
   return {std::move(buffer), start, size};

@@ -168,7 +168,7 @@ TEST_CASE("a shard killed while it removes another's folder leaves nothing that 
   for (int round = 0; round < 4 || (in_the_middle == 0 && round < 60); ++round) {
     Child child("orphans", folder);
     child.WaitForLines(1);
-    bool runs = true;
+    bool runs = true;  // until the removal has begun
     while (runs && files::exists(folder + "/shard-1/others/0")) runs = child.WatchFor(std::chrono::microseconds(100));
     const std::vector<std::string>& lines = child.Kill();
     REQUIRE_FALSE(lines.empty());
