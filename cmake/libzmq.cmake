@@ -13,8 +13,10 @@ set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEP
 
 # A build keeps a copy, because the cache may be emptied.
 set(CAPSTAN_ZMQ_DIR ${PROJECT_BINARY_DIR}/libzmq)
-file(GLOB libraries ${built}/lib/libcapstan_zmq.*)
-file(COPY ${built}/include ${libraries} ${built}/share/doc/COPYING.LESSER DESTINATION ${CAPSTAN_ZMQ_DIR})
+file(GLOB shared_libraries ${built}/lib/libcapstan_zmq.so*)
+file(COPY ${built}/include ${shared_libraries} ${built}/share/doc/COPYING.LESSER DESTINATION ${CAPSTAN_ZMQ_DIR})
+# The archive's time is that of this copy, so that another one is linked at once. file(COPY) would keep the time.
+file(COPY_FILE ${built}/lib/libcapstan_zmq.a ${CAPSTAN_ZMQ_DIR}/libcapstan_zmq.a ONLY_IF_DIFFERENT)
 
 if(CAPSTAN_SANITIZE STREQUAL thread)
   # ThreadSanitizer ignores a library of its own that it does not see into (scripts/tsan.supp).
