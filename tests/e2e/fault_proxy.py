@@ -21,7 +21,7 @@ import struct
 import threading
 
 CHUNK = 64 << 10
-HANDSHAKE = 128  # bytes of ZMTP's handshake, or a few more, in each direction
+HANDSHAKE = 160  # bytes of ZMTP's handshake, or a few more, in each direction
 KINDS = ("latency", "bandwidth", "stall", "blackhole", "reset", "corrupt", "truncate", "handshake")
 FORTH, BACK = "forth", "back"  # towards the target; from the target
 

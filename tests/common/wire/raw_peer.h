@@ -28,6 +28,11 @@ inline sockaddr_in LoopbackAddress(int port) {
   return address;
 }
 
+inline bool IsReadable(int descriptor) {
+  pollfd now{descriptor, POLLIN, 0};
+  return poll(&now, 1, 0) == 1;
+}
+
 // Fails the test if nothing happens within 30 s, times Patience().
 inline void AwaitReadable(int descriptor) {
   pollfd waiting{descriptor, POLLIN, 0};
@@ -151,6 +156,9 @@ class RawPeer {
     while (ReadSome()) {
     }
   }
+  // Ends this direction of the connection.
+  void EndSending() const { shutdown(descriptor_, SHUT_WR); }
+  const std::string& received() const { return received_; }  // all that has arrived
   int descriptor() const { return descriptor_; }
   int own_port() const {
     sockaddr_in own{};

@@ -236,6 +236,46 @@ TEST_CASE("a handshake may have a kilobyte", "[zmtp][hostile]") {
   server.CheckServes();
 }
 
+// Returns what a client sends on a new connection before its first message.
+std::string HandshakeOfAClient() {
+  const Listener listener;
+  const std::unique_ptr<Transport> client = CreateZmqTransport(Silent());
+  const PeerId to_listener = *client->Connect(listener.endpoint);
+  REQUIRE(client->Send(to_listener, {Ping{}, {}}).ok());
+  RawPeer peer(listener.Accept());
+  peer.Greet();
+  REQUIRE(peer.Send(Ready("ROUTER", {})));
+  const std::string message = SealedFrame(Ping{});
+  REQUIRE(peer.ReadUntil(message));
+  return peer.received().substr(0, peer.received().find(message));
+}
+
+TEST_CASE("a peer whose handshake was damaged in one bit keeps its name or loses the connection", "[zmtp][hostile]") {
+  Server server(Silent());
+  const std::string handshake = HandshakeOfAClient();
+  const auto replay = [&](const std::string& bytes) {
+    RawPeer peer(ConnectRaw(server.endpoint));
+    REQUIRE(peer.Send(bytes));
+    if (peer.ReadUntil("READY")) peer.Send(SealedFrame(Ping{}));
+    peer.EndSending();
+    server.PollUntil([&] { return IsReadable(peer.descriptor()); });
+  };
+  replay(handshake);
+  server.PollUntil([&] { return !server.received.messages.empty(); });
+  const PeerId name = server.received.messages[0].from;
+  for (std::size_t bit = 0; bit < 8 * handshake.size(); ++bit) {
+    std::string damaged = handshake;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    replay(damaged);
+  }
+  server.CheckServes();
+  std::size_t others = 0;
+  for (const Received& received : server.received.messages) others += received.from == name ? 0 : 1;
+  CHECK(others == 0);
+  CHECK(server.counters.foreign_peers == 0);
+  CHECK(server.received.messages.size() > 8 * 31);  // 31 bytes of a greeting mean nothing
+}
+
 TEST_CASE("peers of older versions of the protocol are refused", "[zmtp][hostile]") {
   Server server(Silent());
   const std::string signature("\xFF\0\0\0\0\0\0\0\1\x7F", 10);
