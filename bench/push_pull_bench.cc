@@ -26,8 +26,10 @@ enum Measured : std::size_t { kRaw, kJob, kKeyValue };
 enum JobReading : std::size_t { kRate, kCpu, kRequests, kRoundP50, kRoundP99 };  // of kRaw and kKeyValue the first two
 
 // Returns how many tensors the model has. Those of a round are all in flight.
-std::size_t TensorsOf(std::size_t tensor_bytes) {
-  if (tensor_bytes <= 64u << 10) return 256;
+std::size_t TensorsOf(std::size_t tensor_bytes, int servers) {
+  // Small tensors travel together, and of several servers each needs a block of them.
+  const std::size_t blocks = servers == 1 ? 0 : static_cast<std::size_t>(servers) * kBlockElements * sizeof(float);
+  if (tensor_bytes <= 64u << 10) return std::max<std::size_t>(256, blocks / tensor_bytes);
   return std::max<std::size_t>(4, (64u << 20) / tensor_bytes);
 }
 
@@ -200,8 +202,9 @@ Plan PlanPushPull(const PushPullOptions& options) {
     plan.groups.push_back(RoundTripGroup(carrier, options.seconds));
     for (const int servers : options.sizes) {
       for (const std::size_t bytes : options.tensor_bytes) {
-        plan.groups.push_back(GroupOf(
-            {carrier, servers, {.tensor_bytes = bytes, .tensors = TensorsOf(bytes), .seconds = options.seconds}}));
+        const PushPullLoad load{
+            .tensor_bytes = bytes, .tensors = TensorsOf(bytes, servers), .seconds = options.seconds};
+        plan.groups.push_back(GroupOf({carrier, servers, load}));
       }
     }
   }

@@ -8,7 +8,8 @@
 // Why:    in mode async a push is applied on arrival and a pull gets the newest weights, as in key-value
 //         parameter servers ("push, add, pull"). Here a push is also checked by its hash, named by its sequence
 //         number, and applied exactly once. Small tensors travel together in blocks, and yet each tensor pushed or
-//         pulled counts as one request.
+//         pulled counts as one request. Of several servers each needs a block of tensors, so their rows of small
+//         tensors have more of them than the rows of one server.
 //
 // Limits measured in the same run are raw ZeroMQ in one direction, with frames of the size really sent, and a bare
 // key-value server (raw_key_value.h); neither has keys, not even next to curve.
