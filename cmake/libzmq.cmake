@@ -14,8 +14,12 @@ set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEP
 # A build keeps a copy, because the cache may be emptied.
 set(CAPSTAN_ZMQ_DIR ${PROJECT_BINARY_DIR}/libzmq)
 file(GLOB shared_libraries ${built}/lib/libcapstan_zmq.so*)
-file(COPY ${built}/include ${shared_libraries} ${built}/share/doc/COPYING.LESSER DESTINATION ${CAPSTAN_ZMQ_DIR})
-# The archive's time is that of this copy, so that another one is linked at once. file(COPY) would keep the time.
+file(COPY ${shared_libraries} ${built}/share/doc/COPYING.LESSER DESTINATION ${CAPSTAN_ZMQ_DIR})
+# The other files get the time of their copying, so that ninja sees that they are new. file(COPY) would keep their time.
+file(MAKE_DIRECTORY ${CAPSTAN_ZMQ_DIR}/include)
+foreach(header zmq.h zmq_utils.h)
+  file(COPY_FILE ${built}/include/${header} ${CAPSTAN_ZMQ_DIR}/include/${header} ONLY_IF_DIFFERENT)
+endforeach()
 file(COPY_FILE ${built}/lib/libcapstan_zmq.a ${CAPSTAN_ZMQ_DIR}/libcapstan_zmq.a ONLY_IF_DIFFERENT)
 
 if(CAPSTAN_SANITIZE STREQUAL thread)
