@@ -47,8 +47,8 @@ constexpr int kHeartbeatMaxMs = 300'000;  // so that ZMTP can say how long it ma
 constexpr int kUntakenMs = 15'000;        // longest time for sent bytes without the other machine's acknowledgement
 // How long a peer may close handshakes before the other of its two keys is tried: one that is ending closes some, too.
 constexpr auto kKeyTriedFor = std::chrono::milliseconds(200);
-// The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: the
-// handshake, which carries its routing id, may have been damaged.
+// The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: more
+// than one bit of the handshake, which carries its routing id, may have been damaged.
 constexpr int kHeartbeatsUnheard = 40;
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
