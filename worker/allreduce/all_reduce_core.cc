@@ -193,9 +193,11 @@ AllReduceCommands AllReduceCore::BeginSlot(std::uint64_t samples) {
 }
 
 AllReduceCommands AllReduceCore::FinishBlock(BlockIndex block) {
-  const std::size_t bucket = bucket_of_[block];
-  if (!is_computing() || !round_.sums.FinishBlock(bucket)) return {};
-  return {ReduceBucket{bucket}};
+  if (!is_computing()) return {};
+  round_.sums.FinishBlock(bucket_of_[block]);
+  AllReduceCommands out;
+  while (const std::optional<std::size_t> bucket = round_.sums.TakeFinalBucket()) out.push_back(ReduceBucket{*bucket});
+  return out;
 }
 
 AllReduceCommands AllReduceCore::EndSlot(SlotReport report) {

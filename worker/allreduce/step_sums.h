@@ -2,8 +2,9 @@
 // buckets are final and reduced.
 //
 // Kind:   a value; a part of AllReduceCore.
-// Why:    a bucket is reduced as soon as the round's last slot has finished its blocks, so that summing over the
-//         workers overlaps with the backward pass.
+// Why:    a bucket is reduced as soon as the round's last slot has finished its blocks and those of the buckets before
+//         it, so that summing over the workers overlaps with the backward pass. All workers must begin buckets in one
+//         order, and only one that has samples for the slot runs a backward pass.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,15 @@ class StepSums {
   std::uint64_t samples() const { return samples_; }  // of the slots that have begun
 
   OpenSlot BeginSlot(std::uint64_t samples);
-  // Call it for each block of each slot. Returns true for the block that makes this worker's sum of the bucket final.
-  bool FinishBlock(std::size_t bucket) { return at_last_slot() && --blocks_missing_[bucket] == 0; }
+  // Call it for each block of each slot.
+  void FinishBlock(std::size_t bucket) {
+    if (at_last_slot()) --blocks_missing_[bucket];
+  }
+  // Returns the next bucket to reduce if this worker's sum of it is final, once for each bucket, in order.
+  std::optional<std::size_t> TakeFinalBucket() {
+    const bool is_final = begun_reducing_ < blocks_missing_.size() && blocks_missing_[begun_reducing_] == 0;
+    return is_final ? std::optional(begun_reducing_++) : std::nullopt;
+  }
   void EndSlot(SlotReport report);
   // Call it when the application leaves a slot without ending it.
   void LeaveSlot() { open_ = false; }
@@ -53,8 +61,8 @@ class StepSums {
   bool open_ = false;
   bool has_sum_ = false;  // some slot that has ended had samples
   std::uint64_t slot_samples_ = 0, samples_ = 0;
-  std::vector<std::uint32_t> blocks_missing_;  // blocks of the last slot that are not final, by bucket
-  std::size_t reduced_ = 0;                    // number of buckets
+  std::vector<std::uint32_t> blocks_missing_;     // blocks of the last slot that are not final, by bucket
+  std::size_t begun_reducing_ = 0, reduced_ = 0;  // numbers of buckets
   std::vector<SlotReport> reports_;
 };
 

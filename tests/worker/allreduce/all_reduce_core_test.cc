@@ -288,6 +288,17 @@ TEST_CASE("a group that fails while it is formed is reported, unless its generat
 
 // ---- a step
 
+TEST_CASE("buckets are reduced in order, whatever the order in which their blocks are finished", "[train][replica]") {
+  Worker worker;
+  worker.Form();
+  CHECK(worker.Slot(2, 7) == "slot replace");
+  (void)worker.core.BeginSlot(4);
+  CHECK(worker.core.FinishBlock(0).empty());
+  CHECK(worker.core.FinishBlock(1).empty());  // bucket 1 is final, bucket 0 is not
+  CHECK(worker.core.FinishBlock(3).empty());
+  CHECK(Words(worker.core.FinishBlock(2)) == "reduce 0, reduce 1");
+}
+
 TEST_CASE("a bucket is reduced when the last slot has finished its blocks", "[train][replica]") {
   Worker worker;
   worker.Form();
