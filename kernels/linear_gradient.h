@@ -38,16 +38,21 @@ BiasActivationGradient<T> BiasActivationOf(const LinearGradient<T>& g) {
           .bias_gradient = g.bias_gradient,
           .beta = g.beta};
 }
+// Returns the second step's product for rows [begin, end) of the weight gradient.
 template <class T>
-Product<T, Wide<T>> WeightGradientOf(const LinearGradient<T>& g) {
-  return {.m = g.out,
+Product<T, Wide<T>> WeightGradientOf(const LinearGradient<T>& g, std::int64_t begin, std::int64_t end) {
+  return {.m = end - begin,
           .n = g.in,
           .k = g.rows,
-          .a = {g.dy, g.out, Transpose::kYes},
+          .a = {g.dy + begin, g.out, Transpose::kYes},
           .b = {g.x, g.in},
-          .c = g.weight_gradient,
+          .c = g.weight_gradient + begin * g.in,
           .c_stride = g.in,
           .beta = g.beta};
+}
+template <class T>
+Product<T, Wide<T>> WeightGradientOf(const LinearGradient<T>& g) {
+  return WeightGradientOf(g, 0, g.out);
 }
 
 template <class T>

@@ -86,6 +86,8 @@ class Catalog {
   // Whether a worker sends the initial weights of any tensor.
   bool is_given() const { return is_given_; }
   std::uint32_t block_elements() const { return block_elements_; }
+  // Whether tensors [first, last] exist, at least one.
+  bool Has(TensorIndex first, TensorIndex last) const { return first <= last && last < tensors_.size(); }
   std::uint64_t flat_offset(TensorIndex tensor) const { return tensor_offsets_[tensor]; }
   // The first and the last block that has elements of the tensor.
   BlockIndex first_block(TensorIndex tensor) const { return first_blocks_[tensor]; }

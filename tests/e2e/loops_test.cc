@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <limits>
 #include <optional>
 
 #include "common/config/job/cluster_section.h"
@@ -66,7 +67,10 @@ Status Train(const std::string& coordinator, const std::string& name, float grad
     for (std::uint32_t slot : (**work).slots) {
       float* gradient = (*client)->BeginSlot(slot, 1).value();
       if (Status status = (*client)->WaitWeights(0, 1, deadline); !status.ok()) break;
-      std::fill_n(gradient, (*client)->element_count(), gradient_value);
+      std::fill_n(gradient, kBlockElements, std::numeric_limits<float>::quiet_NaN());  // not computed yet
+      std::fill(gradient + kBlockElements, gradient + (*client)->element_count(), gradient_value);
+      CAPSTAN_RETURN_IF_ERROR((*client)->GradientReadyFrom(0, kBlockElements));
+      std::fill_n(gradient, kBlockElements, gradient_value);
       CAPSTAN_RETURN_IF_ERROR((*client)->GradientReady(0, 1));
       if (!(*client)->EndSlot(slot, {.loss_sum = 2.0, .predictions = 1}).ok()) break;
     }
@@ -203,6 +207,24 @@ TEST_CASE("a tensor whose gradient is called final twice in a slot is an error t
   CHECK(twice.code() == Code::kInvalid);
   CHECK_THAT(twice.message(), Catch::Contains("GradientReady(1, 1): tensor \"b\" is named twice in one slot"));
   CHECK(client->EndSlot(0, {.loss_sum = 2.0, .predictions = 1}).code() == Code::kInvalid);
+}
+
+TEST_CASE("elements of a gradient that cannot be called final are an error that names them", "[e2e][sync]") {
+  const auto error_of = [](std::uint64_t first, std::uint64_t second) {
+    InProcessJob job(MakeConfig(1, 1, Mode::kSync));
+    job.StartShard(0);
+    const std::unique_ptr<Client> client = InFirstRound(job);
+    float* const gradient = client->BeginSlot(0, 1).value();
+    std::fill_n(gradient, client->element_count(), 1.0F);
+    REQUIRE(client->GradientReadyFrom(1, first).ok());
+    const Status wrong = client->GradientReadyFrom(1, second);
+    CHECK(wrong.code() == Code::kInvalid);
+    return wrong.message();
+  };
+  CHECK_THAT(error_of(2, 2), Catch::Contains("GradientReadyFrom(1, 2): tensor \"b\" is final from element 2 on"));
+  CHECK_THAT(error_of(2, 3), Catch::Contains("GradientReadyFrom(1, 3): tensor \"b\" is final from element 2 on"));
+  CHECK_THAT(error_of(2, 4),
+             Catch::Contains("GradientReadyFrom(1, 4): tensor \"b\" has 4 elements, so there is no element 4"));
 }
 
 TEST_CASE("after a failure a client gives no weights, even if they have arrived", "[e2e][sync]") {

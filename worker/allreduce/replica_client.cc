@@ -66,6 +66,7 @@ class ReplicaClient : public client::ClientBase {
   const std::string& program_state() const override { return no_state_; }
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
+  Status GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
   ClientCounters counters() const override;
 
@@ -109,9 +110,6 @@ class ReplicaClient : public client::ClientBase {
   Commands Lost(const Status& why);
   void FinishBlock(BlockIndex block);
   void AddGradient(const Block& block);
-  bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
-    return catalog_ && first <= last && last < catalog_->tensors().size();
-  }
 
   const ReplicaClientOptions options_;
   const std::string no_state_;
@@ -317,7 +315,7 @@ Commands ReplicaClient::On(const EndGroup& end) {
 // ---- slots ---------------------------------------------------------------------------------------------------------
 
 Status ReplicaClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline) {
-  if (!NamesTensors(first, last)) {
+  if (!catalog_ || !catalog_->Has(first, last)) {
     return Misuse("WaitWeights(" + std::to_string(first) + ", " + std::to_string(last) + ") names no tensors");
   }
   return LookUp();
@@ -359,7 +357,7 @@ Commands ReplicaClient::On(const ReduceSamples& reduce) {
 
 Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   const FloatControl float_control;
-  if (!core_ || !core_->sums().is_open() || !NamesTensors(first, last)) {
+  if (!core_ || !core_->sums().is_open() || !catalog_->Has(first, last)) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
@@ -368,6 +366,17 @@ Status ReplicaClient::GradientReady(std::uint32_t first, std::uint32_t last) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + "): " + taken.message());
   }
   return core_->status();
+}
+
+Status ReplicaClient::GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) {
+  const FloatControl float_control;
+  const std::string call = "GradientReadyFrom(" + std::to_string(tensor) + ", " + std::to_string(element) + ")";
+  if (!core_ || !core_->sums().is_open() || !catalog_->Has(tensor, tensor)) {
+    return Misuse(call + " names no tensor of a slot that was begun");
+  }
+  const auto finished = [this](BlockIndex block) { FinishBlock(block); };
+  const Status taken = finished_.TakeFrom(*catalog_, tensor, element, finished);
+  return taken.ok() ? core_->status() : Misuse(call + ": " + taken.message());
 }
 
 // The gradient of a block is final for this slot. In the last slot this may complete its bucket.

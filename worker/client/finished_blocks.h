@@ -1,11 +1,14 @@
 // FinishedBlocks: counts, for each block, the segments of a slot's gradient that are not final yet.
 //
 // Kind:   owned by the application's thread.
-// Fails:  Take: kInvalid when a tensor is named again. Counted twice, it would make a block final too early.
-// Why:    a backward pass finishes tensors, but blocks are sent. A block is final when all its segments are.
+// Fails:  Take, TakeFrom: kInvalid when elements are named again. Counted twice, they would make a block final too
+//         early. TakeFrom: kInvalid when the tensor has no such element.
+// Why:    a backward pass finishes tensors, or a large one from its end, but blocks are sent. A block is final when all
+//         its segments are.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,7 +21,8 @@ class FinishedBlocks {
  public:
   // Starts a slot: no segment is final.
   void Begin(const Catalog& catalog) {
-    final_.assign(catalog.tensors().size(), false);
+    final_from_.clear();
+    for (const TensorSpec& tensor : catalog.tensors()) final_from_.push_back(tensor.ElementCount());
     missing_.clear();
     for (const Block& block : catalog.blocks()) missing_.push_back(block.segment_count);
   }
@@ -28,15 +32,25 @@ class FinishedBlocks {
   template <class F>
   Status Take(const Catalog& catalog, TensorIndex first, TensorIndex last, const F& finished) {
     for (TensorIndex tensor = first; tensor <= last; ++tensor) {
-      if (final_[tensor]) return NamedTwice(catalog.tensors()[tensor].name);
+      if (final_from_[tensor] == 0) return NamedTwice(catalog.tensors()[tensor].name);
     }
-    // Each tensor has one segment in every block from its first to its last.
-    for (TensorIndex tensor = last + 1; tensor-- > first;) {
-      final_[tensor] = true;
-      for (BlockIndex block = catalog.last_block(tensor) + 1; block-- > catalog.first_block(tensor);) {
-        if (missing_[block] > 0 && --missing_[block] == 0) finished(block);
-      }
+    for (TensorIndex tensor = last + 1; tensor-- > first;) Note(catalog, tensor, 0, finished);
+    return {};
+  }
+  // Notes that the tensor's elements from `element` on are final. Calls finished(block) as Take does.
+  template <class F>
+  Status TakeFrom(const Catalog& catalog, TensorIndex tensor, std::uint64_t element, const F& finished) {
+    const TensorSpec& spec = catalog.tensors()[tensor];
+    if (element >= spec.ElementCount()) {
+      return Invalid("tensor \"" + spec.name + "\" has " + std::to_string(spec.ElementCount()) +
+                     " elements, so there is no element " + std::to_string(element));
     }
+    if (element >= final_from_[tensor]) {
+      const std::string last = std::to_string(final_from_[tensor]);
+      return Invalid("tensor \"" + spec.name + "\" is final from element " + last +
+                     " on already, and that part may have been sent; name an element below " + last);
+    }
+    Note(catalog, tensor, element, finished);
     return {};
   }
 
@@ -55,7 +69,19 @@ class FinishedBlocks {
                    "first time; name each tensor once in a slot, when nothing more is added to its gradient");
   }
 
-  std::vector<bool> final_;             // by tensor
+  template <class F>
+  void Note(const Catalog& catalog, TensorIndex tensor, std::uint64_t element, const F& finished) {
+    const std::uint64_t before = std::exchange(final_from_[tensor], element);
+    // A tensor has one segment in every block from its first to its last. Only the first may begin within a block.
+    const std::uint64_t size = catalog.block_elements(), first = catalog.first_block(tensor);
+    for (std::uint64_t place = (before - 1) / size + 1; place-- > 0 && place * size >= element;) {
+      const auto block = static_cast<BlockIndex>(first + place);
+      if (missing_[block] > 0 && --missing_[block] == 0) finished(block);
+    }
+  }
+
+  // By tensor: its first element that is final; the number of its elements if none is.
+  std::vector<std::uint64_t> final_from_;
   std::vector<std::uint32_t> missing_;  // segments that are not final, by block
 };
 

@@ -68,6 +68,10 @@ class ForkGuard : public Client {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->GradientReady(first, last);
   }
+  Status GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) override {
+    CAPSTAN_RETURN_IF_ERROR(owner_.Check());
+    return client_->GradientReadyFrom(tensor, element);
+  }
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override {
     CAPSTAN_RETURN_IF_ERROR(owner_.Check());
     return client_->EndSlot(slot, result);

@@ -89,6 +89,7 @@ class ParameterServerClient : public client::ClientBase {
   Status KeepVersion(const float* weights, std::string_view state) override;
   Result<float*> BeginSlot(std::uint32_t slot, std::uint64_t samples) override;
   Status GradientReady(std::uint32_t first, std::uint32_t last) override;
+  Status GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) override;
   Status EndSlot(std::uint32_t slot, const SlotResult& result) override;
   ClientCounters counters() const override;
 
@@ -125,9 +126,6 @@ class ParameterServerClient : public client::ClientBase {
   }
   void BeginMachineReduce();
   Status AwaitMachineReduce();
-  bool NamesTensors(std::uint32_t first, std::uint32_t last) const {
-    return catalog_ && first <= last && last < catalog_->tensors().size();
-  }
 
   std::unique_ptr<client::MachineReduce> machine_;  // null: this worker adds up nothing with others
   const std::function<bool()> stop_requested_;
@@ -217,7 +215,7 @@ void ParameterServerClient::BeginRound(const session::Session::WorkReady& ready)
 
 Status ParameterServerClient::WaitWeights(std::uint32_t first, std::uint32_t last, Deadline deadline) {
   if (!failure().ok()) return failure();
-  if (!sums_ || !NamesTensors(first, last)) {
+  if (!sums_ || !catalog_->Has(first, last)) {
     return Misuse("WaitWeights(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a round");
   }
@@ -359,7 +357,7 @@ ClientCounters ParameterServerClient::counters() const {
 
 Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t last) {
   const FloatControl float_control;
-  if (!slot_open_ || !NamesTensors(first, last)) {
+  if (!slot_open_ || !catalog_->Has(first, last)) {
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) +
                   ") names no tensors of a slot that was begun");
   }
@@ -369,6 +367,18 @@ Status ParameterServerClient::GradientReady(std::uint32_t first, std::uint32_t l
     return Misuse("GradientReady(" + std::to_string(first) + ", " + std::to_string(last) + "): " + taken.message());
   }
   return failure();
+}
+
+Status ParameterServerClient::GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) {
+  const FloatControl float_control;
+  const std::string call = "GradientReadyFrom(" + std::to_string(tensor) + ", " + std::to_string(element) + ")";
+  if (!slot_open_ || !catalog_->Has(tensor, tensor)) {
+    return Misuse(call + " names no tensor of a slot that was begun");
+  }
+  CAPSTAN_RETURN_IF_ERROR(Settle("GradientReadyFrom"));
+  const auto finished = [this](BlockIndex block) { FinishBlock(block); };
+  const Status taken = finished_.TakeFrom(*catalog_, tensor, element, finished);
+  return taken.ok() ? failure() : Misuse(call + ": " + taken.message());
 }
 
 // Adds the slot's final gradient of a block to the sums of its nodes. In the round's last slot the block is pushed,

@@ -5,8 +5,10 @@
 // Shapes: linear: x [rows, in], y [rows, out], weight [out, in] as in torch.nn.Linear. layer norm: [rows, width].
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "kernels/layer_norm.h"
 #include "kernels/linear_gradient.h"
@@ -54,6 +56,28 @@ struct Linear {
     LinearBackward(context, Gradient(target, rows, x, dy, activation, y));
   }
 
+  // Does the same, and declares the gradients final. If hooks.gradient_ready_from is set, the weight's gradient is
+  // computed from its last row to its first, and each part of it is declared final at once.
+  template <class Context, class T>
+  void BackwardParametersInParts(Context& context, const GradientTarget<T>& target, std::int64_t rows, const T* x,
+                                 T* dy, kernels::Activation activation, const T* y, const Hooks& hooks) const {
+    const kernels::LinearGradient<T> gradient = Gradient(target, rows, x, dy, activation, y);
+    if (!hooks.gradient_ready_from) {
+      LinearBackward(context, gradient);
+      return GradientReady(hooks, weight, bias);
+    }
+    BiasActivationBackward(context, BiasActivationOf(gradient));
+    GradientReady(hooks, bias, bias);  // first, so that blocks are final in descending order
+    const std::int64_t part = RowsOfPart(context);
+    for (std::int64_t end = out; end > 0;) {
+      const std::int64_t begin = (end - 1) / part * part;
+      Matmul(context, WeightGradientOf(gradient, begin, end));
+      if (begin > 0) GradientReadyFrom(hooks, weight, begin * in);
+      end = begin;
+    }
+    GradientReady(hooks, weight, weight);
+  }
+
   // Does the same, but first computes dy: `incoming` is the InputProduct of the next layer, whose result is dy.
   template <class Context, class T>
   void BackwardParameters(Context& context, const GradientTarget<T>& target, const T* x,
@@ -75,6 +99,17 @@ struct Linear {
   Parameter weight, bias;
 
  private:
+  // Returns how many rows of the weight's gradient are computed at once: at most a block, but so many that packing x
+  // again for each part costs little and all threads have work, and whole tiles of the product.
+  template <class Context>
+  std::int64_t RowsOfPart(const Context& context) const {
+    constexpr std::int64_t kTiles = 96, kRowsMin = 288;
+    if (in * out <= kBlockElements) return out;
+    std::int64_t threads = 1;
+    if constexpr (std::is_same_v<Context, kernels::CpuContext>) threads = context.threads();
+    return std::max(kRowsMin * threads, kBlockElements / in / kTiles * kTiles);
+  }
+
   template <class T>
   kernels::LinearGradient<T> Gradient(const GradientTarget<T>& target, std::int64_t rows, const T* x, T* dy,
                                       kernels::Activation activation, const T* y) const {

@@ -73,10 +73,13 @@ class LinearStack {
       const Linear& layer = layers_[i];
       const bool last = i + 1 == layers_.size();
       if (!last) Drop(key, i, dy);
-      layer.BackwardParameters(context_, target, samples_, i > 0 ? outputs_[i - 1] : x, dy,
-                               last ? kernels::Activation::kNone : kernels::Activation::kRelu, outputs_[i]);
+      const kernels::Activation activation = last ? kernels::Activation::kNone : kernels::Activation::kRelu;
+      const T* const input = i > 0 ? outputs_[i - 1] : x;
+      if (i == 0 && dx == nullptr) {  // nothing is computed afterwards that would hide the sending
+        return layer.BackwardParametersInParts(context_, target, samples_, input, dy, activation, outputs_[i], hooks);
+      }
+      layer.BackwardParameters(context_, target, samples_, input, dy, activation, outputs_[i]);
       GradientReady(hooks, layer.weight, layer.bias);
-      if (i == 0 && dx == nullptr) return;
       T* d_input = i == 0 ? dx : free;
       layer.BackwardInput(context_, weights, samples_, dy, d_input);
       dy = d_input;

@@ -70,6 +70,9 @@ struct Hooks {
   std::function<void()> backward_begins;
   // Gradients of tensors [first, last] are final. Called once for each tensor, roughly in reverse catalog order.
   std::function<void(TensorIndex first, TensorIndex last)> gradient_ready;
+  // The gradient of one tensor is final from `element` on, and the rest of it is computed next. Optional for a model;
+  // it calls gradient_ready for the tensor afterwards. Leave it empty where work is only enqueued.
+  std::function<void(TensorIndex tensor, std::uint64_t element)> gradient_ready_from;
 };
 
 // T is the type of weights and activations: float, Bf16, Half or, as the reference for tests, double. Gradients of

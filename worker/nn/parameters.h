@@ -42,5 +42,8 @@ inline void NeedWeights(const Hooks& hooks, Parameter first, Parameter last) {
 inline void GradientReady(const Hooks& hooks, Parameter first, Parameter last) {
   if (hooks.gradient_ready) hooks.gradient_ready(first.index, last.index);
 }
+inline void GradientReadyFrom(const Hooks& hooks, Parameter parameter, std::int64_t element) {
+  if (hooks.gradient_ready_from) hooks.gradient_ready_from(parameter.index, static_cast<std::uint64_t>(element));
+}
 
 }  // namespace capstan::nn

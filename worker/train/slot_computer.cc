@@ -69,7 +69,10 @@ Result<nn::LossSums> SlotComputer::Gradient(Step step, SlotIndex slot, std::span
     options.mode = part == 0 ? nn::GradientMode::kReplace : nn::GradientMode::kAdd;
     nn::Hooks part_hooks;
     if (part == 0) part_hooks.need_weights = hooks.need_weights;
-    if (part + 1 == parts) part_hooks.gradient_ready = hooks.gradient_ready;
+    if (part + 1 == parts) {
+      part_hooks.gradient_ready = hooks.gradient_ready;
+      part_hooks.gradient_ready_from = hooks.gradient_ready_from;
+    }
     const nn::StepKey key{config_.job.seed, step.value, slot, part};
     const auto begin = std::chrono::steady_clock::now();
     auto turn = begin;

@@ -32,7 +32,7 @@ class SlotComputer {
   // Returns the samples of the slot at this step; valid until the next call.
   std::span<const std::uint64_t> Samples(Step step, SlotIndex slot);
   // Computes the mean gradient over `samples` (not empty), times `loss_scale`. `hooks.need_weights` is called only in
-  // the first micro-batch, `hooks.gradient_ready` only in the last.
+  // the first micro-batch, `hooks.gradient_ready` and `hooks.gradient_ready_from` only in the last.
   Result<nn::LossSums> Gradient(Step step, SlotIndex slot, std::span<const std::uint64_t> samples, float loss_scale,
                                 const WeightsView& weights, float* gradient, const nn::Hooks& hooks);
   // Whether this step validates, before its update: every eval_every steps and at the last one.

@@ -81,11 +81,17 @@ Status Trainer::RunSlot(const Work& work, SlotIndex slot) {
     if (lanes_.compute != nullptr) lanes_.compute->Add("wait for weights", before, after, step_);
     waited_ += after - before;
   };
-  hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+  const auto declare_final = [&](const auto& declare) {
     const auto before = SteadyClock::now();
     if (first_push_ == SteadyClock::time_point()) first_push_ = before;
-    if (status.ok()) status = client_.GradientReady(first, last);
+    if (status.ok()) status = declare();
     encoded_ += SteadyClock::now() - before;
+  };
+  hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+    declare_final([&] { return client_.GradientReady(first, last); });
+  };
+  hooks.gradient_ready_from = [&](TensorIndex tensor, std::uint64_t element) {
+    declare_final([&] { return client_.GradientReadyFrom(tensor, element); });
   };
 
   const WeightsView weights{client_.weights(), client_.narrow_weights(), round_};

@@ -47,7 +47,7 @@ class Trainer {
   const TrainerLanes lanes_;
   std::chrono::steady_clock::time_point first_push_{};  // time of this round's first gradient; zero: none yet
   std::uint64_t step_ = 0, round_ = 0;
-  std::chrono::steady_clock::duration encoded_{};  // time in GradientReady that CountSlot has not counted yet
+  std::chrono::steady_clock::duration encoded_{};  // time in GradientReady and GradientReadyFrom, not counted yet
   std::chrono::steady_clock::duration waited_{};   // waiting time for weights that CountWait has not counted yet
 };
 

@@ -37,6 +37,45 @@ TEST_CASE("a block is final with the last of its tensors, once in a slot", "[cli
   CHECK(finished == std::vector<BlockIndex>{0, 0});
 }
 
+TEST_CASE("blocks of a large tensor are final as its elements are, from its end", "[client]") {
+  std::vector<TensorSpec> specs(2);
+  specs[0].name = "large";
+  specs[0].shape = {20};
+  specs[1].name = "other";
+  specs[1].shape = {8};
+  const Catalog catalog = Catalog::Create(specs, 8).value();
+  REQUIRE(catalog.blocks().size() == 4);
+  FinishedBlocks blocks;
+  std::vector<BlockIndex> finished;
+  const auto note = [&](BlockIndex block) { finished.push_back(block); };
+  for (int slot = 0; slot < 2; ++slot) {
+    finished.clear();
+    blocks.Begin(catalog);
+    REQUIRE(blocks.TakeFrom(catalog, 0, 17, note).ok());
+    CHECK(finished.empty());
+    REQUIRE(blocks.TakeFrom(catalog, 0, 9, note).ok());
+    CHECK(finished == std::vector<BlockIndex>{2});
+    REQUIRE(blocks.TakeFrom(catalog, 0, 8, note).ok());
+    CHECK(finished == std::vector<BlockIndex>{2, 1});
+    for (const std::uint64_t element : {8U, 12U}) {
+      const Status twice = blocks.TakeFrom(catalog, 0, element, note);
+      CHECK(twice.code() == Code::kInvalid);
+      CHECK_THAT(twice.message(), Catch::Contains("\"large\""));
+    }
+    REQUIRE(blocks.Take(catalog, 0, 1, note).ok());
+    CHECK(finished == std::vector<BlockIndex>{2, 1, 3, 0});
+    CHECK(blocks.TakeFrom(catalog, 0, 0, note).code() == Code::kInvalid);
+    CHECK(blocks.Take(catalog, 0, 0, note).code() == Code::kInvalid);
+    blocks.TakeRest(note);
+    CHECK(finished.size() == 4);
+  }
+  finished.clear();
+  blocks.Begin(catalog);
+  REQUIRE(blocks.TakeFrom(catalog, 0, 8, note).ok());
+  blocks.TakeRest(note);
+  CHECK(finished == std::vector<BlockIndex>{2, 1, 3, 0});
+}
+
 TEST_CASE("a tensor that is named twice in a slot is invalid, and finishes nothing", "[client]") {
   const Catalog catalog = OneBlock();
   FinishedBlocks blocks;

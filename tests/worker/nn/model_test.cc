@@ -10,6 +10,7 @@
 #include "kernels/random_fill.h"
 #include "tests/catch.h"
 #include "tests/worker/nn/subjects.h"
+#include "worker/client/finished_blocks.h"
 
 namespace capstan::nn {
 namespace {
@@ -197,6 +198,55 @@ TEST_CASE("hooks name every tensor once: weights before they are read, gradients
     CHECK(out_of_order == 0);
     CHECK(final_gradients == expected);
   }
+}
+
+template <class T>
+void CheckParts(int threads, const std::vector<std::uint64_t>& starts) {
+  CpuContext context(threads);
+  Subject subject = SmallMlp(0.1);
+  subject.mlp.features = 784;
+  subject.mlp.hidden = {1024};
+  const auto model = subject.Make<T>(context);
+  const Catalog catalog = Catalog::Create(model->tensors()).value();
+  const Samples samples = subject.MakeSamples(2, 17);
+  const auto wide = SomeWeights(*model);
+  const std::vector<T> weights(wide.begin(), wide.end());
+  for (const GradientMode mode : {GradientMode::kReplace, GradientMode::kAdd}) {
+    std::vector<float> expected(weights.size(), 0.5F), gradients(weights.size(), 0.5F);
+    model->Train(weights.data(), expected.data(), samples.View(), kKey, {.mode = mode}, {});
+    client::FinishedBlocks blocks;
+    blocks.Begin(catalog);
+    std::vector<BlockIndex> finished;
+    const auto finish = [&](BlockIndex block) {
+      finished.push_back(block);
+      const auto begin = static_cast<std::ptrdiff_t>(catalog.blocks()[block].flat_offset);
+      const auto end = begin + static_cast<std::ptrdiff_t>(catalog.blocks()[block].count);
+      CHECK(std::equal(expected.begin() + begin, expected.begin() + end, gradients.begin() + begin));
+    };
+    std::vector<std::uint64_t> declared;
+    Hooks hooks;
+    hooks.gradient_ready = [&](TensorIndex first, TensorIndex last) {
+      CHECK(blocks.Take(catalog, first, last, finish).ok());
+    };
+    hooks.gradient_ready_from = [&](TensorIndex tensor, std::uint64_t element) {
+      CHECK(tensor == 0);
+      declared.push_back(element);
+      CHECK(gradients[element - 1] == 0.5F);  // not computed yet
+      CHECK(blocks.TakeFrom(catalog, tensor, element, finish).ok());
+    };
+    model->Train(weights.data(), gradients.data(), samples.View(), kKey, {.mode = mode}, hooks);
+    CHECK(declared == starts);
+    CHECK(finished.size() == catalog.blocks().size());
+    CHECK(std::is_sorted(finished.rbegin(), finished.rend()));
+    CHECK(gradients == expected);
+  }
+}
+
+TEST_CASE("a large first layer's gradient is final in parts from its end, with the bits of the whole", "[nn][hooks]") {
+  CheckParts<float>(1, {864 * 784, 576 * 784, 288 * 784});
+  CheckParts<float>(2, {576 * 784});
+  CheckParts<float>(4, {});
+  CheckParts<Bf16>(1, {864 * 784, 576 * 784, 288 * 784});
 }
 
 // Returns random weights with the distributions that the tensors declare, as a server makes them.

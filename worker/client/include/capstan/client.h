@@ -204,6 +204,11 @@ class [[gnu::visibility("default")]] Client {
   // Declares the slot's gradient of tensors [first, last] final, so that finished blocks are sent at once. Optional;
   // name each tensor at most once in a slot. The second time is kInvalid, because the gradient may have been sent.
   virtual Status GradientReady(std::uint32_t first, std::uint32_t last) = 0;
+  // Declares the slot's gradient of one tensor final from element `element` on, in row-major order. So a large tensor's
+  // blocks are sent while the rest of its gradient is computed, from its end to its start. Optional; GradientReady or
+  // EndSlot declares the rest, unless element 0 was named. Elements that are final must not be written any more. The
+  // call is kInvalid if the tensor does not have the element, or if it is not below the one named before.
+  virtual Status GradientReadyFrom(std::uint32_t tensor, std::uint64_t element) = 0;
   // Declares all gradients of the slot final and reports its result.
   virtual Status EndSlot(std::uint32_t slot, const SlotResult& result) = 0;
 
