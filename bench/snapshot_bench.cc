@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -143,8 +144,8 @@ Steps Sort(const std::vector<double>& seconds, const std::vector<Span>& snapshot
 }
 
 // The measurements of a round.
-enum SnapshotMeasured : std::size_t { kTrained, kRawWrite };
-// The readings of kTrained. kRawWrite reads GB/s.
+enum SnapshotMeasured : std::size_t { kTrained, kRawWrite, kIdleWrite };
+// The readings of kTrained. The others read GB/s.
 enum StepReading : std::size_t { kWriteRate, kSlowestDuring, kMedianDuring, kMedianApart, kPeakMemory };
 
 Readings ReadingsOf(const Steps& steps, const Snapshots& snapshots, double bytes_per_parameter) {
@@ -195,6 +196,43 @@ Result<Readings> MeasureRawWrite(std::uint64_t bytes) {
   return Readings{static_cast<double>(bytes) / 1e9 / seconds};
 }
 
+// Writes a snapshot of `bytes` bytes on a machine that does nothing else. Returns GB/s.
+Result<double> WriteIdle(const std::string& folder, std::uint64_t bytes) {
+  CAPSTAN_ASSIGN_OR_RETURN(const auto store, server::RocksSnapshotStore::Open(folder, 0, 1));
+  constexpr std::size_t kArrays = 3, kArrayBytes = kBlockElements * sizeof(float);
+  BufferPool pool(kArrayBytes);
+  server::SnapshotImage image;
+  image.header.part_count = 1;
+  image.header.array_count = kArrays;
+  for (std::uint64_t done = 0; done < bytes; done += kArrays * kArrayBytes) {
+    const auto block = static_cast<BlockIndex>(image.arrays.size());
+    image.header.blocks.push_back({block, kBlockElements, 0, {}, {}});
+    auto& arrays = image.arrays.emplace_back();
+    for (std::size_t i = 0; i < kArrays; ++i) {
+      BufferRef buffer = pool.Take();
+      std::fill_n(reinterpret_cast<float*>(buffer->data()), kBlockElements, 0.01F);
+      const std::byte* const data = buffer->data();
+      arrays[i] = {std::move(buffer), data, kArrayBytes};
+    }
+  }
+  const std::atomic<bool> cancelled{false};
+  const double begin = Now();
+  CAPSTAN_ASSIGN_OR_RETURN(const auto written, store->Write(std::move(image), cancelled));
+  return static_cast<double>(written.bytes) / 1e9 / (Now() - begin);
+}
+
+// Measures in a process of its own, because a store starts threads.
+Result<Readings> MeasureIdleWrite(std::uint64_t bytes) {
+  const BenchFolder folder;
+  ChildProcess writer = ChildProcess::Fork([&](Channel& parent) -> Status {
+    CAPSTAN_ASSIGN_OR_RETURN(const double rate, WriteIdle(folder.path("snapshots"), bytes));
+    parent.Send(std::to_string(rate));
+    return parent.Receive().status();
+  });
+  CAPSTAN_ASSIGN_OR_RETURN(const std::string rate, writer.channel().Receive(std::chrono::minutes(5)));
+  return Readings{std::stod(rate)};
+}
+
 // Returns a row of two readings of the job.
 Row JobRow(const std::string& name, StepReading value, StepReading limit) {
   return {.name = "snapshot/" + name,
@@ -206,13 +244,13 @@ Row JobRow(const std::string& name, StepReading value, StepReading limit) {
           }};
 }
 
-Row WriteRow() {
-  return {.name = "snapshot/write",
+Row WriteRow(const std::string& name, SnapshotMeasured written, std::size_t rate) {
+  return {.name = "snapshot/" + name,
           .unit = "GB/s",
           .limit_name = "raw O_DIRECT write and fsync",
-          .needs = {kTrained, kRawWrite},
-          .sample = [](const std::vector<Readings>& readings) {
-            return Sample{readings[kTrained][kWriteRate], readings[kRawWrite][0]};
+          .needs = {written, kRawWrite},
+          .sample = [=](const std::vector<Readings>& readings) {
+            return Sample{readings[written][rate], readings[kRawWrite][0]};
           }};
 }
 
@@ -231,8 +269,10 @@ Row MemoryRow() {
 Plan PlanSnapshot(const SnapshotOptions& options) {
   const auto bytes = std::make_shared<std::uint64_t>(0);
   RowGroup group;
-  group.measurements = {[=] { return MeasureJob(options, bytes.get()); }, [=] { return MeasureRawWrite(*bytes); }};
-  group.rows = {WriteRow(), JobRow("slowest-step", kSlowestDuring, kMedianApart),
+  group.measurements = {[=] { return MeasureJob(options, bytes.get()); }, [=] { return MeasureRawWrite(*bytes); },
+                        [=] { return MeasureIdleWrite(*bytes); }};
+  group.rows = {WriteRow("write", kTrained, kWriteRate), WriteRow("write-idle", kIdleWrite, 0),
+                JobRow("slowest-step", kSlowestDuring, kMedianApart),
                 JobRow("median-step", kMedianDuring, kMedianApart), MemoryRow()};
   return {{std::move(group)}, options.rounds};
 }

@@ -1,9 +1,11 @@
 #include "server/storage/rocks_part_writer.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <rocksdb/sst_file_writer.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -14,6 +16,7 @@
 #include "common/base/hash.h"
 #include "server/storage/rocks_support.h"
 #include "server/storage/shard_disk.h"
+#include "server/storage/writer_pace.h"
 
 namespace capstan::server {
 
@@ -25,8 +28,7 @@ rocksdb::Slice View(std::span<const std::byte> bytes) {
 
 // The number of writer threads. More were no faster, and slowed the steps down.
 constexpr std::size_t kWriters = 2;
-// Writers yield to the threads that train, by this much of `nice`. Measured on two cores: a step during a snapshot
-// takes 1.3 times as long as other steps, and 1.5 times without this.
+// Writers yield to the threads that train, by this much of `nice`, and pause (WriterPace).
 constexpr int kNiceness = 10;
 constexpr std::size_t kDirectBytes = std::size_t{4} << 20;  // size of one direct write
 
@@ -78,10 +80,16 @@ class BlockRangeWriter {
   }
 
   Status WriteBlocks(rocksdb::SstFileWriter* file) {
+    WriterPace pace;
     for (std::size_t i = begin_; i < end_; ++i) {
       if (cancelled_->load()) return Refused("the snapshot was given up");
       if (failed_->load()) return Refused("another range of the snapshot could not be written");
+      const auto began = std::chrono::steady_clock::now();
+      const WriterPace::Duration before = TimeWithoutProcessor();
       CAPSTAN_RETURN_IF_ERROR(WriteBlock(i, file));
+      const WriterPace::Duration took = std::chrono::steady_clock::now() - began;
+      const WriterPace::Duration pause = pace.PauseAfter(took, TimeWithoutProcessor() - before);
+      poll(nullptr, 0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(pause).count()));
     }
     return FromRocks(file->Finish(), path_);
   }
