@@ -83,7 +83,8 @@ TEST_CASE("snapshot gives the speed of the disk, the slowest step beside the med
           "[bench]") {
   const SnapshotOptions options{.state_mib = 24, .every_steps = 16, .snapshots = 2, .rounds = 1};
   const std::vector<Figure> figures = FiguresOf(PlanSnapshot(options));
-  CHECK(figures.size() == 4);
+  CHECK(figures.size() == 5);
+  CHECK(Named(figures, "snapshot/write-idle").has_limit());
   CheckSound(figures);
 }
 
@@ -100,6 +101,13 @@ TEST_CASE("push-pull gives throughput, cost, requests and a round trip, over tcp
     CHECK(Named(figures, name + "requests").unit == "1/s");
   }
   CHECK(Named(figures, "push-pull/tcp/1s1w/64-b/round-trip").unit == "us");
+}
+
+TEST_CASE("push-pull has parameters for each of two servers, however small its tensors are", "[bench]") {
+  const std::vector<Figure> figures = FiguresOf(
+      PlanPushPull({.carriers = {Carrier::kTcp}, .sizes = {2}, .tensor_bytes = {64}, .rounds = 1, .seconds = 0.05}));
+  CheckSound(figures);
+  CHECK(Named(figures, "push-pull/tcp/2s2w/64-b/throughput").has_limit());
 }
 
 TEST_CASE("push-pull measures the rows that it is asked for, and says which there are", "[bench]") {
