@@ -183,7 +183,8 @@ Result<Readings> MeasureJob(const SnapshotOptions& options, std::uint64_t* snaps
   const Steps steps = Sort(StepSeconds(cluster->run_dir()), snapshots.spans, end);
   if (snapshots.spans.empty() || steps.during.empty() || steps.apart.empty()) {
     return Refused("no snapshot was complete within " + std::to_string(options.every_steps) + " steps and " +
-                   std::to_string(kWriteSecondsMax) + " s: use a faster disk (TMPDIR)");
+                   std::to_string(kWriteSecondsMax) +
+                   " s: use a faster disk (TMPDIR), or end what else uses the processors");
   }
   *snapshot_bytes = snapshots.bytes;
   const double parameters = static_cast<double>(load.model_bytes() / sizeof(float));
@@ -248,7 +249,7 @@ Row WriteRow(const std::string& name, SnapshotMeasured written, std::size_t rate
   return {.name = "snapshot/" + name,
           .unit = "GB/s",
           .limit_name = "raw O_DIRECT write and fsync",
-          .needs = {written, kRawWrite},
+          .needs = {kTrained, written, kRawWrite},  // kTrained says how many bytes the others write
           .sample = [=](const std::vector<Readings>& readings) {
             return Sample{readings[written][rate], readings[kRawWrite][0]};
           }};

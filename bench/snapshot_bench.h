@@ -1,4 +1,4 @@
-// PlanSnapshot: the cost of a snapshot: the time until it is durable, beside training and on an idle machine, the
+// PlanSnapshot: the cost of a snapshot: the time until it is durable, during training and on an idle machine, the
 // slowdown of steps meanwhile, and memory.
 //
 // Kind:   a plan that forks processes, so measure it while this process has no other thread.

@@ -80,16 +80,14 @@ class BlockRangeWriter {
   }
 
   Status WriteBlocks(rocksdb::SstFileWriter* file) {
-    WriterPace pace;
+    WriterPace pace(ReadProcessorTime());
     for (std::size_t i = begin_; i < end_; ++i) {
       if (cancelled_->load()) return Refused("the snapshot was given up");
       if (failed_->load()) return Refused("another range of the snapshot could not be written");
-      const auto began = std::chrono::steady_clock::now();
-      const WriterPace::Duration before = TimeWithoutProcessor();
       CAPSTAN_RETURN_IF_ERROR(WriteBlock(i, file));
-      const WriterPace::Duration took = std::chrono::steady_clock::now() - began;
-      const WriterPace::Duration pause = pace.PauseAfter(took, TimeWithoutProcessor() - before);
-      poll(nullptr, 0, static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(pause).count()));
+      if (i + 1 == end_) break;
+      const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(pace.PauseAt(ReadProcessorTime()));
+      if (pause.count() > 0) poll(nullptr, 0, static_cast<int>(pause.count()));
     }
     return FromRocks(file->Finish(), path_);
   }

@@ -5,11 +5,11 @@
 
 namespace capstan::server {
 
-WriterPace::Duration TimeWithoutProcessor() {
+ProcessorTime ReadProcessorTime() {
   std::ifstream file("/proc/thread-self/schedstat");
-  std::uint64_t ran = 0, waited = 0;  // nanoseconds
-  file >> ran >> waited;
-  return WriterPace::Duration(file ? waited : 0);
+  std::int64_t ran = 0, waited = 0;  // nanoseconds
+  if (!(file >> ran >> waited)) return {};
+  return {WriterPace::Duration(ran), WriterPace::Duration(waited)};
 }
 
 }  // namespace capstan::server

@@ -47,6 +47,17 @@ class AllReduceTest(CollectiveJob, recovery.RecoveryTest):
             with self.subTest(settings), self.begin(*recovery.options(settings), run=run, steps=150) as launch:
                 self.assert_same_bits(launch, run, 150)
 
+    def test_a_large_first_layer_in_parts_has_the_bits_of_the_whole(self):
+        """One thread computes the layer's gradient in parts, and each is added up at once; eight threads compute it whole."""
+        large = ["data.features=784", "model.hidden=[1024]", "allreduce.bucket_mib=1"]
+        digests = set()
+        for run, more in (("sync", ["job.mode=sync", "worker.threads=8"]), ("parts", ["worker.threads=1"]),
+                          ("whole", ["worker.threads=8"])):
+            with self.begin(*recovery.options(large + more), run=run, steps=20) as launch:
+                self.assertEqual(launch.wait(), 0, launch.output)
+            digests.add(recovery.digest_of(self.path(run)))
+        self.assertEqual(len(digests), 1)
+
     def test_four_workers_repeat_their_bits_and_have_the_losses_of_mode_sync(self):
         settings = ["cluster.workers=4", "job.slots=4", "job.global_batch=18"]
         runs = {"sync": ["job.mode=sync"], "first": ["job.mode=allreduce"], "second": ["job.mode=allreduce"],

@@ -4,7 +4,7 @@
 // Kind:   a value; a part of AllReduceCore.
 // Why:    a bucket is reduced as soon as the round's last slot has finished its blocks and those of the buckets before
 //         it, so that summing over the workers overlaps with the backward pass. All workers must begin buckets in one
-//         order, and only one that has samples for the slot runs a backward pass.
+//         order, but a worker without samples in the last slot runs no backward pass, and ends its blocks in another.
 #pragma once
 
 #include <cstddef>

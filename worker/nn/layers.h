@@ -99,8 +99,8 @@ struct Linear {
   Parameter weight, bias;
 
  private:
-  // Returns how many rows of the weight's gradient are computed at once: at most a block, but so many that packing x
-  // again for each part costs little and all threads have work, and whole tiles of the product.
+  // Returns how many rows of the weight's gradient are computed at once: about a block in whole tiles of most products,
+  // and more if needed, so that packing x again costs little and each thread has work.
   template <class Context>
   std::int64_t RowsOfPart(const Context& context) const {
     constexpr std::int64_t kTiles = 96, kRowsMin = 288;

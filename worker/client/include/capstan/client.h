@@ -20,7 +20,7 @@
 //     for (std::uint32_t slot : work->slots) {                 // kStale: leave this loop, ask for work again
 //       float* gradient = client->BeginSlot(slot, samples).value();
 //       ... forward: WaitWeights(t, t, deadline) before reading the weights of tensor t
-//       ... backward: GradientReady(t, t) when its gradient is final
+//       ... backward: GradientReady(t, t) when its gradient is final, GradientReadyFrom for the end of a large one
 //       client->EndSlot(slot, result);
 //     }
 //   }
