@@ -31,7 +31,7 @@ class WriterPace {
   // A pause is so many times as long as the time that the work before it needed a processor.
   static constexpr int kPauseOfWork = 6;
   static constexpr Duration kLately = std::chrono::milliseconds(200);
-  static constexpr Duration kPauseMin = std::chrono::milliseconds(5), kPauseMax = std::chrono::milliseconds(200);
+  static constexpr Duration kPauseMin = std::chrono::milliseconds(5), kPauseMax = std::chrono::milliseconds(50);
   static constexpr Duration kAllPausesMax = std::chrono::seconds(10);
 
   // `now`: the thread's times before it begins to write.

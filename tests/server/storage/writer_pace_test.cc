@@ -30,8 +30,8 @@ struct Writer {
 TEST_CASE("a writer pauses where it has to wait for a processor", "[storage]") {
   Writer writer;
   CHECK(writer.Work(milliseconds(8), milliseconds(2)) == milliseconds(0));  // a fifth
-  CHECK(writer.Work(milliseconds(6), milliseconds(4)) == milliseconds(60));
-  CHECK(writer.Work(seconds(1), seconds(4)) == milliseconds(200));  // a snapshot may be given up meanwhile
+  CHECK(writer.Work(milliseconds(3), milliseconds(2)) == milliseconds(30));
+  CHECK(writer.Work(seconds(1), seconds(4)) == milliseconds(50));  // a snapshot may be given up meanwhile
 }
 
 TEST_CASE("a writer stops pausing soon after a processor is free", "[storage]") {
