@@ -2,6 +2,7 @@
 // Whatever joins or leaves, the final weights have the same bits.
 #include <capstan/client.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -90,11 +91,14 @@ std::unique_ptr<Client> Connect(const InProcessJob& job, const std::string& name
   return client;
 }
 
-// Runs a program until the job is done, or until `at_step` returns false; then it closes its client.
+// Runs a program until the job is done, or until `at_step` returns false; then it closes its client. Calls `joined`
+// once the program has joined the job.
 Program Run(
-    const InProcessJob& job, const std::string& name, const AtStep& at_step = [](std::uint64_t) { return true; }) {
+    const InProcessJob& job, const std::string& name, const AtStep& at_step = [](std::uint64_t) { return true; },
+    const std::function<void()>& joined = [] {}) {
   Program program;
   std::unique_ptr<Client> client = Connect(job, name);
+  joined();
   while (std::optional<Work> work = client->NextWork(std::chrono::steady_clock::now() + kPatience).value()) {
     if (work->keep) {
       ++program.kept;
@@ -185,11 +189,21 @@ TEST_CASE("two programs, one of them late, make the bits of one", "[e2e][externa
 TEST_CASE("a program that leaves and one that comes change no bit", "[e2e][external]") {
   InProcessJob job(MakeConfig());
   for (ShardIndex shard : {0U, 1U}) job.StartShard(shard);
+  std::promise<void> leaver_joined, comer_joined;
+  std::atomic<bool> left{false};
   auto leaver = std::async(std::launch::async, [&] {
-    (void)Run(job, "leaver", [](std::uint64_t step) { return step < 6; });
-    return Run(job, "comer");
+    (void)Run(
+        job, "leaver", [](std::uint64_t step) { return step < 6; }, [&] { leaver_joined.set_value(); });
+    left = true;
+    return Run(
+        job, "comer", [](std::uint64_t) { return true; }, [&] { comer_joined.set_value(); });
   });
-  Program stayer = Run(job, "stayer");
+  leaver_joined.get_future().wait();
+  bool waited = false;
+  Program stayer = Run(job, "stayer", [&](std::uint64_t) {
+    if (left && !std::exchange(waited, true)) comer_joined.get_future().wait();  // before the job can be done
+    return true;
+  });
   Program comer = leaver.get();
   CHECK(stayer.weights == Undisturbed());
   CHECK(comer.weights == Undisturbed());
