@@ -46,9 +46,9 @@ class FinishedBlocks {
                      " elements, so there is no element " + std::to_string(element));
     }
     if (element >= final_from_[tensor]) {
-      const std::string last = std::to_string(final_from_[tensor]);
-      return Invalid("tensor \"" + spec.name + "\" is final from element " + last +
-                     " on already, and that part may have been sent; name an element below " + last);
+      const std::string from = std::to_string(final_from_[tensor]);
+      return Invalid("tensor \"" + spec.name + "\" is final from element " + from +
+                     " on already, and that part may have been sent; name an element below " + from);
     }
     Note(catalog, tensor, element, finished);
     return {};
