@@ -7,18 +7,20 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <system_error>
 
+#include "common/base/file_text.h"
+
 namespace capstan::bench {
 namespace {
 
+// Empty if it cannot be read: a process may end between the two calls that open and read its file.
 std::string ContentOf(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  const Result<std::string> text = ReadFileText(path, kMost);
+  return text.ok() ? *text : std::string();
 }
 
 double TicksPerSecond() { return static_cast<double>(sysconf(_SC_CLK_TCK)); }
@@ -31,10 +33,10 @@ MachineTimes ReadMachineTimes() {
 std::vector<ProcessTime> ReadProcessTimes() {
   std::vector<ProcessTime> processes;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename();
+  for (std::filesystem::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
     if (std::isdigit(static_cast<unsigned char>(name[0])) == 0) continue;
-    if (const auto process = ParseProcessTime(ContentOf(entry.path() / "stat"), TicksPerSecond())) {
+    if (const auto process = ParseProcessTime(ContentOf(entry->path() / "stat"), TicksPerSecond())) {
       processes.push_back(*process);
     }
   }

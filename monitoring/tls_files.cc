@@ -2,12 +2,9 @@
 
 #include <openssl/ssl.h>
 
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <fstream>
-#include <iterator>
 
+#include "common/base/file_text.h"
 #include "common/base/secret_file.h"
 
 namespace capstan::monitoring {
@@ -17,18 +14,11 @@ namespace ssl = boost::asio::ssl;
 using boost::system::error_code;
 
 Result<std::string> ReadCertificate(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(kSecretBytesMax + 1, '\0');
-  if (file) file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!file.is_open() || file.bad()) {
-    return Status(errno == EMFILE || errno == ENFILE ? Code::kBusy : Code::kInvalid,
-                  "cannot read " + path + ": " + std::strerror(errno != 0 ? errno : EIO));
-  }
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  if (bytes.size() > kSecretBytesMax)
+  Result<std::string> text = ReadFileText(path, kSecretBytesMax + 1);
+  if (!text.ok()) return Status(text.status().code(), "cannot read " + path + ": " + text.status().message());
+  if (text->size() > kSecretBytesMax)
     return Invalid(path + " has more than " + std::to_string(kSecretBytesMax) + " bytes");
-  return bytes;
+  return text;
 }
 
 Result<TlsContext> MakeContext(const std::string& certificate, const std::string& key, const std::string& paths) {

@@ -14,13 +14,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "cli/flight/flight_file.h"
 #include "cli/run/flight_recording.h"
+#include "common/base/file_text.h"
 
 namespace capstan::cli {
 namespace {
@@ -76,10 +76,11 @@ bool TakesSignal(int pid) {
 }
 
 std::string WhyNot(const Asked& asked) {
-  std::ifstream in("/proc/" + std::to_string(asked.pid) + "/stat");
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  const std::size_t name_end = text.rfind(')');  // the name before it may have any characters
-  const char state = name_end == std::string::npos || name_end + 2 >= text.size() ? '?' : text[name_end + 2];
+  constexpr std::size_t kMost = std::size_t{4} << 10;
+  const Result<std::string> text = ReadFileText("/proc/" + std::to_string(asked.pid) + "/stat", kMost);
+  if (!text.ok()) return "it has ended meanwhile";
+  const std::size_t name_end = text->rfind(')');  // the name before it may have any characters
+  const char state = name_end == std::string::npos || name_end + 2 >= text->size() ? '?' : (*text)[name_end + 2];
   if (state == 'T') return "it is stopped (SIGSTOP, or a debugger)";
   if (state == 'D') return "it waits for a disk";
   return state == '?' || state == 'Z' ? "it has ended meanwhile" : "it does not answer";

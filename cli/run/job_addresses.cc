@@ -1,13 +1,13 @@
 #include "cli/run/job_addresses.h"
 
 #include <nlohmann/json.hpp>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "cli/run/address.h"
 #include "cli/run/run_directory.h"
 #include "common/base/durable_file.h"
+#include "common/base/file_text.h"
 #include "common/base/host_port.h"
 #include "common/base/process_address.h"
 
@@ -105,8 +105,10 @@ std::string JobAddresses::HttpSd() const {
 
 Endpoints ReadEndpoints(const std::string& run_dir) {
   Endpoints endpoints;
-  std::ifstream in(run_dir + "/endpoints.json", std::ios::binary);
-  const nlohmann::json object = nlohmann::json::parse(in, nullptr, false);
+  constexpr std::size_t kMost = std::size_t{16} << 20;
+  const Result<std::string> text = ReadFileText(run_dir + "/endpoints.json", kMost);
+  if (!text.ok()) return endpoints;
+  const nlohmann::json object = nlohmann::json::parse(*text, nullptr, false);
   if (!object.is_object()) return endpoints;
   if (const auto found = object.find("coordinator"); found != object.end() && found->is_string()) {
     endpoints.coordinator = found->get<std::string>();

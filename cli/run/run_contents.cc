@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <variant>
 #include <vector>
 
+#include "common/base/file_text.h"
 #include "common/base/rotated_file.h"
 #include "common/config/job/job_section.h"
 #include "common/config/job_config.h"
+#include "common/config/toml_document.h"
 #include "server/storage/file_coordinator_log.h"
 
 namespace capstan::cli {
@@ -38,11 +38,6 @@ bool HasBytes(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   return !error && size > 0;
-}
-
-std::string ReadText(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 bool AcknowledgesDurably(const std::vector<LogRecord>& records) {
@@ -126,10 +121,11 @@ Status CheckSnapshotFolder(const std::string& folder) {
 // Whether this job file is as capstan prints it, or empty or missing. Then it has no comments of the user's that could
 // be lost.
 bool IsPrintedJob(const std::string& path) {
-  const std::string text = ReadText(path);
-  if (text.empty()) return true;
-  const Result<JobConfig> config = ParseJobConfig(text, path);
-  return config.ok() && PrintJobConfig(*config) == text;
+  if (!IsThere(path)) return true;
+  const Result<std::string> text = ReadFileText(path, kTomlBytesMax + 1);
+  if (!text.ok() || text->empty()) return text.ok();
+  const Result<JobConfig> config = ParseJobConfig(*text, path);
+  return config.ok() && PrintJobConfig(*config) == *text;
 }
 
 // Fails if a job would replace a file that is not capstan's. A file named lock shows that a job was started here
@@ -140,8 +136,8 @@ Status CheckReplacedFiles(const std::string& run_dir) {
   const bool had_start = fs::is_regular_file(fs::symlink_status(lock, error));
   if (!had_start && IsThere(lock)) return InTheWay(lock, "it is no file of capstan's");
   if (had_start) {
-    const std::string holder = ReadText(lock);
-    if (holder.size() > kPidCharactersMax || !(holder.empty() || IsNumber(holder))) {
+    const Result<std::string> holder = ReadFileText(lock, kPidCharactersMax + 1);
+    if (!holder.ok() || holder->size() > kPidCharactersMax || !(holder->empty() || IsNumber(*holder))) {
       return InTheWay(lock, "it is no file of capstan's");
     }
     return IsPrintedJob(job) ? Status() : InTheWay(job, "it would be replaced, and is not as capstan prints it");

@@ -2,14 +2,12 @@
 #include "common/config/job_config.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
+#include "common/base/file_text.h"
 #include "common/base/process_address.h"
 #include "common/config/job_config_check.h"
 #include "common/config/job_config_keys.h"
@@ -412,16 +410,10 @@ Result<JobConfig> ParseJobConfig(std::string_view text, std::string_view file_na
 }
 
 Result<JobConfig> LoadJobConfig(const std::string& path, const std::vector<std::string>& overrides) {
-  std::string text(kTomlBytesMax + 1, '\0');
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad()) {
-    return Invalid(path + ": cannot read the job file: " + std::strerror(errno != 0 ? errno : EIO) +
-                   "; give the path of a TOML file, for example examples/mlp-synthetic.toml");
-  }
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return ParseJobConfig(text, path, overrides);
+  const Result<std::string> text = ReadFileText(path, kTomlBytesMax + 1);
+  if (text.ok()) return ParseJobConfig(*text, path, overrides);
+  return Status(text.status().code(), path + ": cannot read the job file: " + text.status().message() +
+                                          "; give the path of a TOML file, for example examples/mlp-synthetic.toml");
 }
 
 std::vector<std::string> JobFileKeys() {

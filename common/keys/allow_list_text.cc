@@ -4,13 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
+#include "common/base/file_text.h"
 #include "common/config/toml_document.h"
 #include "common/keys/role_name.h"
 
@@ -34,10 +31,10 @@ Result<std::string> ReadAllowListText(const std::string& path) {
                      (others_write ? "" : ", as its owner who starts this process"));
     }
   }
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.bad() && in.is_open()) return text;
-  return Invalid("cannot read the allow list " + path + ": " + std::strerror(errno) + "; capstan keygen makes one");
+  Result<std::string> text = ReadFileText(path, kTomlBytesMax + 1);
+  if (text.ok()) return text;
+  return Status(text.status().code(),
+                "cannot read the allow list " + path + ": " + text.status().message() + "; capstan keygen makes one");
 }
 
 std::string AllowListSection(std::string_view title, const PublicKey& key, const Principal& principal) {

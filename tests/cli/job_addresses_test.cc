@@ -93,6 +93,9 @@ TEST_CASE("addresses are read as they were written, and none where there are non
   CHECK(ReadEndpoints(scratch.path()).metrics.at("coordinator") == "127.0.0.1:7");
   std::ofstream(scratch.path("endpoints.json")) << "[1, 2";
   CHECK(ReadEndpoints(scratch.path()).coordinator.empty());
+  std::filesystem::remove(scratch.path("endpoints.json"));
+  std::filesystem::create_directory(scratch.path("endpoints.json"));
+  CHECK(ReadEndpoints(scratch.path()).coordinator.empty());
 }
 
 TEST_CASE("a process that speaks https has such a URL, and Prometheus is told so", "[cli][addresses]") {

@@ -188,6 +188,12 @@ const std::vector<InFolder> kInFolder = {
        folder.Write("job.toml", std::string("# tuned by hand\n") + kJob);
      },
      "job.toml is in the way"},
+    {"a folder in the job file's place, after a start that failed",
+     [](const TempFolder& folder) {
+       REQUIRE(RunDirectory::Create(folder.path(), "job").ok());
+       std::filesystem::create_directory(folder.path("job.toml"));
+     },
+     "job.toml is in the way"},
     {"somebody's file endpoints.json", [](const TempFolder& folder) { folder.Write("endpoints.json", "{}"); },
      "endpoints.json is in the way"},
     {"somebody's file lock", [](const TempFolder& folder) { folder.Write("lock", "the key is under the mat"); },

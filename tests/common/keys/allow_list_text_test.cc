@@ -48,6 +48,7 @@ TEST_CASE("a list that others may write is not read", "[keys]") {
   REQUIRE(chmod(path.c_str(), 0602) == 0);
   CHECK_THAT(ReadAllowListText(path).status().message(), Contains("run: chmod 600 " + path));
   CHECK_THAT(ReadAllowListText(folder.path("none")).status().message(), Contains("capstan keygen makes one"));
+  CHECK_THAT(ReadAllowListText(folder.path()).status().message(), Contains("Is a directory"));
 }
 
 }  // namespace
