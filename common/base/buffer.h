@@ -89,7 +89,7 @@ class BufferRef {
 };
 
 // Bytes within a buffer: a message's payload. Empty when the message has none. Without an owner, somebody else's memory
-// (TransportOptions::place).
+// (TransportOptions::place and lend).
 struct Slice {
   BufferRef owner;
   const std::byte* data = nullptr;

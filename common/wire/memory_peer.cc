@@ -147,17 +147,17 @@ void MemoryPeer::ReleaseCopied() {
   while (!referred_.empty() && referred_.front().number <= copied) referred_.pop_front();
 }
 
-Result<std::span<const std::byte>> MemoryPeer::Find(const PayloadReference& reference) {
+Result<LentBytes> MemoryPeer::Find(const PayloadReference& reference) {
   if (!was_greeted_ || reference.connection != id_)
     return Status(Code::kStale, "a payload of a connection that has ended");
   if (reference.region >= peer_regions_.size() || reference.number <= page_->copied.load(std::memory_order_relaxed))
     return Corrupt("a payload that its sender does not have");
-  const MappedRegion& region = *peer_regions_[reference.region];
-  if (reference.offset > region.size() || reference.size > region.size() - reference.offset) {
+  const std::shared_ptr<const MappedRegion>& region = peer_regions_[reference.region];
+  if (reference.offset > region->size() || reference.size > region->size() - reference.offset) {
     return Corrupt("a payload of " + std::to_string(reference.size) + " bytes from byte " +
-                   std::to_string(reference.offset) + " of a region of " + std::to_string(region.size()));
+                   std::to_string(reference.offset) + " of a region of " + std::to_string(region->size()));
   }
-  return std::span<const std::byte>(region.data() + reference.offset, reference.size);
+  return LentBytes{{region->data() + reference.offset, reference.size}, region};
 }
 
 void MemoryPeer::Copied(const PayloadReference& reference) {

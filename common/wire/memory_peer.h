@@ -6,8 +6,8 @@
 //         has not copied yet.
 // Fails:  Find: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
 // Why:    a payload of 1 MiB through a socket costs two copies by the kernel and its page faults. Here the receiver
-//         copies it once, from where it lies. Its hash is checked in the copy, so that a peer that changes its memory
-//         afterwards changes nothing.
+//         reads it once, from where it lies. The hash is checked of what was read, so that a peer that changes its
+//         memory meanwhile or afterwards changes nothing.
 //
 // A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side
 // has a page in which it writes how many regions of the peer it has mapped, and which reference it has copied last. The
@@ -41,6 +41,12 @@ struct PayloadReference {
   std::uint32_t region = 0, unused = 0;
 };
 static_assert(sizeof(PayloadReference) == 40);
+
+// Bytes in another process's memory, and what keeps them mapped.
+struct LentBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const MappedRegion> region;
+};
 
 // How much memory of other processes this one may still map.
 struct MappingRoom {
@@ -95,8 +101,9 @@ class MemoryPeer {
   void Withdraw();
   // Drops the payloads that the peer has copied.
   void ReleaseCopied();
-  // Returns the peer's bytes. They may change at any time: copy them, call Copied, then check the copy.
-  Result<std::span<const std::byte>> Find(const PayloadReference& reference);
+  // Returns the peer's bytes. They may change at any time: read each of them once, call Copied, then check what was
+  // read.
+  Result<LentBytes> Find(const PayloadReference& reference);
   void Copied(const PayloadReference& reference);
 
  private:

@@ -79,13 +79,17 @@ std::uint64_t RandomId() {
   return id;
 }
 
+// Requires a frame of that size.
+PayloadReference ReferenceIn(std::span<const std::byte> frame) {
+  PayloadReference reference;
+  std::memcpy(&reference, frame.data(), sizeof reference);
+  return reference;
+}
+
 }  // namespace
 
 std::size_t ReferredSize(std::span<const std::byte> frame) {
-  PayloadReference reference;
-  if (frame.size() != sizeof reference) return 0;
-  std::memcpy(&reference, frame.data(), sizeof reference);
-  return reference.size;
+  return frame.size() == sizeof(PayloadReference) ? ReferenceIn(frame).size : 0;
 }
 
 std::uint64_t SharedPayloads::BytesOfMachine() {
@@ -358,16 +362,26 @@ void SharedPayloads::ReleaseCopied(PeerId of) {
   if (Connection* connection = Find(of); connection != nullptr) connection->peer.ReleaseCopied();
 }
 
-Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max,
-                                   std::byte* place) {
-  PayloadReference reference;
-  if (frame.size() != sizeof reference) return Corrupt("a payload's reference has another size");
-  std::memcpy(&reference, frame.data(), sizeof reference);
+Result<LentBytes> SharedPayloads::Borrow(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max) {
+  if (frame.size() != sizeof(PayloadReference)) return Corrupt("a payload's reference has another size");
+  const PayloadReference reference = ReferenceIn(frame);
   if (reference.size < kSharedFrom || reference.size > bytes_max)
     return Corrupt("a payload of " + std::to_string(reference.size) + " bytes in another process's memory");
   Connection* connection = Find(from);
   if (connection == nullptr) return Status(Code::kStale, "a payload of a connection that has ended");
-  CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, connection->peer.Find(reference));
+  return connection->peer.Find(reference);
+}
+
+void SharedPayloads::Return(PeerId from, std::span<const std::byte> frame) {
+  const PayloadReference reference = ReferenceIn(frame);
+  Connection* connection = Find(from);
+  if (connection != nullptr && connection->peer.id() == reference.connection) connection->peer.Copied(reference);
+}
+
+Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max,
+                                   std::byte* place) {
+  CAPSTAN_ASSIGN_OR_RETURN(const LentBytes lent, Borrow(from, frame, bytes_max));
+  const std::span<const std::byte> bytes = lent.bytes;
   BufferRef buffer;
   if (place == nullptr) {
     const std::size_t rounded = (bytes.size() + kSizeUnit - 1) / kSizeUnit * kSizeUnit;
@@ -376,7 +390,7 @@ Result<Slice> SharedPayloads::Copy(PeerId from, std::span<const std::byte> frame
     place = buffer->data();
   }
   std::memcpy(place, bytes.data(), bytes.size());
-  connection->peer.Copied(reference);
+  Return(from, frame);
   return Slice{std::move(buffer), place, bytes.size()};
 }
 

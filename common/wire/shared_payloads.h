@@ -79,8 +79,13 @@ class SharedPayloads {
   std::optional<PayloadReference> Refer(PeerId to, const Slice& payload);
   void Withdraw(PeerId to);
   void ReleaseCopied(PeerId of);
+  // Returns the payload that a frame refers to, where it lies. The peer may change it at any time. Call Return once it
+  // has been read. `bytes_max`: the size above which it is refused.
+  Result<LentBytes> Borrow(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max);
+  // Tells the peer that the payload was read, unless the connection has ended.
+  void Return(PeerId from, std::span<const std::byte> frame);
   // Copies the payload that a frame refers to, and returns the copy. `place`: where to, as TransportOptions::place
-  // gives it; null: into a buffer. `bytes_max`: the size above which the payload is refused.
+  // gives it; null: into a buffer.
   Result<Slice> Copy(PeerId from, std::span<const std::byte> frame, std::size_t bytes_max, std::byte* place);
 
  private:

@@ -23,6 +23,22 @@ void ReleasePayload(void* /*data*/, void* hint) { BufferRef::Adopt(static_cast<B
 
 }  // namespace
 
+std::optional<MessageFrames> ReceiveFrames(zmq::socket_ref socket, bool from_router, bool may_refer) {
+  MessageFrames frames;
+  if (!ReceiveNow(socket, from_router ? &frames.sender : &frames.header)) return std::nullopt;
+  bool more = from_router ? frames.sender.more() && ReceiveNow(socket, &frames.header) && frames.header.more()
+                          : frames.header.more();
+  frames.has_payload = more && ReceiveNow(socket, &frames.payload);
+  more = frames.has_payload && frames.payload.more();
+  frames.refers = more && may_refer && frames.payload.size() == 0;
+  if (frames.refers) more = ReceiveNow(socket, &frames.reference) && frames.reference.more();
+  for (; more; ++frames.extra) {
+    zmq::message_t extra;
+    more = ReceiveNow(socket, &extra) && extra.more();
+  }
+  return frames;
+}
+
 Slice TakePayload(zmq::message_t* frame) {
   const std::size_t size = frame->size();
   if (size == 0) return {};

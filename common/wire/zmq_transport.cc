@@ -162,9 +162,13 @@ class ZmqTransport final : public Transport {
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
   // Sends the last frames of a message: its payload, or where it lies in this process's memory.
   int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
-  // Returns a copy of the payload that a message refers to. `dealer`: as in ReceiveMessage.
-  Result<Slice> CopyReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
-                             std::span<const std::byte> reference);
+  struct Received {
+    Slice payload;
+    std::shared_ptr<const MappedRegion> lent;  // where it lies, if it is another process's; else null
+  };
+  // Returns the payload that a message refers to, or a copy. `dealer`: as in ReceiveMessage.
+  Result<Received> TakeReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
+                                std::span<const std::byte> reference);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
@@ -438,66 +442,60 @@ int ZmqTransport::DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMes
 }
 
 bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
-  zmq::message_t first, second, payload, reference;
-  if (!ReceiveNow(socket, &first)) return false;
-  PeerId from = dealer;
-  zmq::message_t* header = &first;
-  bool more = first.more();
-  if (dealer.value == 0) {  // a ROUTER puts the sender's routing id in front
-    from = PeerOf(ContentsOf(first));
-    header = &second;
-    more = more && ReceiveNow(socket, &second) && second.more();
-  }
-  const bool has_payload = more && ReceiveNow(socket, &payload);
-  more = has_payload && payload.more();
-  const bool refers = more && shared_ && payload.size() == 0;
-  if (refers) more = ReceiveNow(socket, &reference) && reference.more();
-  const bool too_many = more;
-  while (more) {
-    zmq::message_t extra;
-    more = ReceiveNow(socket, &extra) && extra.more();
-    ++counters_->extra_frames;
-  }
+  const bool from_router = dealer.value == 0;
+  std::optional<MessageFrames> frames = ReceiveFrames(socket, from_router, shared_ != nullptr);
+  if (!frames) return false;
+  const PeerId from = from_router ? PeerOf(ContentsOf(frames->sender)) : dealer;
+  counters_->extra_frames += frames->extra;
   if (from.value == 0) {
     ++counters_->foreign_peers;
     return true;
   }
-  if (too_many) {
+  if (frames->extra > 0) {
     Reject(from, Corrupt("a message has a header, and a payload or an empty frame and a reference"));
     return true;
   }
-  const std::size_t size = refers ? ReferredSize(ContentsOf(reference)) : has_payload ? payload.size() : 0;
-  Result<Header> decoded = OpenAndDecode(ContentsOf(*header), size);
+  const std::span<const std::byte> reference = ContentsOf(frames->reference);
+  Result<Header> decoded =
+      OpenAndDecode(ContentsOf(frames->header), frames->refers ? ReferredSize(reference) : frames->payload.size());
   if (!decoded.ok()) {
     Reject(from, decoded.status());
     return true;
   }
-  const std::optional<Principal> sender = SenderOf(dealer, header);
+  const std::optional<Principal> sender = SenderOf(dealer, &frames->header);
   if (!sender) {
     ++counters_->revoked_peers;
     return true;
   }
   if (shared_) shared_->ReleaseCopied(from);
-  Result<Slice> contents = refers ? CopyReferred(from, dealer, *sender, *decoded, ContentsOf(reference))
-                                  : Result<Slice>(TakePayload(&payload));
+  Result<Received> contents = frames->refers ? TakeReferred(from, dealer, *sender, *decoded, reference)
+                                             : Result<Received>({TakePayload(&frames->payload), nullptr});
   if (contents.status().code() == Code::kStale) ++counters_->payloads_lost;
   if (!contents.ok() && contents.status().code() != Code::kStale) Reject(from, contents.status());
   if (!contents.ok()) return true;
-  Message message{std::move(*decoded), std::move(*contents)};
+  Message message{std::move(*decoded), std::move(contents->payload)};
   ++counters_->messages_in;
-  counters_->header_bytes_in += header->size();
-  counters_->payload_messages_in += has_payload ? 1 : 0;
+  counters_->header_bytes_in += frames->header.size();
+  counters_->payload_messages_in += frames->has_payload ? 1 : 0;
   counters_->payload_bytes_in += message.payload.size;
   ++*delivered;
   on_message(from, *sender, std::move(message));
+  if (contents->lent) shared_->Return(from, reference);
   return true;
 }
 
-Result<Slice> ZmqTransport::CopyReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
-                                         std::span<const std::byte> reference) {
+Result<ZmqTransport::Received> ZmqTransport::TakeReferred(PeerId from, PeerId dealer, const Principal& sender,
+                                                          const Header& header, std::span<const std::byte> reference) {
   const bool limited = dealer.value == 0 && options_.listen_frame_bytes_max != 0;
-  std::byte* const place = options_.place ? options_.place(from, sender, header, ReferredSize(reference)) : nullptr;
-  return shared_->Copy(from, reference, limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max, place);
+  const std::size_t bytes_max = limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max;
+  const std::size_t size = ReferredSize(reference);
+  if (options_.lend && options_.lend(from, sender, header, size)) {
+    CAPSTAN_ASSIGN_OR_RETURN(LentBytes lent, shared_->Borrow(from, reference, bytes_max));
+    return Received{{{}, lent.bytes.data(), lent.bytes.size()}, std::move(lent.region)};
+  }
+  std::byte* const place = options_.place ? options_.place(from, sender, header, size) : nullptr;
+  CAPSTAN_ASSIGN_OR_RETURN(Slice copy, shared_->Copy(from, reference, bytes_max, place));
+  return Received{std::move(copy), nullptr};
 }
 
 std::optional<Principal> ZmqTransport::SenderOf(PeerId dealer, zmq::message_t* header) {

@@ -147,10 +147,10 @@ class Exchange {
     reference.region = static_cast<std::uint32_t>(input_->Below(4) == 0 ? input_->Next64() : input_->Below(2));
     reference.offset = input_->Below(4) == 0 ? input_->Next64() : input_->Below(kPage + 2);
     reference.size = input_->Below(4) == 0 ? input_->Next64() : input_->Below(kPage + 2);
-    const Result<std::span<const std::byte>> found = peer_->Find(reference);
+    const Result<LentBytes> found = peer_->Find(reference);
     if (!found.ok()) return RequireReason(found.status(), "a payload");
-    Require(found->size() == reference.size, "as many bytes as referred to");
-    const std::vector<std::byte> copy(found->begin(), found->end());
+    Require(found->bytes.size() == reference.size, "as many bytes as referred to");
+    const std::vector<std::byte> copy(found->bytes.begin(), found->bytes.end());
     peer_->Copied(reference);
   }
 

@@ -52,7 +52,7 @@ std::optional<PayloadReference> SharedLines::Refer(std::uint64_t from, std::uint
   MemoryPeer& theirs = *ends_[{to, from}].peer;
   CAPSTAN_CHECK(theirs.Read());  // maps a region that is new to it
   if (reference && flaw_ == Flaw::kCopiedTooEarly) {
-    named_[{reference->connection, reference->number}] = theirs.Find(*reference).value();
+    named_[{reference->connection, reference->number}] = theirs.Find(*reference)->bytes;
     theirs.Copied(*reference);
   }
   return reference;
@@ -65,13 +65,14 @@ Result<Slice> SharedLines::Copy(std::uint64_t from, std::uint64_t to, PayloadRef
   if (flaw_ == Flaw::kReferenceOfAnyConnection) reference.connection = peer.id();
   const auto named = named_.find({reference.connection, reference.number});
   const bool is_named = named != named_.end() && reference.connection == peer.id();
-  const Result<std::span<const std::byte>> bytes = is_named ? named->second : peer.Find(reference);
-  if (!bytes.ok()) return bytes.status();
+  const Result<LentBytes> lent = is_named ? LentBytes{named->second, nullptr} : peer.Find(reference);
+  if (!lent.ok()) return lent.status();
+  const std::span<const std::byte> bytes = lent->bytes;
   BufferRef copy = copies_->Take();
-  std::memcpy(copy->data(), bytes->data(), bytes->size());
+  std::memcpy(copy->data(), bytes.data(), bytes.size());
   if (!is_named) peer.Copied(reference);
   const std::byte* const data = copy->data();
-  return Slice{std::move(copy), data, bytes->size()};
+  return Slice{std::move(copy), data, bytes.size()};
 }
 
 bool SharedLines::IsGivenUp(std::uint64_t from, std::uint64_t to) const {

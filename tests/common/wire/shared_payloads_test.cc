@@ -34,6 +34,7 @@ struct Process {
     options.place = [this](PeerId, const Principal&, const Header& header, std::size_t bytes) {
       return place ? place(header, bytes) : nullptr;
     };
+    options.lend = [this](PeerId, const Principal&, const Header& header, std::size_t) { return lend && lend(header); };
     transport = CreateZmqTransport(options, &counters);
   }
   Slice Filled(std::uint8_t value, std::size_t size = kBlock) {
@@ -48,6 +49,7 @@ struct Process {
   TransportCounters counters;
   Recorder got;
   std::function<std::byte*(const Header&, std::size_t)> place;
+  std::function<bool(const Header&)> lend;
   std::unique_ptr<Transport> transport;
 };
 
@@ -135,6 +137,46 @@ TEST_CASE("a payload is copied to where the receiver wants it", "[common][shared
   CHECK(placed.data == place.data());
   CHECK_FALSE(placed.owner);
   CHECK(place == std::vector<std::byte>(kBlock, std::byte{3}));
+}
+
+TEST_CASE("a payload that is lent is its sender's, who is told when it has been read", "[common][shared_payloads]") {
+  Two two;
+  two.server->lend = [](const Header& header) { return header.As<Push>()->block == 3; };
+  const Slice payload = two.client->Filled(7);
+  bool was_read = false;
+  const auto read = [&](PeerId, const Principal&, const Message& message) {
+    REQUIRE_FALSE(message.payload.owner);
+    REQUIRE(message.payload.size == kBlock);
+    CHECK(message.payload.data[kBlock - 1] == std::byte{7});
+    payload.owner->data()[kBlock - 1] = std::byte{8};
+    CHECK(message.payload.data[kBlock - 1] == std::byte{8});
+    two.client->transport->Poll(std::chrono::milliseconds(0), two.client->got.Callback());
+    CHECK(payload.owner->reference_count() == 2);  // not told yet
+    was_read = true;
+  };
+  Push push;
+  push.block = 3;
+  REQUIRE(two.client->transport->Send(two.to_server, {push, payload}).ok());
+  Until([&] { return two.server->transport->Poll(std::chrono::milliseconds(10), read), was_read; });
+  push.block = 4;
+  REQUIRE(two.client->transport->Send(two.to_server, {push, two.client->Filled(9)}).ok());
+  two.Run([&] { return two.server->got.messages.size() == 1 && payload.owner->reference_count() == 1; });
+  CHECK(two.server->got.messages[0].message.payload.owner);
+}
+
+TEST_CASE("a lent payload stays readable while it is read, whatever becomes of its sender",
+          "[common][shared_payloads]") {
+  Two two;
+  two.server->lend = [](const Header&) { return true; };
+  REQUIRE(two.client->transport->Send(two.to_server, {Push(), two.client->Filled(7)}).ok());
+  bool was_read = false;
+  const auto read = [&](PeerId from, const Principal&, const Message& message) {
+    two.client.reset();
+    two.server->transport->Disconnect(from);
+    CHECK(Bytes(message.payload) == std::vector<std::byte>(kBlock, std::byte{7}));
+    was_read = true;
+  };
+  Until([&] { return two.server->transport->Poll(std::chrono::milliseconds(10), read), was_read; });
 }
 
 TEST_CASE("a sender that writes to what it has sent is found by the hash", "[common][shared_payloads]") {
