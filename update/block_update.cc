@@ -63,15 +63,16 @@ constexpr std::size_t kPrefetchElements = 512;
 struct OneInput {
   const void* values;
   float factor;
+  const void* soon = static_cast<const float*>(values) + kPrefetchElements;  // is prefetched while values are used
   template <class V>
   V At(std::size_t i) const {
     return Load<V>(values, i) * factor;
   }
-  void Prefetch(std::size_t i) const { __builtin_prefetch(static_cast<const float*>(values) + i + kPrefetchElements); }
+  void Prefetch(std::size_t i) const { __builtin_prefetch(static_cast<const float*>(soon) + i); }
 };
 
 struct TwoInputs {
-  OneInput left, right;
+  OneInput left, right;  // of a tile
   template <class V>
   V At(std::size_t i) const {
     return left.At<V>(i) + right.At<V>(i);
@@ -335,12 +336,34 @@ void CombineTile(std::span<const StagedInput> cover, const ReductionTree& tree, 
   }
 }
 
-OneInput Advance(const OneInput& source, std::size_t offset) {
-  return {static_cast<const std::byte*>(source.values) + offset * sizeof(float), source.factor};
-}
-TwoInputs Advance(const TwoInputs& source, std::size_t offset) {
-  return {Advance(source.left, offset), Advance(source.right, offset)};
-}
+// Gives the values of one node as fp32, tile by tile. Values of 16 bits, and those that may change, go through a tile.
+class NodeValues {
+ public:
+  explicit NodeValues(const StagedInput& input) : input_(input) {}
+
+  // `begin`: the tile's first element within the block. The result is valid until the next call.
+  OneInput Tile(std::size_t begin, std::size_t count) {
+    const std::size_t bytes = count * BytesPerNumber(input_.encoding);
+    const std::byte* values = input_.values + begin * BytesPerNumber(input_.encoding);
+    const std::byte* const next_tile = values + bytes;
+    if (input_.check != nullptr) {
+      std::memcpy(bytes_, values, bytes);
+      input_.check->read.Add({bytes_, bytes});
+      values = bytes_;
+    }
+    const float factor = InputOf(input_).factor;
+    if (input_.encoding != Encoding::kFp32) {
+      Decode(input_.encoding, values, count, numbers_);
+      return {numbers_, factor, next_tile};
+    }
+    return input_.check == nullptr ? OneInput{values, factor} : OneInput{values, factor, next_tile};
+  }
+
+ private:
+  const StagedInput& input_;
+  alignas(kernels::kStreamLineBytes) std::byte bytes_[kTileElements * sizeof(float)];
+  alignas(kernels::kStreamLineBytes) float numbers_[kTileElements];
+};
 
 // Calls use(begin, count) for each tile of a segment; `begin`: the tile's first element within the block.
 template <class Use>
@@ -350,33 +373,48 @@ void ForTiles(const SegmentRange& segment, const Use& use) {
     use(begin, std::min(kTileElements, end - begin));
 }
 
-// Updates a segment from one or two inputs of fp32 values, which are read where they lie.
-template <class Source>
-SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Source& source,
+// Updates a segment. tile(begin, count) gives the tree sum of a tile, as a OneInput or TwoInputs.
+template <class Tile>
+SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Tile& tile,
                              const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   SegmentSquares squares;
   WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
     ForTiles(segment, [&](std::size_t begin, std::size_t count) {
-      UpdateTile(begin, count, Advance(source, begin), update, factors, in, out, &squares);
+      UpdateTile(begin, count, tile(begin, count), update, factors, in, out, &squares);
     });
   });
   return squares;
 }
 
-// Updates a segment from a median, from 16-bit values, or from more than two inputs. For each tile the inputs are
-// combined first.
+// Updates a segment from one node.
+SegmentSquares UpdateSegmentFromOne(const GroupRule& group, const UpdateScalars& scalars, const StagedInput& input,
+                                    const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
+  NodeValues values(input);
+  const auto tile = [&](std::size_t begin, std::size_t count) { return values.Tile(begin, count); };
+  return UpdateSegment(group, scalars, tile, segment, in, out);
+}
+
+// The same from two. Whatever the tree, the sum of two inputs is left + right.
+SegmentSquares UpdateSegmentFromTwo(const GroupRule& group, const UpdateScalars& scalars,
+                                    const std::array<const StagedInput*, 2>& inputs, const SegmentRange& segment,
+                                    const BlockIn& in, const BlockOut& out) {
+  NodeValues left(*inputs[0]), right(*inputs[1]);
+  const auto tile = [&](std::size_t begin, std::size_t count) {
+    return TwoInputs{left.Tile(begin, count), right.Tile(begin, count)};
+  };
+  return UpdateSegment(group, scalars, tile, segment, in, out);
+}
+
+// The same from a median, or from more than two inputs. For each tile the inputs are combined first.
 SegmentSquares UpdateSegmentFromTree(const GroupRule& group, const UpdateScalars& scalars,
                                      std::span<const StagedInput> cover, const ReductionTree& tree,
                                      const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
-  SegmentSquares squares;
-  WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
-    float sum[kTileElements];
-    ForTiles(segment, [&](std::size_t begin, std::size_t count) {
-      CombineTile(cover, tree, begin, count, sum);
-      UpdateTile(begin, count, OneInput{sum, 1.0F}, update, factors, in, out, &squares);
-    });
-  });
-  return squares;
+  float sum[kTileElements];
+  const auto tile = [&](std::size_t begin, std::size_t count) {
+    CombineTile(cover, tree, begin, count, sum);
+    return OneInput{sum, 1.0F};
+  };
+  return UpdateSegment(group, scalars, tile, segment, in, out);
 }
 
 void ReportTrust(const GroupRule& group, const SegmentSquares& squares, std::size_t segment,
@@ -391,9 +429,9 @@ void CheckSizes(const TrustSquares& trust, std::size_t segments) {
   CAPSTAN_CHECK(trust.weights.empty() || trust.weights.size() == segments);
 }
 
-// The bytes to send are hashed in the order of the segments.
-void CheckOrder(std::span<const SegmentRange> segments, const WeightsToSend& to_send) {
-  if (to_send.hasher == nullptr) return;
+// What is hashed is hashed in the order of the segments.
+void CheckOrder(std::span<const SegmentRange> segments, bool hashes) {
+  if (!hashes) return;
   std::size_t end = 0;
   for (const SegmentRange& segment : segments) {
     CAPSTAN_CHECK(segment.offset == end);
@@ -425,34 +463,37 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
   }
 }
 
+bool IsReadOnce(std::span<const StagedInput> cover, Aggregation aggregation) {
+  const auto live =
+      std::count_if(cover.begin(), cover.end(), [](const StagedInput& input) { return input.samples > 0; });
+  return live <= 2 && IsMean(aggregation);
+}
+
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      const ReductionTree& tree, std::span<const SegmentRange> segments, const BlockIn& in,
                      const BlockOut& out, std::span<double> segment_squares, const TrustSquares& trust) {
   CAPSTAN_CHECK(segment_squares.size() == segments.size() && scalars.step > 0);
   CheckSizes(trust, segments.size());
-  CheckOrder(segments, out.to_send);
   std::array<const StagedInput*, 2> live{};
   std::size_t live_count = 0;
-  bool narrow = false;  // whether some values have 16 bits
+  bool hashes = out.to_send.hasher != nullptr;
+  const bool from_tree = !IsReadOnce(cover, tree.aggregation());
   for (const StagedInput& input : cover) {
     if (input.samples == 0) continue;
-    narrow = narrow || input.encoding != Encoding::kFp32;
     if (live_count < live.size()) live[live_count] = &input;
     ++live_count;
+    hashes = hashes || input.check != nullptr;
+    CAPSTAN_CHECK(!from_tree || input.check == nullptr);
   }
   CAPSTAN_CHECK(live_count > 0);
+  CheckOrder(segments, hashes);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
-    SegmentSquares squares;
-    if (narrow || live_count > 2 || !IsMean(tree.aggregation())) {
-      squares = UpdateSegmentFromTree(group, scalars, cover, tree, segments[i], in, out);
-    } else if (live_count == 1) {
-      squares = UpdateSegment(group, scalars, InputOf(*live[0]), segments[i], in, out);
-    } else {  // whatever the tree, the sum of two inputs is left + right
-      const TwoInputs both{InputOf(*live[0]), InputOf(*live[1])};
-      squares = UpdateSegment(group, scalars, both, segments[i], in, out);
-    }
+    const SegmentSquares squares = from_tree ? UpdateSegmentFromTree(group, scalars, cover, tree, segments[i], in, out)
+                                   : live_count == 1
+                                       ? UpdateSegmentFromOne(group, scalars, *live[0], segments[i], in, out)
+                                       : UpdateSegmentFromTwo(group, scalars, live, segments[i], in, out);
     segment_squares[i] = SquaresOf(segments[i], squares);
     ReportTrust(group, squares, i, trust);
   }
@@ -464,13 +505,14 @@ void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalar
                    const TrustSquares& trust) {
   CAPSTAN_CHECK(scalars.step > 0);
   CheckSizes(trust, segments.size());
-  CheckOrder(segments, out.to_send);
+  CheckOrder(segments, out.to_send.hasher != nullptr);
   BlockOut without_sum = out;
   without_sum.sum = nullptr;
+  const auto tile = [&](std::size_t begin, std::size_t) { return OneInput{sum + begin, 1.0F}; };
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
-    ReportTrust(group, UpdateSegment(group, scalars, OneInput{sum, 1.0F}, segments[i], in, without_sum), i, trust);
+    ReportTrust(group, UpdateSegment(group, scalars, tile, segments[i], in, without_sum), i, trust);
   }
   kernels::FinishStreaming();
 }

@@ -7,7 +7,7 @@
 //         mean = tree sum * statistic_scale, then w + (mean - w) * kStatisticMomentum. A job may have the slots' median
 //         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
 //         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
-// Limits: no allocation. ReduceAndUpdate uses less than 5 KiB of stack for each level of the reduction tree, and 10 KiB
+// Limits: no allocation. ReduceAndUpdate uses less than 5 KiB of stack for each level of the reduction tree, and 25 KiB
 //         besides, or 75 KiB for a median; AddNodes less than 10 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once, and what workers pull is made in
 //         the same pass. `capstan bench apply` compares the update's speed with a copy's.
@@ -37,6 +37,14 @@ struct UpdateScalars {
   std::span<const float> trust_ratios = {};  // lars, lamb: one per tensor of the catalog; empty: all are 1
 };
 
+// Tells whether values that another process could change while they were read are those that were meant.
+struct CheckedRead {
+  std::uint64_t wanted = 0;  // the XXH3-64 of the values
+  Hasher read;               // of the values as they were read
+
+  bool passed() const { return read.Digest() == wanted; }
+};
+
 // One node of the reduction tree and its value. For a leaf (one slot) `values` is the slot's mean gradient, and the
 // node's value is values * fp32(samples). For a node above, `values` is the sum of its leaves' values, which is the
 // node's value. A node with samples 0 has no value, and `values` is not read.
@@ -45,6 +53,9 @@ struct StagedInput {
   std::uint64_t samples = 0;
   const std::byte* values = nullptr;
   Encoding encoding = Encoding::kFp32;  // encoding of a leaf; sums are fp32
+  // Not null: the values may change at any time. Each of them is then read once, and what was read is added here. Until
+  // it has passed, nothing that was computed counts. IsReadOnce says which inputs may have it.
+  CheckedRead* check = nullptr;
 };
 
 // One tensor's part of a block.
@@ -107,6 +118,10 @@ void AddNodes(const StagedInput& left, const StagedInput& right, std::size_t cou
 void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<const StagedInput> cover,
                      const ReductionTree& tree, std::span<const SegmentRange> segments, const BlockIn& in,
                      const BlockOut& out, std::span<double> segment_squares, const TrustSquares& trust = {});
+
+// Whether ReduceAndUpdate reads each value of each of these inputs once, and in the order of the segments. It must, if
+// one of them has a check; the segments must then cover the block in order.
+bool IsReadOnce(std::span<const StagedInput> cover, Aggregation aggregation);
 
 // Runs the update again with other scalars. `sum` is what ReduceAndUpdate wrote to BlockOut::sum.
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,

@@ -19,6 +19,8 @@ std::size_t LargestBlock(const Catalog& catalog) {
   return largest;
 }
 
+bool Passed(const StagedInput& input) { return input.check == nullptr || input.check->passed(); }
+
 }  // namespace
 
 BlockStore::BlockStore(const Catalog& catalog, std::vector<BlockIndex> blocks, const OptimizerRule& rule,
@@ -80,7 +82,7 @@ BlockOut BlockStore::Out(const BlockVersion& version, const BufferRef& sum) cons
   return out;
 }
 
-void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
+bool BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
                          std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
                          const TrustSquares& trust, bool likely) {
   Entry& entry = blocks_[index];
@@ -90,7 +92,9 @@ void BlockStore::Prepare(std::size_t index, std::span<const StagedInput> cover, 
   Hasher hasher;
   if (likely) out.to_send = BeginToSend(entry, &entry.next, &hasher);
   ReduceAndUpdate(rules, scalars, cover, tree, entry.segments, In(entry.published), out, squares, trust);
+  if (!std::all_of(cover.begin(), cover.end(), Passed)) return entry.next = {}, false;
   if (likely) FinishToSend(entry, &entry.next, hasher);
+  return true;
 }
 
 void BlockStore::PrepareAgain(std::size_t index, std::span<const GroupRule> rules, const UpdateScalars& scalars,
@@ -134,16 +138,17 @@ void BlockStore::DropPrepared() {
   }
 }
 
-void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
+bool BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
                           const UpdateScalars& scalars, std::span<double> squares) {
   Entry& entry = blocks_[index];
   const BlockVersion source = entry.published;
   BlockVersion target = source;
   // `published`, `source` and `target` are 3 references. A further one means that the weights are being sent, or that
   // a snapshot with this array is being written: the update then goes to a new buffer.
-  if (source.weights->reference_count() > 3) target.weights = weights_pool_.Take();
+  const auto is_kept = [&](const BufferRef& array) { return input.check != nullptr || array->reference_count() > 3; };
+  if (is_kept(source.weights)) target.weights = weights_pool_.Take();
   for (int i = 0; i < states_; ++i) {
-    if (source.state[i]->reference_count() > 3) target.state[i] = pool_.Take();
+    if (is_kept(source.state[i])) target.state[i] = pool_.Take();
   }
   target.ForgetHashes();
   BlockOut out = Out(target, BufferRef());
@@ -151,8 +156,10 @@ void BlockStore::ApplyNow(std::size_t index, const StagedInput& input, std::span
   Hasher hasher;
   out.to_send = BeginToSend(entry, &target, &hasher);
   ReduceAndUpdate(rules, scalars, std::span(&input, 1), ReductionTree(1), entry.segments, In(source), out, squares);
+  if (!Passed(input)) return false;
   FinishToSend(entry, &target, hasher);
   entry.published = std::move(target);
+  return true;
 }
 
 WeightsToSend BlockStore::BeginToSend(const Entry& entry, BlockVersion* version, Hasher* hasher) {

@@ -43,8 +43,9 @@ class BlockStore {
 
   // Builds a block's next version from `cover`: disjoint nodes that cover all slots. Writes one sum of squares per
   // segment and, for lars and lamb, fills `trust`. `rules`: by group, or a single one if there are no groups. `likely`:
-  // whether the version will probably be published; what workers pull of it is then made in the same pass.
-  void Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
+  // whether the version will probably be published; what workers pull of it is then made in the same pass. Returns
+  // false, and prepares nothing, if an input did not pass its check.
+  bool Prepare(std::size_t index, std::span<const StagedInput> cover, const ReductionTree& tree,
                std::span<const GroupRule> rules, const UpdateScalars& scalars, std::span<double> squares,
                const TrustSquares& trust = {}, bool likely = true);
   // Builds a prepared block's next version again, from the gradient sum that Prepare() kept. `scalars` has the clip
@@ -57,8 +58,9 @@ class BlockStore {
   void DropPrepared();
   bool is_prepared(std::size_t index) const { return static_cast<bool>(blocks_[index].next.weights); }
   // Updates the published version of a block with one push. An array to which a message or a snapshot refers is not
-  // changed: the new values go to another buffer.
-  void ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
+  // changed: the new values go to another buffer. So do all if the input has a check; if it does not pass, returns
+  // false, and changes nothing.
+  bool ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 
   // Copies an array (weights or an optimizer state) of a block's next version, which a worker computed, unless that

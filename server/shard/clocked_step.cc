@@ -79,6 +79,12 @@ void ClockedStep::Describe(SnapshotHeader* header) const {
 
 // ---- what workers send ---------------------------------------------------------------------------------------------
 
+// An array that is updated from a lent payload is written elsewhere. For the weights that is usual, because they are
+// being sent; for optimizer states it would cost more than a copy of the payload.
+bool ClockedStep::TakesLent(const Push& push) const {
+  return journal_ == nullptr && shard_.store->array_count() == 1 && push.samples > 0;
+}
+
 std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant,
                                                Outbox* out) {
   const SlotIndex slot = push.node.begin;
@@ -101,7 +107,7 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
         journal_->Add(from, RecordOf(push, payload), out);
         return {};
       }
-      Apply(RecordOf(push, payload));
+      if (!ApplyNew(push, payload)) return shard_.Reject(from, DamagedPush(push), push.block, out), std::nullopt;
       break;
     case PushAdmission::kGap:
       shard_.metrics->pushes_invalid.Add(1);
@@ -111,6 +117,12 @@ std::optional<std::size_t> ClockedStep::Handle(PeerId from, const Push& push, co
   }
   acknowledgements_->AddPush(from, push.step, push.block, push.node);
   return {};
+}
+
+bool ClockedStep::ApplyNew(const Push& push, const Slice& payload) {
+  if (payload.owner) return Apply(RecordOf(push, payload));
+  CheckedRead check{push.payload_hash, {}};
+  return Apply(RecordOf(push, payload), &check);
 }
 
 PushRecord ClockedStep::RecordOf(const Push& push, const Slice& payload) const {
@@ -162,16 +174,17 @@ void ClockedStep::Acknowledge(Outbox* out) {
 
 // ---- applying pushes and ends of slots -----------------------------------------------------------------------------
 
-void ClockedStep::Apply(const PushRecord& push) {
+bool ClockedStep::Apply(const PushRecord& push, CheckedRead* check) {
   const std::size_t index = shard_.index_of.at(push.block);
   BlockStore& store = *shard_.store;
   BlockProgress& block = blocks_[index];
   if (push.samples > 0) {
     std::vector<double> squares(store.segment_count(index));
-    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(index)};
-    store.ApplyNow(index, input, MakeGroupRules(shard_.options.job.optimizer, push.learning_rate, push.hyper),
-                   MakeUpdateScalars(shard_.tree().aggregation(), block.updates, push.samples, push.loss_scale),
-                   squares);
+    const StagedInput input{Node{0, 1}, push.samples, push.payload.data, store.encoding(index), check};
+    if (!store.ApplyNow(index, input, MakeGroupRules(shard_.options.job.optimizer, push.learning_rate, push.hyper),
+                        MakeUpdateScalars(shard_.tree().aggregation(), block.updates, push.samples, push.loss_scale),
+                        squares))
+      return false;
     ++block.updates;
     shard_.metrics->updates_applied.Add(1);
   }
@@ -181,6 +194,7 @@ void ClockedStep::Apply(const PushRecord& push) {
   changed_ = true;
   shard_.metrics->pushes_staged.Add(1);
   shard_.metrics->staleness_steps.Observe(static_cast<double>(block.newest.value - push.sequence.value));
+  return true;
 }
 
 void ClockedStep::Apply(const EndRecord& end) {

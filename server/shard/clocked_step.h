@@ -42,6 +42,7 @@ class ClockedStep final : public StepEngine {
   void Describe(SnapshotHeader* header) const override;
   void Restart() override;
 
+  bool TakesLent(const Push& push) const override;
   std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                     Outbox* out) override;
   void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
@@ -78,7 +79,10 @@ class ClockedStep final : public StepEngine {
     std::size_t blocks = 0;  // blocks that have exactly this number
   };
 
-  void Apply(const PushRecord& push);
+  // Applies a push that has just come. Returns false if its payload, which was lent, does not match its hash.
+  bool ApplyNew(const Push& push, const Slice& payload);
+  // `check`: null, or of a payload that is lent; if it does not pass, returns false and changes nothing.
+  bool Apply(const PushRecord& push, CheckedRead* check = nullptr);
   void Apply(const EndRecord& end);
   Status CheckReplay(const PushRecord& push) const;
   PushRecord RecordOf(const Push& push, const Slice& payload) const;

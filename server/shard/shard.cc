@@ -454,4 +454,9 @@ void Shard::Handle(LogResult result, Instant now, Outbox* out) {
   }
 }
 
+bool TakesLent(const Shard& shard, const Header& header) {
+  const auto* const push = header.As<Push>();
+  return push != nullptr && shard.serving() && shard.engine().takes_pushes() && shard.engine().TakesLent(*push);
+}
+
 }  // namespace capstan::server

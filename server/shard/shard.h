@@ -47,6 +47,7 @@ class Shard {
  public:
   Shard(ShardOptions options, std::shared_ptr<monitoring::ShardMetrics> metrics);
 
+  // A payload without an owner is lent, and may change: only messages for which TakesLent is true may have one.
   void Handle(PeerId from, const Message& message, Instant now, Outbox* out);
   // Call after a batch of messages. Sends the gathered acknowledgements, requests an append to the log, and answers
   // parked pulls that the batch has made ready, and those whose senders have room again. Returns whether a pull still
@@ -134,5 +135,8 @@ class Shard {
   Backoff hello_backoff_;
   Instant last_coordinator_{};  // when the last message of the coordinator arrived
 };
+
+// Whether the shard's Handle, called next with this message, would read its payload once and keep none of it.
+bool TakesLent(const Shard& shard, const Header& header);
 
 }  // namespace capstan::server

@@ -47,6 +47,9 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
   socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
   if (options_.shared_memory && IsLocalAddress(socket.listen)) options_.shard.memory = std::make_shared<SharedMemory>();
   socket.transport.memory = options_.shard.memory;
+  socket.transport.lend = [this](PeerId, const Principal&, const Header& header, std::size_t) {
+    return TakesLent(*core_, header);
+  };
   socket.transport.on_note = [this](const std::string& text) {
     if (options_.on_notice) options_.on_notice({Severity::kWarning, text});
   };

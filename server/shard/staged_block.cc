@@ -89,6 +89,23 @@ std::vector<StagedInput> StagedBlock::Inputs() const {
   return inputs;
 }
 
+std::vector<StagedInput> StagedBlock::InputsWith(const StagedInput& last, const ReductionTree& tree) const {
+  if (complete_) return {};
+  const bool is_root = last.node == tree.root();
+  if (!is_root && tree.ParentOf(last.node) != tree.root() && tree.Has(tree.ParentOf(last.node))) return {};
+  std::vector<StagedInput> inputs = Inputs();
+  const auto place =
+      std::lower_bound(inputs.begin(), inputs.end(), last,
+                       [](const StagedInput& a, const StagedInput& b) { return a.node.begin < b.node.begin; });
+  inputs.insert(place, last);
+  SlotIndex end = 0;
+  for (const StagedInput& input : inputs) {
+    if (input.node.begin != end) return {};
+    end = input.node.end;
+  }
+  return end == tree.slots() ? inputs : std::vector<StagedInput>{};
+}
+
 std::vector<Node> StagedBlock::nodes() const {
   std::vector<Node> nodes;
   nodes.reserve(contributions_.size());

@@ -51,6 +51,9 @@ class StagedBlock {
   std::uint64_t samples() const;
   // The staged nodes from left to right, as ReduceAndUpdate takes them.
   std::vector<StagedInput> Inputs() const;
+  // The same with one node more, if all staged nodes are then needed, and no others: empty if slots are missing, if the
+  // node has slots of staged nodes, or if Add() would add it to its sibling.
+  std::vector<StagedInput> InputsWith(const StagedInput& last, const ReductionTree& tree) const;
   std::vector<Node> nodes() const;
 
   // Drops the payloads, once the sum is computed, but remembers which nodes were staged.

@@ -61,6 +61,15 @@ void SyncStep::BeginStep() {
 
 // ---- what workers send ---------------------------------------------------------------------------------------------
 
+bool SyncStep::TakesLent(const Push& push) const {
+  const auto index = shard_.index_of.find(push.block);
+  if (index == shard_.index_of.end() || push.step != shard_.step() || push.samples == 0) return false;
+  if (!shard_.tree().Has(push.node)) return false;
+  const StagedBlock& staged = blocks_[index->second].staged;
+  const std::vector<StagedInput> inputs = staged.InputsWith({push.node, push.samples}, shard_.tree());
+  return !inputs.empty() && IsReadOnce(inputs, shard_.tree().aggregation());
+}
+
 std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                             Outbox* out) {
   const std::size_t index = shard_.index_of.at(push.block);
@@ -76,8 +85,11 @@ std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const
     default: break;
   }
   if (!Stage(from, push, payload, index, out)) return {};
-  if (!blocks_[index].staged.complete() || blocks_[index].prepared) return {};
-  Prepare(index);
+  StagedBlock& staged = blocks_[index].staged;
+  if (!staged.complete() || blocks_[index].prepared) return {};
+  const bool is_done = shard_.stepped().is_prepared(index);  // by a payload that was lent
+  if (!is_done) CAPSTAN_CHECK(Prepare(index, staged.Inputs()));
+  staged.ReleasePayloads();
   MarkPrepared(index);
   ReportWhenComplete(now, out);
   return index;
@@ -123,9 +135,12 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
     }
   }
   if (!covered) hyper_parameters_.Take(push);
+  const bool is_lent = !covered && push.samples > 0 && !payload.owner;
+  if (is_lent && !PrepareWith(push, payload, index))
+    return shard_.Reject(from, DamagedPush(push), push.block, out), false;
   const StagedBlock::Added added =
-      staged.Add({push.session, push.node, push.samples, push.payload_hash, payload, push.encoding}, shard_.tree(),
-                 shard_.stepped().count(index), shard_.stepped().pool());
+      staged.Add({push.session, push.node, push.samples, push.payload_hash, is_lent ? Slice() : payload, push.encoding},
+                 shard_.tree(), shard_.stepped().count(index), shard_.stepped().pool());
   if (added.outcome == StagedBlock::Outcome::kMismatch) {
     ++hash_mismatches_;
     shard_.metrics->hash_mismatches.Add(1);
@@ -240,17 +255,23 @@ void SyncStep::MarkPrepared(std::size_t index) {
   if (complete_blocks_ != before) acknowledgements_->OfferCredit(shard_.step(), credit());
 }
 
-void SyncStep::Prepare(std::size_t index) {
-  StagedBlock& staged = blocks_[index].staged;
-  const std::uint64_t samples = staged.samples();
-  if (samples == 0) {
-    squares_.Clear(index);
-  } else {
-    shard_.stepped().Prepare(index, staged.Inputs(), shard_.tree(), Rules(), Scalars(samples),
-                             squares_.GradientOf(index), squares_.TrustOf(index), speculation().has_value());
-    shard_.metrics->updates_applied.Add(1);
-  }
-  staged.ReleasePayloads();
+bool SyncStep::Prepare(std::size_t index, std::span<const StagedInput> inputs) {
+  std::uint64_t samples = 0;
+  for (const StagedInput& input : inputs) samples += input.samples;
+  if (samples == 0) return squares_.Clear(index), true;
+  if (!shard_.stepped().Prepare(index, inputs, shard_.tree(), Rules(), Scalars(samples), squares_.GradientOf(index),
+                                squares_.TrustOf(index), speculation().has_value()))
+    return false;
+  shard_.metrics->updates_applied.Add(1);
+  return true;
+}
+
+bool SyncStep::PrepareWith(const Push& push, const Slice& lent, std::size_t index) {
+  CheckedRead check{push.payload_hash, {}};
+  const StagedInput last{push.node, push.samples, lent.data, push.encoding, &check};
+  const std::vector<StagedInput> inputs = blocks_[index].staged.InputsWith(last, shard_.tree());
+  CAPSTAN_CHECK(!inputs.empty());
+  return Prepare(index, inputs);
 }
 
 UpdateScalars SyncStep::Scalars(std::uint64_t samples) const {

@@ -39,6 +39,7 @@ class SyncStep : public StepEngine {
   void Describe(Hello* hello) const override;
   void Restart() override;
 
+  bool TakesLent(const Push& push) const override;
   std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                     Outbox* out) override;
   void Handle(PeerId from, const EndSlot& end, Instant now, Outbox* out) override;
@@ -97,7 +98,10 @@ class SyncStep : public StepEngine {
   bool Stage(PeerId from, const Push& push, const Slice& payload, std::size_t index, Outbox* out);
   bool TakeReport(PeerId from, const EndSlot& end, const Status& same, Reports* reports, Outbox* out);
   void Disagree(SessionId first, SessionId second, Step step, const std::string& what, Outbox* out);
-  void Prepare(std::size_t index);
+  // Prepares a block from all its slots. Returns false if an input did not pass its check.
+  bool Prepare(std::size_t index, std::span<const StagedInput> inputs);
+  // The same with a payload that is lent, and completes the block.
+  bool PrepareWith(const Push& push, const Slice& lent, std::size_t index);
   void BeginStep();
   void Publish(const Commit& commit);
   void SendPrepared(Instant now, Outbox* out);

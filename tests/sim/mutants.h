@@ -63,6 +63,7 @@ enum class Flaw {
   kCopiedTooEarly,            // a receiver says that it has copied a payload when the message comes in
   kCopiedUnasked,             // a worker copies weights to where it computes without asking its session
   kReferenceOfAnyConnection,  // a receiver believes references of connections that are gone
+  kLentNotChecked,            // a shard does not check what it has read of a lent payload
 };
 
 // The state of the cluster that mutants and markers may read.

@@ -17,6 +17,7 @@ void AddSharedMemory(std::vector<Mutant>* all) {
       Flaw::kCopiedUnasked);
   add("reference-of-any-connection", "a receiver believes references of connections that are gone",
       Flaw::kReferenceOfAnyConnection);
+  add("lent-not-checked", "a shard does not check what it has read of a lent payload", Flaw::kLentNotChecked);
 }
 
 }  // namespace capstan::sim

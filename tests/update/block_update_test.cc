@@ -412,6 +412,73 @@ TEST_CASE("leaves of 16-bit numbers have the bits of the same values in fp32", "
   }
 }
 
+// A node whose values may change: its bytes in the encoding, and the check of what is read.
+struct Lent {
+  Lent(const Contribution& leaf, std::uint32_t count, Encoding encoding)
+      : bytes(count * BytesPerNumber(encoding) + 1),
+        input{leaf.node(), leaf.samples(), bytes.data() + 1, encoding, &check} {
+    Floats values(count);
+    for (std::uint32_t i = 0; i < count; ++i) values[i] = leaf.value(i);
+    Encode(encoding, {values.data(), count}, bytes.data() + 1);
+    check.wanted = Hash64(std::span(bytes).subspan(1));
+  }
+  std::vector<std::byte> bytes;
+  CheckedRead check;
+  StagedInput input;
+};
+
+TEST_CASE("values that may change are read once, and have the bits of values that do not", "[server][update]") {
+  for (const Encoding encoding : {Encoding::kFp32, Encoding::kBf16, Encoding::kFp16}) {
+    for (const SlotIndex slots : {1U, 2U}) {
+      for (const std::uint32_t count : {1U, 15U, 33U, 1024U, 5000U}) {
+        for (SlotIndex lent_slot = 0; lent_slot < slots; ++lent_slot) {
+          CAPTURE(NameOf(encoding), slots, count, lent_slot);
+          Case c(count, AllRules()[6], slots, count);
+          Floats values(count, 0.25F);  // some random leaves have no samples
+          if (c.leaves[lent_slot].samples() == 0)
+            c.leaves[lent_slot] = Contribution(c.leaves[lent_slot].node(), 2, values);
+          std::vector<StagedInput> inputs = Inputs(c.leaves);
+          Lent lent(c.leaves[lent_slot], count, encoding);
+          inputs[lent_slot] = lent.input;
+          REQUIRE(IsReadOnce(inputs, Aggregation::kMean));
+          const auto update = [&] {
+            BlockArrays after = c.before;
+            ReduceAndUpdate({&c.group, 1}, c.scalars, inputs, ReductionTree(slots), c.segments, c.before.in(),
+                            after.out(), after.squares);
+            return after;
+          };
+          const BlockArrays after = update();
+          REQUIRE(lent.check.passed());
+          inputs[lent_slot].check = nullptr;
+          const BlockArrays expected = update();
+          REQUIRE(after.SameVersion(expected));
+          REQUIRE(after.sum == expected.sum);
+          REQUIRE(after.squares == expected.squares);
+          for (const std::size_t at : {std::size_t{1}, lent.bytes.size() / 2, lent.bytes.size() - 1}) {
+            Lent changed(c.leaves[lent_slot], count, encoding);
+            changed.bytes[at] ^= std::byte{1};
+            inputs[lent_slot] = changed.input;
+            (void)update();
+            REQUIRE_FALSE(changed.check.passed());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a median, and more than two nodes, are read more than once", "[server][update]") {
+  const Case c(1, AllRules()[6], 3, 20);
+  const std::vector<StagedInput> three = Inputs(c.leaves), two(three.begin(), three.begin() + 2);
+  CHECK(IsReadOnce(two, Aggregation::kMean));
+  CHECK(IsReadOnce(two, Aggregation::kNone));
+  CHECK_FALSE(IsReadOnce(two, Aggregation::kMedian));
+  CHECK_FALSE(IsReadOnce(three, Aggregation::kMean));
+  std::vector<StagedInput> empty = three;
+  empty[1].samples = 0;
+  CHECK(IsReadOnce(empty, Aggregation::kMean));
+}
+
 TEST_CASE("a statistic moves a tenth of the way to what was observed, and nothing else touches it",
           "[server][update]") {
   for (const OptimizerRule& rule : AllRules()) {

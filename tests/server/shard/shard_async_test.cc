@@ -245,6 +245,34 @@ TEST_CASE("async: a block that is being sent is not written; one that nobody hol
   CHECK(Hash64(harness.payloads.back().bytes()) != weights.payload_hash);
 }
 
+TEST_CASE("async: a lent payload is applied at once, and one that changes is not", "[server][async]") {
+  ShardHarness harness(Async(1));
+  harness.Start();
+  REQUIRE(harness.Lend(1, 0, kLeaf0, 1, 1.0F));
+  CHECK(harness.WeightOf(0) == -1.0F);
+  CHECK(harness.Take<Staged>().at(0).nodes == std::vector<Staged::Entry>{{0, kLeaf0}});
+  const std::uint64_t digest = harness.shard->store().Digest();
+  REQUIRE(harness.Lend(2, 0, kLeaf0, 1, 1.0F, true));
+  CHECK(harness.Refused(Code::kCorrupt));
+  CHECK(harness.metrics->pushes_corrupt.value() == 1);
+  CHECK(harness.shard->store().Digest() == digest);
+  CHECK(harness.shard->engine().updates(0) == 1);
+  harness.Stage(2, 0, kLeaf0, 1, 1.0F);
+  CHECK(harness.WeightOf(0) == -2.0F);
+  harness.FromWorker(harness.MakePull(0, {0}));
+  const Weights weights = harness.Take<Weights>().at(0);
+  CHECK(Hash64(harness.payloads.back().bytes()) == weights.payload_hash);
+}
+
+TEST_CASE("async: a shard keeps a copy of what it logs, and of what changes optimizer states", "[server][async]") {
+  ShardHarnessOptions options = Async(1);
+  options.optimizer = OptimizerKind::kAdam;
+  CHECK_FALSE(ShardHarness(options).Start().Lend(1, 0, kLeaf0, 1, 1.0F));
+  options = Async(1);
+  options.acknowledge = Acknowledge::kDurable;
+  CHECK_FALSE(ShardHarness(options).Start().Lend(1, 0, kLeaf0, 1, 1.0F));
+}
+
 TEST_CASE("async: steps are neither prepared nor committed", "[server][async]") {
   ShardHarness harness(Async(1));
   harness.Start().Stage(1, 0, kLeaf0, 1, 1.0F);

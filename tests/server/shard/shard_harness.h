@@ -227,6 +227,18 @@ class ShardHarness {
     const Push push = MakePush(step, block, node, samples, payload);
     FromWorker(push, std::move(payload), from);
   }
+  // The same, where the payload is lent: its memory is used again at once. `changes`: before it is read, too. Returns
+  // whether the shard takes it so.
+  bool Lend(std::uint64_t step, BlockIndex block, Node node, std::uint64_t samples, float value, bool changes = false) {
+    const Slice payload = Values(SizeOf(block), value);
+    const Push push = MakePush(step, block, node, samples, payload);
+    if (!TakesLent(*shard, push)) return false;
+    auto* const values = payload.owner.As<float>();
+    if (changes) values[SizeOf(block) - 1] += 1.0F;
+    FromWorker(push, {{}, payload.data, payload.size});
+    std::fill_n(values, SizeOf(block), 1e9F);
+    return true;
+  }
   EndSlot MakeEnd(std::uint64_t step, SlotIndex slot, std::uint64_t samples = 1) const {
     SlotReport report;
     report.slot = slot;

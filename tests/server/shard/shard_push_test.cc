@@ -41,6 +41,41 @@ TEST_CASE("a push of an older generation is stale, of a newer one too early, and
   CHECK(harness.shard->engine().staged_bytes() == 0);
 }
 
+TEST_CASE("a lent payload is taken if it completes its block", "[server][shard]") {
+  ShardHarness harness({.slots = 2, .tensors = {4}});
+  harness.Start();
+  CHECK_FALSE(harness.Lend(0, 0, kLeaf0, 1, 1.0F));
+  harness.Stage(0, 0, kLeaf0, 1, 1.0F);
+  CHECK_FALSE(harness.Lend(0, 0, kLeaf0, 1, 1.0F));  // it is here already
+  CHECK_FALSE(harness.Lend(1, 0, kLeaf1, 1, 3.0F));  // of the next step
+  harness.Forget();
+  REQUIRE(harness.Lend(0, 0, kLeaf1, 1, 3.0F, true));
+  CHECK(harness.Refused(Code::kCorrupt));
+  CHECK(harness.metrics->pushes_corrupt.value() == 1);
+  CHECK_FALSE(harness.shard->engine().IsPrepared(0));
+  CHECK(harness.shard->engine().Holds(0, Step{0}, kLeaf0));
+  CHECK_FALSE(harness.shard->engine().Holds(0, Step{0}, kLeaf1));
+  REQUIRE(harness.Lend(0, 0, kLeaf1, 1, 3.0F));
+  CHECK(harness.Take<Staged>().at(0).nodes == std::vector<Staged::Entry>{{0, kLeaf1}});
+  CHECK(harness.shard->engine().IsPrepared(0));
+  CHECK(harness.shard->engine().staged_bytes() == 0);
+  CHECK_FALSE(harness.Lend(0, 0, kLeaf1, 1, 3.0F));
+  for (const SlotIndex slot : {0U, 1U}) harness.FromWorker(harness.MakeEnd(0, slot));
+  CHECK(harness.Take<Prepared>(ShardHarness::kCoordinator).size() == 1);
+  harness.FromCoordinator(harness.MakeRedo(0, 1, 0.5F));
+  harness.Commits(0, 1);
+  CHECK(harness.WeightOf(0) == -1.0F);  // half of the mean
+}
+
+TEST_CASE("a lent payload that would be added to another node is copied first", "[server][shard]") {
+  ShardHarness harness({.slots = 3, .tensors = {4}});
+  harness.Start();
+  harness.Stage(0, 0, kLeaf0, 1, 1.0F);
+  harness.Stage(0, 0, kLeaf2, 1, 1.0F);
+  CHECK_FALSE(harness.Lend(0, 0, kLeaf1, 1, 1.0F));
+  CHECK_FALSE(TakesLent(*harness.shard, harness.MakePull(0, {0})));
+}
+
 TEST_CASE("a message for another incarnation is stale", "[server][shard]") {
   ShardHarness harness;
   harness.Start();

@@ -121,7 +121,16 @@ TEST_CASE("whatever nodes arrive, in whatever order and however often, the sum h
       const Node node = nodes[random.Below(nodes.size())];
       if (node == root && !root.IsLeaf() && random.Below(20) != 0) continue;
       const bool covered = stage.block.Covers(node);
+      const std::vector<StagedInput> with =
+          stage.block.InputsWith({node, slots.SamplesOf(node)}, ReductionTree(slots.count()));
+      std::vector<Node> needed = stage.block.nodes();
+      needed.insert(std::lower_bound(needed.begin(), needed.end(), node), node);
       const StagedBlock::Outcome outcome = stage.Add(node);
+      REQUIRE(with.empty() == (covered || !stage.block.complete() || stage.block.nodes() != needed));
+      for (std::size_t i = 0; i < with.size(); ++i) {
+        REQUIRE(with[i].node == needed[i]);
+        REQUIRE(with[i].samples == slots.SamplesOf(needed[i]));
+      }
       REQUIRE(outcome == (covered ? StagedBlock::Outcome::kAlreadyStaged : StagedBlock::Outcome::kStaged));
       REQUIRE(stage.block.Covers(node));
       REQUIRE(stage.payloads() <= std::max(2U, (slots.count() + 1) / 2));
