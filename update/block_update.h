@@ -54,7 +54,7 @@ struct StagedInput {
   const std::byte* values = nullptr;
   Encoding encoding = Encoding::kFp32;  // encoding of a leaf; sums are fp32
   // Not null: the values may change at any time. Each of them is then read once, and what was read is added here. Until
-  // it has passed, nothing that was computed counts. IsReadOnce says which inputs may have it.
+  // it has passed, nothing that was computed counts. TakesChecks says whether an input may have it.
   CheckedRead* check = nullptr;
 };
 
@@ -119,9 +119,8 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
                      const ReductionTree& tree, std::span<const SegmentRange> segments, const BlockIn& in,
                      const BlockOut& out, std::span<double> segment_squares, const TrustSquares& trust = {});
 
-// Whether ReduceAndUpdate reads each value of each of these inputs once, and in the order of the segments. It must, if
-// one of them has a check; the segments must then cover the block in order.
-bool IsReadOnce(std::span<const StagedInput> cover, Aggregation aggregation);
+// Whether ReduceAndUpdate takes checks of these inputs. If one has a check, the segments must cover the block in order.
+bool TakesChecks(std::span<const StagedInput> cover, Aggregation aggregation);
 
 // Runs the update again with other scalars. `sum` is what ReduceAndUpdate wrote to BlockOut::sum.
 void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalars, const float* sum,

@@ -136,8 +136,9 @@ Status CheckReplacedFiles(const std::string& run_dir) {
   const bool had_start = fs::is_regular_file(fs::symlink_status(lock, error));
   if (!had_start && IsThere(lock)) return InTheWay(lock, "it is no file of capstan's");
   if (had_start) {
-    const Result<std::string> holder = ReadFileText(lock, kPidCharactersMax + 1);
-    if (!holder.ok() || holder->size() > kPidCharactersMax || !(holder->empty() || IsNumber(*holder))) {
+    const Result<std::string> read = ReadFileText(lock, kPidCharactersMax + 1);
+    const std::string holder = read.ok() ? *read : "";  // whoever takes the lock says why it cannot be read
+    if (holder.size() > kPidCharactersMax || !(holder.empty() || IsNumber(holder))) {
       return InTheWay(lock, "it is no file of capstan's");
     }
     return IsPrintedJob(job) ? Status() : InTheWay(job, "it would be replaced, and is not as capstan prints it");

@@ -10,7 +10,7 @@
 //         memory meanwhile or afterwards changes nothing.
 //
 // A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side
-// has a page in which it writes how many regions of the peer it has mapped, and which reference it has copied last. The
+// has a page in which it writes how many regions of the peer it has mapped, and which reference it has read last. The
 // peer reads this page, so no message travels back.
 #pragma once
 
@@ -104,6 +104,7 @@ class MemoryPeer {
   // Returns the peer's bytes. They may change at any time: read each of them once, call Copied, then check what was
   // read.
   Result<LentBytes> Find(const PayloadReference& reference);
+  // Tells the peer that its payload was copied, or was read where it lies.
   void Copied(const PayloadReference& reference);
 
  private:

@@ -210,6 +210,7 @@ void Shard::On(PeerId from, const Push& push, const Slice& payload, Instant now,
     return context_.Reject(from, Invalid("this job's workers reduce gradients themselves, and its shards take none"),
                            push.block, out);
   }
+  CAPSTAN_CHECK(payload.owner || payload.empty() || engine_->TakesLent(push));
   const Status status = CheckPush(context_, push, payload);
   if (!status.ok()) return context_.Reject(from, status, push.block, out);
   const std::optional<std::size_t> prepared = engine_->Handle(from, push, payload, now, out);

@@ -30,7 +30,7 @@ class StagedBlock {
     SessionId first;        // kMismatch, kDisagrees: who sent the copy that counts; 0: several sessions did
     std::uint64_t had = 0;  // kDisagrees: the number of samples that counts
   };
-  // A node that a session pushed, with its checked payload.
+  // A node that a session pushed, with its checked payload. A payload that the update has been made from is left out.
   struct Pushed {
     SessionId session;
     Node node;
@@ -66,7 +66,7 @@ class StagedBlock {
   struct Contribution {
     Node node;
     std::uint64_t samples = 0;
-    Slice payload;  // empty when samples is 0
+    Slice payload;  // empty when samples is 0, and if the update has been made from it
     Encoding encoding = Encoding::kFp32;
     bool pooled = false;  // the payload is a sum made here, not a received frame
 

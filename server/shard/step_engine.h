@@ -74,11 +74,11 @@ class StepEngine {
   virtual bool takes_pushes() const { return true; }
   // Whether workers upload blocks of versions, besides the first weights.
   virtual bool takes_uploads() const { return false; }
-  // Takes a checked push. If the push completes its block, so that the next version is prepared, returns the block's
-  // index in the store.
   // Whether Handle would update the push's block at once, and keep none of the payload. If so, the payload may be lent:
   // without an owner, and with bytes that may change.
   virtual bool TakesLent(const Push&) const { return false; }
+  // Takes a push that is checked, but for the hash of a payload that is lent. If the push completes its block, so that
+  // the next version is prepared, returns the block's index in the store.
   virtual std::optional<std::size_t> Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
                                             Outbox* out) = 0;
   // Takes the end of a home slot.

@@ -67,7 +67,7 @@ bool SyncStep::TakesLent(const Push& push) const {
   if (!shard_.tree().Has(push.node)) return false;
   const StagedBlock& staged = blocks_[index->second].staged;
   const std::vector<StagedInput> inputs = staged.InputsWith({push.node, push.samples}, shard_.tree());
-  return !inputs.empty() && IsReadOnce(inputs, shard_.tree().aggregation());
+  return !inputs.empty() && TakesChecks(inputs, shard_.tree().aggregation());
 }
 
 std::optional<std::size_t> SyncStep::Handle(PeerId from, const Push& push, const Slice& payload, Instant now,
@@ -134,10 +134,14 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
       return false;
     }
   }
+  const bool is_first = hyper_parameters_.groups().empty();
   if (!covered) hyper_parameters_.Take(push);
   const bool is_lent = !covered && push.samples > 0 && !payload.owner;
-  if (is_lent && !PrepareWith(push, payload, index))
-    return shard_.Reject(from, DamagedPush(push), push.block, out), false;
+  if (is_lent && !PrepareWith(push, payload, index)) {
+    if (is_first) hyper_parameters_.Clear();  // what a damaged push said does not count
+    shard_.Reject(from, DamagedPush(push), push.block, out);
+    return false;
+  }
   const StagedBlock::Added added =
       staged.Add({push.session, push.node, push.samples, push.payload_hash, is_lent ? Slice() : payload, push.encoding},
                  shard_.tree(), shard_.stepped().count(index), shard_.stepped().pool());

@@ -65,6 +65,8 @@ class AttackedShard {
   void Send(PeerId from, std::optional<Message> message) {
     if (!message || !IsSmallEnough(message->header)) return;
     if (from != ShardHarness::kCoordinator) {
+      const Slice kept = message->payload;
+      if (TakesLent(*harness_.shard, message->header)) message->payload.owner = {};
       return harness_.FromWorker(std::move(message->header), std::move(message->payload), from);
     }
     const auto* error = message->header.As<Error>();

@@ -356,20 +356,23 @@ void Cluster::Forge(std::size_t index, const Message& seen) {
   if (options_.trace) Trace("forged: " + checks_->Describe(forged.message.header));
   const std::uint64_t counted = shard.metrics->pushes_staged.value();
   Outbox out;
-  Arrive(forged, nullptr, [&](const Message& message) {
-    shard.core->Handle(PeerId{forged.from}, message, now_ + shard.clock_offset, &out);
-  });
+  Arrive(forged, nullptr,
+         [&](const Message& message) { Hand(&shard, forged.from, message, shared_ != nullptr, &out); });
   if (shard.metrics->pushes_staged.value() > counted) outcome_.violation = "I8: a forged push was counted";
   AfterShard(index, &out);
 }
 
-// Gives the message with its payload in memory that is used again right after. Some senders change it before that.
-void Cluster::Lend(const Message& message, const std::function<void(const Message&)>& handle) {
-  constexpr std::uint64_t kChangedEvery = 16;
+// Gives a shard a message. A payload that the shard takes lent lies in memory that is used again right after; some
+// senders change it before that. `may_lend`: it has come in shared memory.
+void Cluster::Hand(SimShard* shard, std::uint64_t from, const Message& message, bool may_lend, Outbox* out) {
+  const auto handle = [&](const Message& taken) {
+    shard->core->Handle(PeerId{from}, taken, now_ + shard->clock_offset, out);
+  };
+  if (!may_lend || message.payload.empty() || !TakesLent(*shard->core, message.header)) return handle(message);
   const std::size_t size = message.payload.size;
   std::vector<std::byte> memory(message.payload.data, message.payload.data + size);
-  if (++lent_ % kChangedEvery == 0) {
-    memory[lent_ % size] ^= std::byte{1};
+  if (!Calm() && lent_random_.Below(16) == 0) {
+    memory[lent_random_.Below(size)] ^= std::byte{1};
     Count("lent payloads that changed");
   }
   Count("payloads lent to a shard");
@@ -388,13 +391,8 @@ void Cluster::DeliverToShard(std::size_t index, const Delivery& delivery) {
   const std::uint64_t repeated = shard.metrics->pushes_duplicate.value();
   const bool logged = markers_->IsBeingLogged(*shard.core, shard.incarnation, delivery.message);
   Outbox out;
-  Arrive(delivery, nullptr, [&](const Message& message) {
-    const bool lends = delivery.reference && TakesLent(*shard.core, message.header);
-    const auto handle = [&](const Message& taken) {
-      shard.core->Handle(PeerId{delivery.from}, taken, now_ + shard.clock_offset, &out);
-    };
-    lends ? Lend(message, handle) : handle(message);
-  });
+  Arrive(delivery, nullptr,
+         [&](const Message& message) { Hand(&shard, delivery.from, message, delivery.reference.has_value(), &out); });
   if (const auto* push = delivery.message.header.As<Push>()) {
     if (shard.metrics->pushes_staged.value() > counted) {
       markers_->Staged(delivery.from, index, *push);

@@ -144,7 +144,7 @@ class Cluster {
   void See();
   void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery);
   void DeliverToShard(std::size_t index, const Delivery& delivery);
-  void Lend(const Message& message, const std::function<void(const Message&)>& handle);
+  void Hand(SimShard* shard, std::uint64_t from, const Message& message, bool may_lend, Outbox* out);
   // Delivers a forged message to the shard: this one with other contents, from a sender that may not send it.
   void Forge(std::size_t index, const Message& seen);
   // Changes the message into a forged one. Returns its sender; 0: nothing of this kind is forged now.
@@ -241,7 +241,7 @@ class Cluster {
   std::unique_ptr<Markers> markers_;
   std::set<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>> mutant_seen_;
   std::map<std::uint64_t, std::uint64_t> mutant_numbers_;
-  std::uint64_t lent_ = 0;  // payloads
+  RandomStream lent_random_{options_.seed, 17};
   Instant now_{}, last_tick_{};
   std::unique_ptr<Checks> checks_;
   Hasher events_;

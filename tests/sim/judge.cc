@@ -40,12 +40,12 @@ ClusterOptions OptionsOf(const RunName& name) {
   }
   if (WorkersUpdate(name.mode) || name.local) options.given = options.groups = false;  // needs user programs
   if (name.durable) AddLogTroubles(&options);
-  if (name.shared) ShareMemory(&options);
   // fp16 needs a loss scale, and is simulated only in sync. Trust ratios need a decision of the coordinator per step.
   if (name.mode != Mode::kSync && options.precision == Precision::kFp16) options.precision = Precision::kBf16;
   if (!HasGlobalSteps(name.mode)) options.optimizer = OptimizerKind::kAdamW;
   if (name.mode != Mode::kSync) options.program_state = ClusterOptions::ProgramState::kNone;
   if (name.mode != Mode::kSync || name.local) options.program_clip = ClusterOptions::ProgramClip::kNone;
+  if (name.shared) ShareMemory(&options);
   return options;
 }
 

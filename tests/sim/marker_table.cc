@@ -242,8 +242,8 @@ const std::vector<Marker>& SharedPayloadMarkers() {
   static const std::vector<Marker> markers = {
       {"payloads left in their sender's memory", 9000},
       {"weights copied in place", 9000},
-      {"payloads lent to a shard", 8000},
-      {"lent payloads that changed", 4500},
+      {"payloads lent to a shard", 4900},
+      {"lent payloads that changed", 1300},
       {"connections given up", 1000},
       {"reference of a connection that is gone", 300},
   };

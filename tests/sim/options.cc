@@ -174,6 +174,9 @@ void ShareMemory(ClusterOptions* options) {
   options->shared_memory = options->in_order = true;
   options->duplication = options->repeated_late = options->replays = 0.0;
   if (random.Below(2) == 0) options->given_up = 10.0 * random.Unit();
+  if (HasGlobalSteps(options->mode) || random.Below(2) == 0) return;
+  options->optimizer = OptimizerKind::kSgd;  // without global steps, payloads are lent only if there are no states
+  options->groups = false;                   // theirs have a momentum
 }
 
 void AddLogTroubles(ClusterOptions* options) {

@@ -427,24 +427,25 @@ struct Lent {
   StagedInput input;
 };
 
-TEST_CASE("values that may change are read once, and have the bits of values that do not", "[server][update]") {
+TEST_CASE("values that may change have the bits of values that do not, or their check fails", "[server][update]") {
+  std::size_t rule = 0;
   for (const Encoding encoding : {Encoding::kFp32, Encoding::kBf16, Encoding::kFp16}) {
     for (const SlotIndex slots : {1U, 2U}) {
       for (const std::uint32_t count : {1U, 15U, 33U, 1024U, 5000U}) {
         for (SlotIndex lent_slot = 0; lent_slot < slots; ++lent_slot) {
           CAPTURE(NameOf(encoding), slots, count, lent_slot);
-          Case c(count, AllRules()[6], slots, count);
+          Case c(count, AllRules()[++rule % AllRules().size()], slots, count);
           Floats values(count, 0.25F);  // some random leaves have no samples
           if (c.leaves[lent_slot].samples() == 0)
             c.leaves[lent_slot] = Contribution(c.leaves[lent_slot].node(), 2, values);
           std::vector<StagedInput> inputs = Inputs(c.leaves);
           Lent lent(c.leaves[lent_slot], count, encoding);
           inputs[lent_slot] = lent.input;
-          REQUIRE(IsReadOnce(inputs, Aggregation::kMean));
+          REQUIRE(TakesChecks(inputs, Aggregation::kMean));
           const auto update = [&] {
             BlockArrays after = c.before;
             ReduceAndUpdate({&c.group, 1}, c.scalars, inputs, ReductionTree(slots), c.segments, c.before.in(),
-                            after.out(), after.squares);
+                            after.out(rule % 2 == 0 ? WritePath::kStreaming : WritePath::kCached), after.squares);
             return after;
           };
           const BlockArrays after = update();
@@ -467,16 +468,45 @@ TEST_CASE("values that may change are read once, and have the bits of values tha
   }
 }
 
-TEST_CASE("a median, and more than two nodes, are read more than once", "[server][update]") {
+// Results that are written over values further on would show if a value were read again after it was hashed.
+TEST_CASE("a value that may change is not read again once it is hashed", "[server][update]") {
+  constexpr std::uint32_t kCount = 1000, kBehind = 16;
+  for (const OptimizerRule& rule : AllRules()) {
+    for (const Encoding encoding : {Encoding::kFp32, Encoding::kBf16}) {
+      CAPTURE(static_cast<int>(rule.kind), NameOf(encoding));
+      Case c(7, rule, 1, kCount);
+      c.segments.resize(1);
+      c.segments[0].count = kCount;
+      const Lent lent(Contribution({0, 1}, 3, RandomFloats(&c.random, kCount)), kCount, encoding);
+      const auto update = [&](const std::byte* values, float* weights, CheckedRead* check) {
+        BlockArrays after = c.before;
+        BlockOut out = after.out();
+        out.weights = weights;
+        const StagedInput input{{0, 1}, 3, values, encoding, check};
+        ReduceAndUpdate({&c.group, 1}, c.scalars, {&input, 1}, ReductionTree(1), c.segments, c.before.in(), out,
+                        std::span(after.squares).first(1));
+      };
+      Floats expected(kCount), over(kCount + kBehind);
+      update(lent.input.values, expected.data(), nullptr);
+      std::memcpy(over.data(), lent.input.values, lent.bytes.size() - 1);
+      CheckedRead check{lent.check.wanted, {}};
+      update(reinterpret_cast<const std::byte*>(over.data()), over.data() + kBehind, &check);
+      REQUIRE(check.passed());
+      REQUIRE(std::memcmp(over.data() + kBehind, expected.data(), kCount * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("checks are for a mean of at most two nodes", "[server][update]") {
   const Case c(1, AllRules()[6], 3, 20);
   const std::vector<StagedInput> three = Inputs(c.leaves), two(three.begin(), three.begin() + 2);
-  CHECK(IsReadOnce(two, Aggregation::kMean));
-  CHECK(IsReadOnce(two, Aggregation::kNone));
-  CHECK_FALSE(IsReadOnce(two, Aggregation::kMedian));
-  CHECK_FALSE(IsReadOnce(three, Aggregation::kMean));
+  CHECK(TakesChecks(two, Aggregation::kMean));
+  CHECK(TakesChecks(two, Aggregation::kNone));
+  CHECK_FALSE(TakesChecks(two, Aggregation::kMedian));
+  CHECK_FALSE(TakesChecks(three, Aggregation::kMean));
   std::vector<StagedInput> empty = three;
   empty[1].samples = 0;
-  CHECK(IsReadOnce(empty, Aggregation::kMean));
+  CHECK(TakesChecks(empty, Aggregation::kMean));
 }
 
 TEST_CASE("a statistic moves a tenth of the way to what was observed, and nothing else touches it",
