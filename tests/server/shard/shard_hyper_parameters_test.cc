@@ -49,6 +49,21 @@ TEST_CASE("each group's tensors are updated with its own hyper-parameters of the
   CHECK(harness.WeightOf(1) == -2.0F);
 }
 
+TEST_CASE("the set of a lent push that turns out to be damaged is not the step's", "[server][hyper]") {
+  ShardHarnessOptions options = Groups();
+  options.slots = 1;
+  ShardHarness harness(options);
+  harness.Start().hyper = GroupRates(0.5, 2.0);
+  REQUIRE(harness.Lend(0, 1, kLeaf0, 1, 1.0F, true));
+  CHECK(harness.Refused(Code::kCorrupt));
+  harness.hyper = GroupRates(0.25, 4.0);
+  REQUIRE(harness.Lend(0, 1, kLeaf0, 1, 1.0F));
+  CHECK(harness.Take<Disagreement>(kCoordinator).empty());
+  harness.hyper = GroupRates(0.5, 2.0);
+  REQUIRE(harness.Lend(0, 0, kLeaf0, 1, 1.0F, true));
+  CHECK(harness.Take<Disagreement>(kCoordinator).size() == 1);  // those of a sound push stay
+}
+
 // Returns the only report of a disagreement to the coordinator.
 Disagreement TakeDisagreement(ShardHarness* harness) {
   const std::vector<Disagreement> all = harness->Take<Disagreement>(kCoordinator);
