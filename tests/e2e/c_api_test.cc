@@ -104,7 +104,8 @@ capstan_code RunSlot(capstan_client* client, std::uint32_t slot) {
   if (code == CAPSTAN_OK) code = capstan_wait_weights(client, 0, 1, kPatience);
   if (code != CAPSTAN_OK) return code;
   std::fill_n(gradient, count, 1.0F);
-  code = capstan_gradient_ready(client, 1, 1);
+  code = capstan_gradient_ready_from(client, 1, 1);
+  if (code == CAPSTAN_OK) code = capstan_gradient_ready(client, 1, 1);
   const capstan_result result = OneSample();
   return code == CAPSTAN_OK ? capstan_end_slot(client, slot, &result) : code;
 }
@@ -239,7 +240,7 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
     std::function<capstan_code(InRound&)> call;
     const char* text;
   };
-  const std::array<Wrong, 9> all = {{
+  const std::array<Wrong, 10> all = {{
       {[](InRound& r) { return r.Begin(7); }, "is not the next slot"},
       {[](InRound& r) { return capstan_gradient_ready(r.client, 0, 0); }, "a slot that was begun"},
       {[](InRound& r) { return r.End(0); }, "does not end the slot"},
@@ -248,6 +249,8 @@ TEST_CASE("calls in C with numbers or in an order that cannot be are invalid and
       {[](InRound& r) { return Declare(r.client); }, "Declare comes once"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? capstan_gradient_ready(r.client, 0, 2) : CAPSTAN_OK; },
        "GradientReady(0, 2) names no tensors"},
+      {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? capstan_gradient_ready_from(r.client, 1, 99) : CAPSTAN_OK; },
+       "so there is no element 99"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.Begin(1) : CAPSTAN_OK; }, "is not the next slot"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? EndWith(r, "top 5") : CAPSTAN_OK; },
        "EndSlot(0): metric \"top 5\": a name has"},
@@ -285,7 +288,7 @@ TEST_CASE("hyper-parameters in C that are missing, late or wrong are invalid and
     const char* text;
   };
   const std::array<Wrong, 5> all = {{
-      {[](InRound& r) { return RunSlot(r.client, 0); }, "GradientReady comes after SetHyperParameters"},
+      {[](InRound& r) { return RunSlot(r.client, 0); }, "GradientReadyFrom comes after SetHyperParameters"},
       {[](InRound& r) { return r.Begin(0) == CAPSTAN_OK ? r.End(0) : CAPSTAN_OK; },
        "EndSlot comes after SetHyperParameters: the tensors are declared with groups"},
       {[](InRound& r) { return SetRates(r.client, 1, -1); }, "group 2: learning_rate is -1"},

@@ -35,6 +35,14 @@ except capstan.Error as error:
 WRONG_USES = {
     "a tensor that was not declared": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready('wieght')"],
                                        "^Invalid: .*wieght"),
+    "an element that a tensor does not have": (
+        ["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('bias', 5)"],
+        '^Invalid: .*tensor "bias" has 5 elements, so there is no element 5'),
+    "an element below the first": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('bias', -1)"],
+                                   '^Invalid: tensor "bias" has no element -1'),
+    "a part that is final already": (
+        ["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('weight', 50)", "slot.ready_from('weight', 20)",
+         "slot.ready_from('weight', 20)"], '^Invalid: .*tensor "weight" is final from element 20 on'),
     "a slot begun twice": (["slot = first_slot(client)", "slot.begin(1)", "slot.begin(1)"], "^Invalid: .*next slot"),
     "an end without a begin": (["first_slot(client).end(0.0, 0)"], "^Invalid: .*was begun"),
     "a gradient of no samples": (["first_slot(client).begin(0)"], r"^Invalid: .*skip\(\)"),

@@ -312,6 +312,10 @@ capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint
   return AnswerFor(client, [&](Client& c) { return c.GradientReady(first, last); });
 }
 
+capstan_code capstan_gradient_ready_from(capstan_client* client, uint32_t tensor, uint64_t element) {
+  return AnswerFor(client, [&](Client& c) { return c.GradientReadyFrom(tensor, element); });
+}
+
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result) {
   return AnswerFor(client, [&](Client& c) -> Status {
     CAPSTAN_ASSIGN_OR_RETURN(const capstan_result read, ReadStruct(result, "capstan_result"));

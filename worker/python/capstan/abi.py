@@ -126,6 +126,7 @@ _ARGUMENTS: dict[str, list[object]] = {
     "keep_version": [c_void_p, c_void_p, c_char_p, c_size_t],
     "begin_slot": [c_void_p, c_uint32, c_uint64, POINTER(c_void_p)],
     "gradient_ready": [c_void_p, c_uint32, c_uint32],
+    "gradient_ready_from": [c_void_p, c_uint32, c_uint64],
     "end_slot": [c_void_p, c_uint32, POINTER(Result)],
     "barrier": [c_void_p, c_double],
     "form_team": [c_void_p, c_uint32, c_uint32, c_double, POINTER(Team)],

@@ -94,6 +94,15 @@ class Slot:
         """
         self._work.client._ready(name)
 
+    def ready_from(self, name: str, element: int) -> None:
+        """Declares this tensor's gradient final from an element on, counted in row-major order. Optional.
+
+        So a large tensor's blocks are sent while the rest of its gradient is computed, from its end to its start.
+        ready() or end() declares the rest, unless element 0 was named. Invalid if the tensor does not have the
+        element, or if it is not below the one named before.
+        """
+        self._work.client._ready_from(name, operator.index(element))
+
     def end(self, loss_sum: float, predictions: int, *, validation_loss_sum: float = 0.0,
             validation_predictions: int = 0, validation_correct: int = 0,
             metrics: Mapping[str, tuple[float, float]] | None = None) -> None:
@@ -344,9 +353,17 @@ class Client(Collectives):
         self._handle.call("begin_slot", slot, 0, ctypes.c_void_p())
 
     def _ready(self, name: str) -> None:
+        self._handle.call("gradient_ready", self._index_of(name), self._index_of(name))
+
+    def _ready_from(self, name: str, element: int) -> None:
+        if element < 0:
+            raise Invalid(f'tensor "{name}" has no element {element}')
+        self._handle.call("gradient_ready_from", self._index_of(name), element)
+
+    def _index_of(self, name: str) -> int:
         if name not in self._index:
             raise Invalid(f'"{name}" is no tensor that was declared')
-        self._handle.call("gradient_ready", self._index[name], self._index[name])
+        return self._index[name]
 
     def _end(self, slot: int, result: abi.Result) -> None:
         self._handle.call("end_slot", slot, result)
