@@ -277,7 +277,7 @@ TEST_CASE("an update in place has the bits of one into other buffers", "[server]
 TEST_CASE("streaming writes change no bit", "[server][update]") {
   for (const OptimizerRule& rule : AllRules()) {
     for (SlotIndex slots : {1U, 2U, 4U}) {
-      const Case c(slots, rule, slots, 3 * 2048 + 5);
+      const Case c(slots, rule, slots, 3 * 4096 + 5);
       const BlockArrays cached = c.Updated(c.leaves), streamed = c.Updated(c.leaves, WritePath::kStreaming);
       REQUIRE(streamed.SameVersion(cached));
       REQUIRE(streamed.sum == cached.sum);
@@ -292,7 +292,7 @@ TEST_CASE("the pass hashes what workers pull, and makes its 16-bit numbers", "[s
   for (const Encoding encoding : {Encoding::kFp32, Encoding::kBf16, Encoding::kFp16}) {
     for (const SlotIndex slots : {1U, 2U, 4U}) {
       for (const WritePath path : {WritePath::kCached, WritePath::kStreaming}) {
-        const Case c(slots, AllRules()[6], slots, 3 * 2048 + 5);
+        const Case c(slots, AllRules()[6], slots, 3 * 4096 + 5);
         const BlockArrays expected = c.Updated(c.leaves, path);
         const std::size_t count = expected.weights.size();
         std::vector<std::byte> pulled(count * BytesPerNumber(encoding)), narrow(pulled.size());
