@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "common/base/status.h"
 #include "common/data/encoding.h"
@@ -25,8 +26,8 @@ using D4 = double __attribute__((vector_size(32)));
 
 constexpr std::size_t kLanes = 16;  // lanes of a sum of squares
 // Multiples of kLanes. When a tile is hashed, the first elements of the next one (kPrefetchElements) are being fetched;
-// all of it, if tiles are copied first. Measured: longer tiles make the pass 10 % faster if results are streamed, and
-// 3 % slower if tiles are copied first, because the nearest cache then has to hold more.
+// all of it, if an input is copied tile by tile. Measured: longer tiles make the pass 10 % faster if results are
+// streamed, and 3 % slower if an input is copied, because the nearest cache then has to hold more.
 constexpr std::size_t kTileElements = 1024, kLongTileElements = 4096;
 
 constexpr std::uint64_t kCachedBytesMax = 64 << 20;  // measured: streaming gains above 90 MiB, loses a tenth far below
@@ -335,8 +336,9 @@ class NodeValues {
  public:
   explicit NodeValues(const StagedInput& input) : input_(input) {}
 
-  // Whether the values are used where they lie. If not, a tile has at most kTileElements.
+  // Whether the values are used where they lie.
   bool are_in_place() const { return input_.check == nullptr && input_.encoding == Encoding::kFp32; }
+  std::size_t tile_max() const { return are_in_place() ? kLongTileElements : kTileElements; }
 
   // `begin`: the tile's first element within the block. The result is valid until the next call.
   OneInput Tile(std::size_t begin, std::size_t count) {
@@ -370,15 +372,17 @@ void ForTiles(const SegmentRange& segment, std::size_t tile_elements, const Use&
     use(begin, std::min(tile_elements, end - begin));
 }
 
-// Updates a segment. tile(begin, count) gives the tree sum of a tile, as a OneInput or TwoInputs. `may_be_long`: of
-// long tiles, too.
+// Updates a segment. tile(begin, count) gives the tree sum of a tile, as a OneInput or TwoInputs, up to a count of
+// `tile_max`.
 template <class Tile>
-SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Tile& tile, bool may_be_long,
-                             const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
+SegmentSquares UpdateSegment(const GroupRule& group, const UpdateScalars& scalars, const Tile& tile,
+                             std::size_t tile_max, const SegmentRange& segment, const BlockIn& in,
+                             const BlockOut& out) {
   SegmentSquares squares;
-  const bool is_long = may_be_long && out.path == WritePath::kStreaming;
   WithUpdate(group, scalars, segment, [&](const auto& update, const GradientFactors& factors) {
-    ForTiles(segment, is_long ? kLongTileElements : kTileElements, [&](std::size_t begin, std::size_t count) {
+    using Update = std::decay_t<decltype(update)>;
+    const bool streams = Arrays(in, out, Update::kStates, segment.offset).CanStream();
+    ForTiles(segment, streams ? tile_max : kTileElements, [&](std::size_t begin, std::size_t count) {
       UpdateTile(begin, count, tile(begin, count), update, factors, in, out, &squares);
     });
   });
@@ -390,7 +394,7 @@ SegmentSquares UpdateSegmentFromOne(const GroupRule& group, const UpdateScalars&
                                     const SegmentRange& segment, const BlockIn& in, const BlockOut& out) {
   NodeValues values(input);
   const auto tile = [&](std::size_t begin, std::size_t count) { return values.Tile(begin, count); };
-  return UpdateSegment(group, scalars, tile, values.are_in_place(), segment, in, out);
+  return UpdateSegment(group, scalars, tile, values.tile_max(), segment, in, out);
 }
 
 // The same from two. Whatever the tree, the sum of two inputs is left + right.
@@ -401,7 +405,7 @@ SegmentSquares UpdateSegmentFromTwo(const GroupRule& group, const UpdateScalars&
   const auto tile = [&](std::size_t begin, std::size_t count) {
     return TwoInputs{left.Tile(begin, count), right.Tile(begin, count)};
   };
-  return UpdateSegment(group, scalars, tile, left.are_in_place() && right.are_in_place(), segment, in, out);
+  return UpdateSegment(group, scalars, tile, std::min(left.tile_max(), right.tile_max()), segment, in, out);
 }
 
 // The same from a median, or from more than two inputs. For each tile the inputs are combined first.
@@ -413,7 +417,7 @@ SegmentSquares UpdateSegmentFromTree(const GroupRule& group, const UpdateScalars
     CombineTile(cover, tree, begin, count, sum);
     return OneInput{sum, 1.0F};
   };
-  return UpdateSegment(group, scalars, tile, false, segment, in, out);
+  return UpdateSegment(group, scalars, tile, kTileElements, segment, in, out);
 }
 
 void ReportTrust(const GroupRule& group, const SegmentSquares& squares, std::size_t segment,
@@ -511,7 +515,7 @@ void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalar
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
-    ReportTrust(group, UpdateSegment(group, scalars, tile, true, segments[i], in, without_sum), i, trust);
+    ReportTrust(group, UpdateSegment(group, scalars, tile, kLongTileElements, segments[i], in, without_sum), i, trust);
   }
   kernels::FinishStreaming();
 }

@@ -8,7 +8,7 @@
 //         in place of the tree sum (median.h). The bits do not depend on which nodes of the tree are given, on tiles,
 //         or on SIMD width. Formulas are PyTorch's where PyTorch has the optimizer.
 // Limits: no allocation. ReduceAndUpdate uses less than 5 KiB of stack for each level of the reduction tree, and 40 KiB
-//         besides, or 75 KiB for a median; AddNodes less than 10 KiB.
+//         besides, or 90 KiB for a median; AddNodes less than 10 KiB.
 // Why:    the update is bound by memory, so every array is read once and written once, and what workers pull is made in
 //         the same pass. `capstan bench apply` compares the update's speed with a copy's.
 #pragma once

@@ -137,7 +137,7 @@ Status CheckReplacedFiles(const std::string& run_dir) {
   if (!had_start && IsThere(lock)) return InTheWay(lock, "it is no file of capstan's");
   if (had_start) {
     const Result<std::string> read = ReadFileText(lock, kPidCharactersMax + 1);
-    const std::string holder = read.ok() ? *read : "";  // whoever takes the lock says why it cannot be read
+    const std::string holder = read.ok() ? *read : "";  // RunDirectory says why it cannot
     if (holder.size() > kPidCharactersMax || !(holder.empty() || IsNumber(holder))) {
       return InTheWay(lock, "it is no file of capstan's");
     }

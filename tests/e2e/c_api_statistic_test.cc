@@ -142,7 +142,7 @@ TEST_CASE("a statistic in C goes a tenth of the way to what the slots saw, and n
 }
 
 TEST_CASE("the tensor of a program that knows no statistics is a trained one", "[e2e][c]") {
-  CHECK(capstan_abi_version() == 3);
+  CHECK(capstan_abi_version() >= 3);
   CHECK(AfterOneStep(1, offsetof(capstan_tensor, statistic)) == std::array<float, 2>{-0.25F, -0.25F});
 }
 

@@ -580,9 +580,9 @@ TEST_CASE("in a child of fork() every call is invalid and the end of the handle 
     for (const capstan_code code :
          {capstan_next_work(c, -1, &round.work), capstan_job_file(c, &text), capstan_weights(c, &weights),
           capstan_element_count(c, &count), capstan_wait_weights(c, 0, 1, -1), capstan_begin_slot(c, 0, 1, &gradient),
-          capstan_gradient_ready(c, 0, 1), capstan_end_slot(c, 0, &result), capstan_leave(c, "child"),
-          capstan_read_counters(c, &counters), Declare(c), capstan_set_hyper_parameters(c, nullptr, 0),
-          capstan_barrier(c, -1)}) {
+          capstan_gradient_ready(c, 0, 1), capstan_gradient_ready_from(c, 0, 1), capstan_end_slot(c, 0, &result),
+          capstan_leave(c, "child"), capstan_read_counters(c, &counters), Declare(c),
+          capstan_set_hyper_parameters(c, nullptr, 0), capstan_barrier(c, -1)}) {
       if (code != CAPSTAN_INVALID) ++wrong;
     }
     if (round.error().find("after fork()") == std::string::npos) ++wrong;

@@ -40,6 +40,8 @@ WRONG_USES = {
         '^Invalid: .*tensor "bias" has 5 elements, so there is no element 5'),
     "an element below the first": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('bias', -1)"],
                                    '^Invalid: tensor "bias" has no element -1'),
+    "an element above all": (["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('bias', 2 ** 64)"],
+                             '^Invalid: tensor "bias" has no element 18446744073709551616'),
     "a part that is final already": (
         ["slot = first_slot(client)", "slot.begin(1)", "slot.ready_from('weight', 50)", "slot.ready_from('weight', 20)",
          "slot.ready_from('weight', 20)"], '^Invalid: .*tensor "weight" is final from element 20 on'),
@@ -272,7 +274,7 @@ class PackageTest(own_workers.OwnWorkersTest):
     def test_a_library_of_an_older_interface_is_refused(self):
         said = self.said("import capstan.abi", "capstan.abi.VERSION = 99", "try: capstan.abi.load()",
                          "except ImportError as error: print(error)")
-        self.assertRegex(said, "libcapstan_client.* has interface 3, and capstan's Python package needs 99: install both")
+        self.assertRegex(said, "libcapstan_client.* has interface 4, and capstan's Python package needs 99: install both")
 
     def test_lines_for_people_are_logged_where_the_program_logs_and_else_printed(self):
         say = "capstan.notices.log.warning('waiting 5 s for slot 0: 50% is there')"

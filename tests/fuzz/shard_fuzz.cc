@@ -1,5 +1,7 @@
 // A shard under attack: no message of any peer, the coordinator included, crashes it. Such messages take a bounded
 // share of the shard's memory, and do not prevent a correct coordinator from making the shard serve again.
+#include <cstring>
+
 #include "common/wire/messages/fetched.h"
 #include "tests/fuzz/peer_script.h"
 #include "tests/fuzz/target.h"
@@ -66,8 +68,11 @@ class AttackedShard {
     if (!message || !IsSmallEnough(message->header)) return;
     if (from != ShardHarness::kCoordinator) {
       const Slice kept = message->payload;
-      if (TakesLent(*harness_.shard, message->header)) message->payload.owner = {};
-      return harness_.FromWorker(std::move(message->header), std::move(message->payload), from);
+      const bool lends = kept.owner && TakesLent(*harness_.shard, message->header) && ++lendable_ % 2 == 0;
+      if (lends) message->payload.owner = {};
+      harness_.FromWorker(std::move(message->header), std::move(message->payload), from);
+      if (lends) std::memset(kept.owner->data(), 0xA5, kept.owner->size());  // its sender uses the memory again
+      return;
     }
     const auto* error = message->header.As<Error>();
     asked_to_end_ = message->header.Is<Shutdown>() || (error != nullptr && error->code == Code::kRefused);
@@ -201,6 +206,7 @@ class AttackedShard {
   const ShardHarnessOptions options_;
   ShardHarness harness_;
   bool asked_to_end_ = false;
+  std::uint64_t lendable_ = 0;  // payloads that the shard would have taken lent; every second one was
 };
 
 void RunShard(std::string_view bytes) { AttackedShard(bytes).Run(); }

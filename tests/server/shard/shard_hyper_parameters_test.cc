@@ -59,9 +59,12 @@ TEST_CASE("the set of a lent push that turns out to be damaged is not the step's
   harness.hyper = GroupRates(0.25, 4.0);
   REQUIRE(harness.Lend(0, 1, kLeaf0, 1, 1.0F));
   CHECK(harness.Take<Disagreement>(kCoordinator).empty());
+  harness.Forget();
+  REQUIRE(harness.Lend(0, 0, kLeaf0, 1, 1.0F, true));  // damaged, and not the first of the step
+  CHECK(harness.Refused(Code::kCorrupt));
   harness.hyper = GroupRates(0.5, 2.0);
-  REQUIRE(harness.Lend(0, 0, kLeaf0, 1, 1.0F, true));
-  CHECK(harness.Take<Disagreement>(kCoordinator).size() == 1);  // those of a sound push stay
+  REQUIRE(harness.Lend(0, 0, kLeaf0, 1, 1.0F));
+  CHECK(harness.Take<Disagreement>(kCoordinator).size() == 1);
 }
 
 // Returns the only report of a disagreement to the coordinator.

@@ -9,7 +9,7 @@ import pathlib
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 NAME = "libcapstan_client.so.0"
-VERSION = 3  # CAPSTAN_ABI_VERSION of the structs and functions below
+VERSION = 4  # CAPSTAN_ABI_VERSION of the structs and functions below
 OK = 0
 
 Notice = ctypes.CFUNCTYPE(None, c_void_p, c_char_p)

@@ -356,7 +356,7 @@ class Client(Collectives):
         self._handle.call("gradient_ready", self._index_of(name), self._index_of(name))
 
     def _ready_from(self, name: str, element: int) -> None:
-        if element < 0:
+        if not 0 <= element < 1 << 63:
             raise Invalid(f'tensor "{name}" has no element {element}')
         self._handle.call("gradient_ready_from", self._index_of(name), element)
 

@@ -41,7 +41,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Rises when functions or fields are added. capstan_abi_version() returns the library's number. */
-#define CAPSTAN_ABI_VERSION 3
+#define CAPSTAN_ABI_VERSION 4
 
 typedef enum capstan_code {
   CAPSTAN_OK = 0,
@@ -271,9 +271,9 @@ capstan_code capstan_begin_slot(capstan_client* client, uint32_t slot, uint64_t 
  * each tensor at most once in a slot. The second time is CAPSTAN_INVALID, because the gradient may have been sent. */
 capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint32_t last);
 /* Declares the slot's gradient of one tensor final from element `element` on, in row-major order. So a large tensor's
- * blocks are sent while the rest of its gradient is computed, from its end to its start. Optional; capstan_gradient_ready
- * or capstan_end_slot declares the rest, unless element 0 was named. Elements that are final must not be written any
- * more. CAPSTAN_INVALID if the tensor does not have the element, or if it is not below the one named before. */
+ * blocks are sent while the rest of its gradient is computed, from its end to its start. Optional;
+ * capstan_gradient_ready or capstan_end_slot declares the rest, unless element 0 was named. Elements that are final must
+ * not be written any more. CAPSTAN_INVALID if the tensor does not have the element, or if it is not below the one named before. */
 capstan_code capstan_gradient_ready_from(capstan_client* client, uint32_t tensor, uint64_t element);
 /* Declares all gradients of the slot final and reports its result. */
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);
