@@ -14,6 +14,7 @@
 #include "bench/bench_cluster.h"
 #include "bench/bench_folder.h"
 #include "bench/push_pull_worker.h"
+#include "common/data/catalog.h"
 #include "common/wire/messages/snapshot_id.h"
 #include "server/storage/rocks_snapshot_store.h"
 #include "server/storage/shard_identity.h"

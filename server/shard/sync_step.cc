@@ -13,6 +13,7 @@
 #include "common/wire/messages/shard_orders.h"
 #include "common/wire/messages/staged.h"
 #include "server/shard/acknowledgements.h"
+#include "server/shard/check_message.h"
 #include "update/update_scalars.h"
 
 namespace capstan::server {
