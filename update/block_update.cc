@@ -432,9 +432,8 @@ void CheckSizes(const TrustSquares& trust, std::size_t segments) {
   CAPSTAN_CHECK(trust.weights.empty() || trust.weights.size() == segments);
 }
 
-// What is hashed is hashed in the order of the segments.
-void CheckOrder(std::span<const SegmentRange> segments, bool hashes) {
-  if (!hashes) return;
+// A pass that hashes needs segments that cover the block in order, because it goes through them one after the other.
+void CheckOrder(std::span<const SegmentRange> segments) {
   std::size_t end = 0;
   for (const SegmentRange& segment : segments) {
     CAPSTAN_CHECK(segment.offset == end);
@@ -489,7 +488,7 @@ void ReduceAndUpdate(std::span<const GroupRule> rules, const UpdateScalars& scal
     CAPSTAN_CHECK(!from_tree || input.check == nullptr);
   }
   CAPSTAN_CHECK(live_count > 0);
-  CheckOrder(segments, hashes);
+  if (hashes) CheckOrder(segments);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     CAPSTAN_CHECK(segments[i].group < rules.size());
     const GroupRule& group = rules[segments[i].group];
@@ -508,7 +507,7 @@ void UpdateFromSum(std::span<const GroupRule> rules, const UpdateScalars& scalar
                    const TrustSquares& trust) {
   CAPSTAN_CHECK(scalars.step > 0);
   CheckSizes(trust, segments.size());
-  CheckOrder(segments, out.to_send.hasher != nullptr);
+  if (out.to_send.hasher != nullptr) CheckOrder(segments);
   BlockOut without_sum = out;
   without_sum.sum = nullptr;
   const auto tile = [&](std::size_t begin, std::size_t) { return OneInput{sum + begin, 1.0F}; };

@@ -37,7 +37,7 @@ struct UpdateScalars {
   std::span<const float> trust_ratios = {};  // lars, lamb: one per tensor of the catalog; empty: all are 1
 };
 
-// Tells whether values that another process could change while they were read are those that were meant.
+// The check of an input whose memory another process can change: the values that were read must have the sender's hash.
 struct CheckedRead {
   std::uint64_t wanted = 0;  // the XXH3-64 of the values
   Hasher read;               // of the values as they were read
@@ -53,8 +53,8 @@ struct StagedInput {
   std::uint64_t samples = 0;
   const std::byte* values = nullptr;
   Encoding encoding = Encoding::kFp32;  // encoding of a leaf; sums are fp32
-  // Not null: the values may change at any time. Each of them is then read once, and what was read is added here. Until
-  // it has passed, nothing that was computed counts. TakesChecks says whether an input may have it.
+  // Not null: the values may change at any time. The pass then reads each value once, and adds the bytes that it read
+  // to this check. The caller discards all results if the check does not pass. TakesChecks: whether it is allowed.
   CheckedRead* check = nullptr;
 };
 

@@ -6,7 +6,7 @@
 //         has not copied yet.
 // Fails:  Find: kCorrupt for a reference that names no bytes of the peer, kStale for one of another connection.
 // Why:    a payload of 1 MiB through a socket costs two copies by the kernel and its page faults. Here the receiver
-//         reads it once, from where it lies. The hash is checked of what was read, so that a peer that changes its
+//         reads it once, from where it lies, and checks the hash of the bytes that it read. So a peer that changes its
 //         memory meanwhile or afterwards changes nothing.
 //
 // A message with such a payload has a PayloadReference in place of the payload. References are numbered. Each side
@@ -101,8 +101,8 @@ class MemoryPeer {
   void Withdraw();
   // Drops the payloads that the peer has copied.
   void ReleaseCopied();
-  // Returns the peer's bytes. They may change at any time: read each of them once, call Copied, then check what was
-  // read.
+  // Returns the peer's bytes. They may change at any time: read each byte once, call Copied, then check the bytes that
+  // were read.
   Result<LentBytes> Find(const PayloadReference& reference);
   // Tells the peer that its payload was copied, or was read where it lies.
   void Copied(const PayloadReference& reference);

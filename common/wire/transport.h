@@ -72,7 +72,7 @@ struct TransportOptions {
   std::function<std::byte*(PeerId from, const Principal& sender, const Header& header, std::size_t bytes)> place =
       nullptr;
   // Called as `place` is, and before it. True: the message gets the payload where it lies, without an owner. Until
-  // OnMessage returns it may be read, and may change: each byte is to be read once, and what was read to be checked.
+  // OnMessage returns it may be read, and may change: read each byte once, and check the bytes that were read.
   std::function<bool(PeerId from, const Principal& sender, const Header& header, std::size_t bytes)> lend = nullptr;
   // With keys, connections over TCP are encrypted, and both ends prove their keys (CurveZMQ). `admission` says who may
   // connect to this process; Bind needs it.

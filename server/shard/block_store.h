@@ -58,8 +58,8 @@ class BlockStore {
   void DropPrepared();
   bool is_prepared(std::size_t index) const { return static_cast<bool>(blocks_[index].next.weights); }
   // Updates the published version of a block with one push. An array to which a message or a snapshot refers is not
-  // changed: the new values go to another buffer. So do all if the input has a check; if it does not pass, returns
-  // false, and changes nothing.
+  // changed: the new values go to another buffer. If the input has a check, all arrays go to other buffers. Returns
+  // false, and changes nothing, if the check does not pass.
   bool ApplyNow(std::size_t index, const StagedInput& input, std::span<const GroupRule> rules,
                 const UpdateScalars& scalars, std::span<double> squares);
 

@@ -20,7 +20,7 @@ struct ShardContext;
 
 // The hash of a payload that is lent, and so may still change, is not checked yet.
 Status CheckPush(const ShardContext& shard, const Push& push, const Slice& payload);
-// Says that a push's payload does not match its hash.
+// Returns the error of a push whose payload does not match its hash.
 Status DamagedPush(const Push& push);
 
 // The fault of a pull (ok: none), and the block that is at fault; 0 if the fault is not in one block.

@@ -139,7 +139,7 @@ bool SyncStep::Stage(PeerId from, const Push& push, const Slice& payload, std::s
   if (!covered) hyper_parameters_.Take(push);
   const bool is_lent = !covered && push.samples > 0 && !payload.owner;
   if (is_lent && !PrepareWith(push, payload, index)) {
-    if (is_first) hyper_parameters_.Clear();  // what a damaged push said does not count
+    if (is_first) hyper_parameters_.Clear();  // only an undamaged push sets them
     shard_.Reject(from, DamagedPush(push), push.block, out);
     return false;
   }

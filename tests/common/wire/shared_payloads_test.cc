@@ -139,7 +139,8 @@ TEST_CASE("a payload is copied to where the receiver wants it", "[common][shared
   CHECK(place == std::vector<std::byte>(kBlock, std::byte{3}));
 }
 
-TEST_CASE("a payload that is lent is its sender's, who is told when it has been read", "[common][shared_payloads]") {
+TEST_CASE("a lent payload stays its sender's, and its sender is notified once it was read",
+          "[common][shared_payloads]") {
   Two two;
   two.server->lend = [](const Header& header) { return header.As<Push>()->block == 3; };
   const Slice payload = two.client->Filled(7);
@@ -151,7 +152,7 @@ TEST_CASE("a payload that is lent is its sender's, who is told when it has been 
     payload.owner->data()[kBlock - 1] = std::byte{8};
     CHECK(message.payload.data[kBlock - 1] == std::byte{8});
     two.client->transport->Poll(std::chrono::milliseconds(0), two.client->got.Callback());
-    CHECK(payload.owner->reference_count() == 2);  // not told yet
+    CHECK(payload.owner->reference_count() == 2);  // not notified yet
     was_read = true;
   };
   Push push;

@@ -273,7 +273,8 @@ capstan_code capstan_gradient_ready(capstan_client* client, uint32_t first, uint
 /* Declares the slot's gradient of one tensor final from element `element` on, in row-major order. So a large tensor's
  * blocks are sent while the rest of its gradient is computed, from its end to its start. Optional;
  * capstan_gradient_ready or capstan_end_slot declares the rest, unless element 0 was named. Elements that are final must
- * not be written any more. CAPSTAN_INVALID if the tensor does not have the element, or if it is not below the one named before. */
+ * not be written any more. CAPSTAN_INVALID if the tensor does not have the element, or if it is not below the one named
+ * before. */
 capstan_code capstan_gradient_ready_from(capstan_client* client, uint32_t tensor, uint64_t element);
 /* Declares all gradients of the slot final and reports its result. */
 capstan_code capstan_end_slot(capstan_client* client, uint32_t slot, const capstan_result* result);
