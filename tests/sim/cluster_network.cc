@@ -271,11 +271,12 @@ void Cluster::Deliver() {
     if (Postponed(delivery, worker->second->paused_until)) return;
     checks_->SeePassed(delivery.to, worker->second->work(), delivery.message.header);
     markers_->ToWorker(Look(), delivery.to, worker->second->generation(), delivery.message);
-    if (delivery.reference && worker->second->CopyInPlace(from, delivery.message)) Count("weights copied in place");
     Outbox out;
+    if (delivery.reference) CopyInPlace(worker->second.get(), from, delivery.message);
     Arrive(delivery, nullptr, [&](const Message& message) {
       worker->second->Handle(from, message, now_ + worker->second->clock_offset, &out);
     });
+    if (delivery.reference && !Calm()) RepeatChanged(worker->second.get(), from, delivery.message, &out);
     Send(delivery.to, &out);
   } else {
     const std::size_t index = delivery.to - kShards;
@@ -308,6 +309,19 @@ SessionId Cluster::ForgeSession(const Shard& shard, bool intrudes, const std::fu
     if (!may(live)) others.push_back(live.session);
   }
   return others.empty() ? SessionId{} : others[random_.Below(others.size())];
+}
+
+void Cluster::CopyInPlace(SimWorker* worker, PeerId from, const Message& message) {
+  if (worker->CopyInPlace(from, message)) Count("weights copied in place");
+}
+
+void Cluster::RepeatChanged(SimWorker* worker, PeerId from, const Message& message, Outbox* out) {
+  if (!message.header.Is<Weights>() || message.payload.empty() || !Chance(1.0 / 16)) return;
+  Message again = message;
+  Damage(&again);
+  CopyInPlace(worker, from, again);
+  worker->Handle(from, again, now_ + worker->clock_offset, out);
+  Count("weights that came again, changed");
 }
 
 std::uint64_t Cluster::ForgeContents(const Shard& shard, Message* message) {

@@ -144,6 +144,10 @@ class Cluster {
   void See();
   void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery);
   void DeliverToShard(std::size_t index, const Delivery& delivery);
+  void CopyInPlace(SimWorker* worker, PeerId from, const Message& message);
+  // Now and then gives the worker weights that it has just got once more, as if its shard had sent the block again and
+  // had changed it in its own memory since.
+  void RepeatChanged(SimWorker* worker, PeerId from, const Message& message, Outbox* out);
   void Hand(SimShard* shard, std::uint64_t from, const Message& message, bool may_lend, Outbox* out);
   // Delivers a forged message to the shard: this one with other contents, from a sender that may not send it.
   void Forge(std::size_t index, const Message& seen);

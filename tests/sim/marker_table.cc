@@ -244,6 +244,7 @@ const std::vector<Marker>& SharedPayloadMarkers() {
       {"weights copied in place", 9000},
       {"payloads lent to a shard", 4900},
       {"lent payloads that changed", 1300},
+      {"weights that came again, changed", 3000},
       {"connections given up", 1000},
       {"reference of a connection that is gone", 300},
   };
