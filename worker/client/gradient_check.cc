@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 constexpr std::size_t kLanes = 16;
-constexpr std::size_t kTileElements = 1024;  // 4 KiB, which stay in the nearest cache until they are checked
+// 2 KiB stay in the nearest cache between the check and the hash. With 4 KiB and more both are slower: while a tile is
+// checked, nothing prefetches the next one.
+constexpr std::size_t kTileElements = 512;
 
 }  // namespace
 
@@ -28,8 +30,8 @@ std::optional<std::uint64_t> HashIfFinite(std::span<const float> values) {
   Hasher hasher;
   for (std::size_t begin = 0; begin < values.size(); begin += kTileElements) {
     const std::span<const float> tile = values.subspan(begin, std::min(kTileElements, values.size() - begin));
-    hasher.Add(std::as_bytes(tile));
     if (!AllFinite(tile)) return std::nullopt;
+    hasher.Add(std::as_bytes(tile));
   }
   return hasher.Digest();
 }
