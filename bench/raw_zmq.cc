@@ -116,9 +116,8 @@ Status Ping(Channel& parent, std::size_t bytes, int round_trips) {
     zmq_recv(dealer.get(), message.data(), message.size(), 0);
     took.push_back(SecondsSince(start) * 1e6);
   }
-  const auto middle = took.begin() + round_trips / 2;
-  std::nth_element(took.begin(), middle, took.end());
-  parent.Send(std::to_string(*middle));
+  std::sort(took.begin(), took.end());
+  parent.Send(std::to_string(took[took.size() / 2]) + " " + std::to_string(took[took.size() * 99 / 100]));
   (void)parent.Receive();
   return {};
 }
@@ -146,13 +145,13 @@ Result<RawThroughput> MeasureRawThroughput(Carrier carrier, int pairs, std::size
   return sum;
 }
 
-Result<double> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips) {
+Result<RawRoundTrip> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips) {
   ChildProcess echo = ChildProcess::Fork([=](Channel& parent) { return Echo(parent, carrier, bytes); });
   CAPSTAN_ASSIGN_OR_RETURN(const std::string address, echo.channel().Receive());
   ChildProcess ping = ChildProcess::Fork([=](Channel& parent) { return Ping(parent, bytes, round_trips); });
   ping.channel().Send(address);
   CAPSTAN_ASSIGN_OR_RETURN(const std::string line, ping.channel().Receive());
-  return std::stod(line);
+  return RawRoundTrip{std::stod(line), std::stod(line.substr(line.find(' ')))};
 }
 
 }  // namespace capstan::bench

@@ -20,7 +20,11 @@ struct RawThroughput {
 // frame of `frame_bytes` that is sent without a copy; the receiver drops it.
 Result<RawThroughput> MeasureRawThroughput(Carrier carrier, int pairs, std::size_t frame_bytes, double seconds);
 
-// Returns the median microseconds of one round trip: a request of `bytes` and an answer of `bytes`.
-Result<double> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips);
+struct RawRoundTrip {
+  double median_us = 0.0, p99_us = 0.0;
+};
+
+// Measures round trips, one after the other: a request of `bytes` and an answer of `bytes`.
+Result<RawRoundTrip> MeasureRawRoundTrip(Carrier carrier, std::size_t bytes, int round_trips);
 
 }  // namespace capstan::bench

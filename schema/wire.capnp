@@ -1,5 +1,6 @@
-# The header of every message on the wire. A header is one frame: one flat segment, never packed. A payload (a gradient,
-# weights) travels in a second frame. The fields follow the structs in common/wire/messages/, which explain their meaning.
+# The header of every message on the wire: one flat segment, never packed. It has a frame of its own, or shares one with
+# other small messages (common/wire/coalesced_frame.h). A payload (a gradient, weights) follows it. The fields follow the
+# structs in common/wire/messages/, which explain their meaning.
 #
 # Raise kProtocolVersion in common/wire/wire_codec.h with a change that an older build would misread.
 @0xd1852e9d802aacc0;

@@ -55,11 +55,14 @@ class Transport {
 struct TransportOptions {
   std::size_t frame_bytes_max = kFrameBytesMax;  // larger frames are refused by the socket
   std::size_t listen_frame_bytes_max = 0;        // the same of processes that connect to this one; 0: frame_bytes_max
-  int queue_messages_max = 1024;                 // limit for each peer and direction
+  int queue_messages_max = 1024;                 // limit for each peer and direction; of small messages: frames
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::microseconds spin{20};  // how long Poll polls before it sleeps: waking up takes as long
+  std::chrono::microseconds spin{60};  // how long Poll polls before it sleeps: as long as an answer may take
   bool reports_breaks = false;  // whether a broken connection to a peer is given as an Error (kUnreachable) from it
+  // Whether small messages (at most CoalescedFrame::kMessageBytesMax) wait for the next Poll and share a frame. Send
+  // then returns OK although the peer is gone: the message is dropped later, and counted.
+  bool coalesces = false;
   // Payloads in this memory are not sent to processes at ipc:// endpoints: those read them where they lie. Null: all
   // payloads go through sockets.
   std::shared_ptr<const SharedMemory> memory = nullptr;

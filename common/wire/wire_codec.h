@@ -21,7 +21,7 @@
 namespace capstan {
 
 inline constexpr std::uint32_t kProtocolMagic = 0x54535043;  // "CPST"
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 
 inline constexpr std::size_t kHeaderBytesMax = kFrameBytesMax;
 

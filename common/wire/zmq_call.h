@@ -1,10 +1,13 @@
-// CallZmq: a call of cppzmq, the C++ interface of libzmq, whose exceptions end here.
+// CallZmq: a call of cppzmq, the C++ interface of libzmq, whose exceptions end here. ReceiveNow and DescriptorOf:
+// two such calls.
 //
-// Kind:   a function; the folder's other files see zmq.hpp through this header.
+// Kind:   functions; the folder's other files see zmq.hpp through this header.
 #pragma once
 
 #include <zmq.hpp>
 #include <cerrno>
+
+#include "common/base/status.h"
 
 namespace capstan {
 
@@ -24,6 +27,13 @@ int CallZmq(Call call) {
 // Receives a frame if one is there. Returns whether it did.
 inline bool ReceiveNow(zmq::socket_ref socket, zmq::message_t* frame) {
   return CallZmq([&] { return socket.recv(*frame, zmq::recv_flags::dontwait).has_value(); }) == 0;
+}
+
+// Returns a descriptor that becomes readable when the socket may have something to receive.
+inline int DescriptorOf(zmq::socket_ref socket) {
+  int descriptor = -1;
+  CAPSTAN_CHECK(CallZmq([&] { return descriptor = socket.get(zmq::sockopt::fd), true; }) == 0);
+  return descriptor;
 }
 
 }  // namespace capstan

@@ -1,8 +1,8 @@
-// SendFrame, SendPayload, ReceiveFrames, TakePayload: a message's frames, given to libzmq and taken from it.
+// SendFrames, ReceiveFrames, TakePayload, CopyPayload: a message's frames, given to libzmq and taken from it.
 //
 // Kind:   functions, for the thread of the socket.
-// Fails:  those that send return 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first
-//         frame of a message can be refused.
+// Fails:  SendFrames returns 0, EAGAIN if the queue is full, or another error if the peer is gone. Only the first frame
+//         of a message can be refused.
 // Why:    payloads of some KiB and more are not copied.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <span>
 
 #include "common/base/buffer.h"
+#include "common/wire/routing_id.h"
 #include "common/wire/zmq_call.h"
 
 namespace capstan {
@@ -32,9 +33,12 @@ std::optional<MessageFrames> ReceiveFrames(zmq::socket_ref socket, bool from_rou
 
 // Returns the frame's contents as a payload. Large contents are not copied; they outlive the frame and its socket.
 Slice TakePayload(zmq::message_t* frame);
+// Returns a copy of `contents`.
+Slice CopyPayload(std::span<const std::byte> contents);
 
-int SendFrame(zmq::socket_ref socket, std::span<const std::byte> bytes, zmq::send_flags flags);
-// Sends the last frame of a message.
-int SendPayload(zmq::socket_ref socket, const Slice& payload);
+// Sends the frames of a message: the peer's routing id if `socket` is a ROUTER, its header, and its payload if it has
+// one. With a reference, an empty frame and the reference come in place of the payload.
+int SendFrames(zmq::socket_ref socket, PeerId to, std::span<const std::byte> header, const Slice& payload,
+               std::span<const std::byte> reference);
 
 }  // namespace capstan

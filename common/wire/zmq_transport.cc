@@ -1,28 +1,30 @@
 #include "common/wire/zmq_transport.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <map>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "common/base/process_address.h"
+#include "common/base/waker.h"
 #include "common/keys/admission.h"
 #include "common/keys/key_pair.h"
+#include "common/wire/coalesced_frame.h"
 #include "common/wire/gatekeeper.h"
 #include "common/wire/header_seal.h"
+#include "common/wire/held_messages.h"
 #include "common/wire/key_owners.h"
 #include "common/wire/local_endpoint.h"
 #include "common/wire/messages/error.h"
 #include "common/wire/reply_limit.h"
 #include "common/wire/routing_id.h"
 #include "common/wire/shared_payloads.h"
+#include "common/wire/socket_options.h"
 #include "common/wire/watched_socket.h"
 #include "common/wire/wire_codec.h"
 #include "common/wire/zmq_call.h"
@@ -34,17 +36,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMessagesPerSocketMax = 32;  // in one pass over all sockets
-// An encrypted frame has 33 bytes more: a command's name, a number used once, flags, and what proves that it is
-// genuine.
-constexpr std::size_t kSealBytes = 33;
-constexpr int kLingerMs = 250, kHandshakeMs = 3000, kConnectMs = 5000;
-constexpr int kReconnectMs = 20, kReconnectMaxMs = 1000;
-// Many heartbeats may go unanswered: an answer waits behind the frame before it, and on a slow line (40 KB/s) a frame
-// of 1 MiB takes 26 s. A dead machine is noticed sooner, because it does not acknowledge TCP's bytes.
-constexpr int kHeartbeatsMissed = 20;     // missed heartbeats before a connection is given up
-constexpr int kHeartbeatMaxMs = 300'000;  // so that ZMTP can say how long it may be silent: at most 6,553 s
-constexpr int kUntakenMs = 15'000;        // longest time for sent bytes without the other machine's acknowledgement
+constexpr int kMessagesPerSocketMax = 32;  // in one pass over all sockets; the last frame may have more
 // How long a peer may close handshakes before the other of its two keys is tried: one that is ending closes some, too.
 constexpr auto kKeyTriedFor = std::chrono::milliseconds(200);
 // The connecting side connects again if it has sent a message and received none for this many heartbeat intervals: more
@@ -53,6 +45,10 @@ constexpr int kHeartbeatsUnheard = 40;
 constexpr std::chrono::nanoseconds kPollMax = std::chrono::hours(1);
 constexpr auto kTendEvery = std::chrono::milliseconds(50);
 constexpr int kReadyAtOnce = 256;
+// A frame that is held for longer leaves when the message that is handled at that time is done, and all frames that are
+// held leave before a message with a long payload is handled.
+constexpr auto kHeldFor = std::chrono::microseconds(20);
+constexpr std::size_t kLongPayload = std::size_t{64} << 10;
 // The most sockets of a transport: three for each peer that it connects to (the peer's socket and both ends of the
 // socket's monitor), for 4,096 peers and some to spare.
 constexpr int kSocketsMax = 3 * (4096 + 64);
@@ -62,20 +58,9 @@ constexpr std::uint64_t kRouterReady = std::uint64_t{1} << 40, kWakeReady = std:
 constexpr std::uint64_t kEventsReady = std::uint64_t{1} << 42;  // added for the descriptor of a socket's monitor
 constexpr std::uint64_t kMemoryReady = std::uint64_t{1} << 43;
 
-void SetKey(zmq::socket_ref socket, int option, const std::array<std::uint8_t, kKeyBytes>& key) {
-  CAPSTAN_CHECK(zmq_setsockopt(socket.handle(), option, key.data(), key.size()) == 0);
-}
-
 Result<Header> OpenAndDecode(std::span<const std::byte> sealed, std::size_t payload_bytes) {
   CAPSTAN_ASSIGN_OR_RETURN(const std::span<const std::byte> header, OpenHeader(sealed, payload_bytes));
   return DecodeHeader(header);
-}
-
-// Returns a descriptor that becomes readable when the socket may have something to receive.
-int DescriptorOf(zmq::socket_ref socket) {
-  int descriptor = -1;
-  CAPSTAN_CHECK(CallZmq([&] { return descriptor = socket.get(zmq::sockopt::fd), true; }) == 0);
-  return descriptor;
 }
 
 // Returns the number that the process at the other end has for this dealer.
@@ -86,6 +71,10 @@ PeerId CallerOf(zmq::socket_ref dealer) {
   return PeerOf(std::span(id.data(), size));
 }
 
+std::span<const std::byte> TailOf(const std::optional<PayloadReference>& reference) {
+  return reference ? std::as_bytes(std::span(&*reference, 1)) : std::span<const std::byte>();
+}
+
 // ---- the transport -------------------------------------------------------------------------------------------------
 
 class ZmqTransport final : public Transport {
@@ -93,16 +82,16 @@ class ZmqTransport final : public Transport {
   ZmqTransport(const TransportOptions& options, TransportCounters* counters)
       : options_(options),
         counters_(counters != nullptr ? counters : &own_counters_),
-        wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         ready_fd_(epoll_create1(EPOLL_CLOEXEC)),
         owners_(options.admission) {
     CallZmq([&] { return context_.emplace(options_.io_threads, kSocketsMax), true; });
-    Watch(wake_fd_, kWakeReady);
+    Watch(waker_.descriptor(), kWakeReady);
     if (options_.memory == nullptr) return;
     shared_ = std::make_unique<SharedPayloads>(options_.memory, options_.on_note);
     Watch(shared_->descriptor(), kMemoryReady);
   }
   ~ZmqTransport() override {
+    held_.Retry();
     if (shared_) shared_->StopListening();  // before another process may listen here
     dealers_.clear();
     closing_.clear();
@@ -111,7 +100,6 @@ class ZmqTransport final : public Transport {
     gatekeeper_.reset();
     context_.reset();
     if (ready_fd_ >= 0) close(ready_fd_);
-    if (wake_fd_ >= 0) close(wake_fd_);
   }
   ZmqTransport(const ZmqTransport&) = delete;
   ZmqTransport& operator=(const ZmqTransport&) = delete;
@@ -121,7 +109,7 @@ class ZmqTransport final : public Transport {
   void Disconnect(PeerId peer) override;
   Status Send(PeerId to, const Message& message) override;
   int Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) override;
-  void Wake() override;
+  void Wake() override { waker_.Wake(); }
 
  private:
   struct Dealer {
@@ -131,13 +119,12 @@ class ZmqTransport final : public Transport {
     Principal peer;
     Clock::time_point key_tried_since = Clock::now();
     std::optional<Clock::time_point> unanswered_since = {};
-    bool due = false;  // whether it is in due_
+    bool due = false;           // whether it is in due_
+    bool has_received = false;  // a message, over the present connection
   };
 
   // `server_key`: the key that the peers of a dealer have to prove.
   Result<WatchedSocket> Open(zmq::socket_type type, const std::optional<PublicKey>& server_key = {});
-  void SetOptions(zmq::socket_type type, zmq::socket_t* socket) const;  // throws zmq::error_t
-  void SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const;
   // Tries the other of two keys if the peer has closed handshakes for the first. Returns whether it did.
   static bool TryOtherKey(Dealer* dealer, Clock::time_point now);
   Status SendFailure(PeerId to, int error);
@@ -152,16 +139,24 @@ class ZmqTransport final : public Transport {
   // Waits until a descriptor is ready, but not at all if a dealer is due. Makes the dealers of ready descriptors due,
   // and takes connection events.
   void AwaitReady(std::chrono::nanoseconds timeout);
-  // Reads the router's socket and those of all dealers that are due. Returns the number of messages delivered.
-  int Drain(const OnMessage& on_message);
-  int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message);
+  struct Drained {
+    int messages = 0;   // delivered
+    bool more = false;  // whether frames may be left
+  };
+  // Reads the router's socket and those of all dealers that are due.
+  Drained Drain(const OnMessage& on_message);
+  // Reads frames of a socket. Returns how many.
+  int DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   // Receives the next message of `socket`, and gives it to `on_message` if it is valid. Returns false if there is none.
   bool ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered);
   // Returns the sender of a message from router_ (the null PeerId) or from a dealer that exists; nothing if it may no
   // longer take part.
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
-  // Sends the last frames of a message: its payload, or where it lies in this process's memory.
-  int SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload);
+  // Returns the socket through which messages to a peer leave, and makes its dealer due; null: there is none any more.
+  zmq::socket_ref SocketTo(PeerId to);
+  // Adds the message, whose sealed header is in header_, to the frame that is held for the peer. Returns false if it
+  // needs a frame of its own.
+  bool Hold(PeerId to, const Message& message, const std::optional<PayloadReference>& reference);
   struct Received {
     Slice payload;
     std::shared_ptr<const MappedRegion> lent;  // where it lies, if it is another process's; else null
@@ -169,22 +164,29 @@ class ZmqTransport final : public Transport {
   // Returns the payload that a message refers to, or a copy. `dealer`: as in ReceiveMessage.
   Result<Received> TakeReferred(PeerId from, PeerId dealer, const Principal& sender, const Header& header,
                                 std::span<const std::byte> reference);
+  // A frame that is being received.
+  struct Arrival {
+    PeerId from, dealer;                // dealer: as in ReceiveMessage
+    zmq::message_t* first = nullptr;    // names the sender's key
+    zmq::message_t* payload = nullptr;  // null: a payload is copied
+    const OnMessage* on_message = nullptr;
+    int* delivered = nullptr;
+  };
+  // Gives a message to on_message if it is valid. Returns false if its header is not.
+  bool HandleMessage(const Arrival& arrival, const CoalescedMessage& message);
+  void HandleCoalesced(const Arrival& arrival);
   // Tells `on_message` that a dealer cannot be connected or that its connection broke, if that is new.
   void ReportFailure(std::uint64_t peer, const OnMessage& on_message);
   void Reject(PeerId from, const Status& why);
   void TendConnections();
-  bool TakeWake();
 
   const TransportOptions options_;
   TransportCounters own_counters_;
   TransportCounters* const counters_;
 
-  // Wake uses wake_fd_ and wake_pending_ from any thread. The flag saves a system call when no thread has called Wake.
-  const int wake_fd_;
-  const int ready_fd_;  // the owner thread's epoll of all descriptors
-  std::atomic<bool> wake_pending_{false};
-
+  Waker waker_;
   // Used only by the owner's thread.
+  const int ready_fd_;                       // the epoll of all descriptors
   std::optional<zmq::context_t> context_;    // none if it could not be made
   WatchedSocket router_;                     // made by the first Bind
   std::unique_ptr<Gatekeeper> gatekeeper_;   // made by the first Bind, with keys
@@ -195,65 +197,27 @@ class ZmqTransport final : public Transport {
   std::uint64_t dealers_made_ = 0, sockets_made_ = 0;
   std::vector<std::uint64_t> due_;  // dealers that may have something to read
   Clock::time_point next_tend_{};
-  std::vector<std::byte> header_;           // reused by Send
-  std::unique_ptr<SharedPayloads> shared_;  // null: every payload goes through a socket
+  std::vector<std::byte> header_;  // reused by Send
+  HeldMessages held_{[this](PeerId to, std::span<const std::byte> frame) {
+                       const zmq::socket_ref socket = SocketTo(to);
+                       return socket ? SendFrames(socket, to, frame, {}, {}) : EHOSTUNREACH;
+                     },
+                     &counters_->sends_unreachable};  // they leave with the next Poll at the latest
+  std::unique_ptr<SharedPayloads> shared_;            // null: every payload goes through a socket
   bool draining_ = false;
   ReplyLimit replies_;
 };
 
 Result<WatchedSocket> ZmqTransport::Open(zmq::socket_type type, const std::optional<PublicKey>& server_key) {
-  if (wake_fd_ < 0 || ready_fd_ < 0 || !context_)
+  if (waker_.descriptor() < 0 || ready_fd_ < 0 || !context_)
     return Unreachable("no socket can be made: too many open files; raise ulimit -n");
   zmq::socket_t socket;
   const int failure = CallZmq([&] { return socket = zmq::socket_t(*context_, type), true; });
   if (failure != 0) return Unreachable("no socket can be made: " + ReasonOf(failure, true));
-  CAPSTAN_CHECK(CallZmq([&] { return SetOptions(type, &socket), true; }) == 0);
-  if (options_.keys != nullptr && (type == zmq::socket_type::router || server_key)) SetKeys(server_key, &socket);
+  CAPSTAN_CHECK(CallZmq([&] { return SetOptions(options_, type, socket), true; }) == 0);
+  const bool encrypts = options_.keys != nullptr && (type == zmq::socket_type::router || server_key);
+  if (encrypts) CAPSTAN_CHECK(CallZmq([&] { return SetKeys(*options_.keys, server_key, socket), true; }) == 0);
   return WatchedSocket(&*context_, std::move(socket), "connections-" + std::to_string(++sockets_made_), counters_);
-}
-
-void ZmqTransport::SetOptions(zmq::socket_type type, zmq::socket_t* socket) const {
-  namespace option = zmq::sockopt;
-  const int heartbeat = static_cast<int>(std::clamp<std::int64_t>(options_.heartbeat.count(), 1, kHeartbeatMaxMs));
-  const std::size_t seal = options_.keys == nullptr ? 0 : kSealBytes;
-  const bool limited = type == zmq::socket_type::router && options_.listen_frame_bytes_max != 0;
-  const std::size_t frame = limited ? options_.listen_frame_bytes_max : options_.frame_bytes_max;
-  socket->set(option::maxmsgsize, static_cast<std::int64_t>(frame + seal));
-  socket->set(option::linger, kLingerMs);
-  socket->set(option::sndhwm, options_.queue_messages_max);
-  socket->set(option::rcvhwm, options_.queue_messages_max);
-  socket->set(option::handshake_ivl, kHandshakeMs);
-  socket->set(option::heartbeat_ivl, heartbeat);
-  socket->set(option::heartbeat_timeout, heartbeat * kHeartbeatsMissed);
-  socket->set(option::heartbeat_ttl, heartbeat * kHeartbeatsMissed);
-  socket->set(option::tcp_maxrt, kUntakenMs);
-  socket->set(option::reconnect_ivl, kReconnectMs);
-  socket->set(option::reconnect_ivl_max, kReconnectMaxMs);
-  socket->set(option::connect_timeout, kConnectMs);
-  if (type == zmq::socket_type::router) {
-    // Of the processes that connect to a Unix socket, the kernel tells the user. cppzmq has no name for this option.
-    const uid_t user = geteuid();
-    CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), ZMQ_IPC_FILTER_UID, &user, sizeof user) == 0);
-    socket->set(option::router_mandatory, true);  // errors instead of silent loss
-    socket->set(option::router_handover, true);   // a new connection is not locked out by its half-dead predecessor
-  } else {
-    const RoutingId id = RandomRoutingId();
-    socket->set(option::routing_id, zmq::buffer(id.bytes.data(), id.size));
-  }
-}
-
-void ZmqTransport::SetKeys(const std::optional<PublicKey>& server_key, zmq::socket_t* socket) const {
-  SetKey(*socket, ZMQ_CURVE_SECRETKEY, options_.keys->secret_key.bytes());
-  if (server_key) {
-    SetKey(*socket, ZMQ_CURVE_PUBLICKEY, options_.keys->public_key.bytes);
-    SetKey(*socket, ZMQ_CURVE_SERVERKEY, server_key->bytes);
-    return;
-  }
-  socket->set(zmq::sockopt::curve_server, true);
-  socket->set(zmq::sockopt::zap_domain, "capstan");
-  // Without this, libzmq admits everybody if nobody answers its questions. cppzmq has no name for this option.
-  constexpr int kEnforceDomain = 93, kOn = 1;
-  CAPSTAN_CHECK(zmq_setsockopt(socket->handle(), kEnforceDomain, &kOn, sizeof kOn) == 0);
 }
 
 Result<std::string> ZmqTransport::Bind(const std::string& endpoint) {
@@ -304,6 +268,7 @@ Result<PeerId> ZmqTransport::Connect(const std::string& endpoint, Role role) {
 void ZmqTransport::Disconnect(PeerId peer) {
   const auto found = dealers_.find(peer.value);
   if (found == dealers_.end()) return;
+  held_.End(peer);
   Unwatch(&found->second.socket);
   if (shared_) shared_->Disconnect(peer);
   if (draining_) closing_.push_back(std::move(found->second.socket));
@@ -324,15 +289,18 @@ Status ZmqTransport::SendFailure(PeerId to, int error) {
   return Unreachable(Describe(to) + " is not connected");
 }
 
+zmq::socket_ref ZmqTransport::SocketTo(PeerId to) {
+  if (CallsUs(to)) return router_.get();
+  const auto dealer = dealers_.find(to.value);
+  if (dealer == dealers_.end()) return {};
+  MakeDue(to.value, &dealer->second);
+  return dealer->second.socket.get();
+}
+
 Status ZmqTransport::Send(PeerId to, const Message& message) {
-  zmq::socket_ref socket = router_.get();
-  if (!CallsUs(to)) {
-    const auto dealer = dealers_.find(to.value);
-    socket = dealer == dealers_.end() ? zmq::socket_ref() : dealer->second.socket.get();
-    if (socket && !dealer->second.unanswered_since) dealer->second.unanswered_since = Clock::now();
-    if (socket) MakeDue(to.value, &dealer->second);
-  }
+  const zmq::socket_ref socket = SocketTo(to);
   if (!socket) return SendFailure(to, EHOSTUNREACH);
+  if (!CallsUs(to) && !dealers_.at(to.value).unanswered_since) dealers_.at(to.value).unanswered_since = Clock::now();
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
   SealHeader(message.payload.size, &header_);
   if (std::max(header_.size(), message.payload.size) > options_.frame_bytes_max) {
@@ -340,15 +308,16 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
                    " bytes; each part may have " + std::to_string(options_.frame_bytes_max));
   }
   const bool has_payload = !message.payload.empty();
+  const std::optional<PayloadReference> reference =
+      has_payload && shared_ ? shared_->Refer(to, message.payload) : std::nullopt;
   int failure = 0;
-  if (CallsUs(to)) {
-    const RoutingId id = RoutingIdOf(to);
-    failure = SendFrame(socket, std::as_bytes(std::span(id.bytes.data(), id.size)), zmq::send_flags::sndmore);
+  if (!Hold(to, message, reference)) {
+    failure = held_.Send(to);
+    if (failure == 0) failure = SendFrames(socket, to, header_, message.payload, TailOf(reference));
+    if (failure != 0 && reference) shared_->Withdraw(to);
   }
-  if (failure == 0)
-    failure = SendFrame(socket, header_, has_payload ? zmq::send_flags::sndmore : zmq::send_flags::none);
-  if (failure == 0 && has_payload) failure = SendPayloadTo(to, socket, message.payload);
   if (failure != 0) return SendFailure(to, failure);
+  counters_->payloads_shared += reference ? 1 : 0;
   ++counters_->messages_out;
   counters_->header_bytes_out += header_.size();
   counters_->payload_messages_out += has_payload ? 1 : 0;
@@ -356,14 +325,13 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   return {};
 }
 
-int ZmqTransport::SendPayloadTo(PeerId to, zmq::socket_ref socket, const Slice& payload) {
-  const std::optional<PayloadReference> reference = shared_ ? shared_->Refer(to, payload) : std::nullopt;
-  if (!reference) return SendPayload(socket, payload);
-  int failure = SendFrame(socket, {}, zmq::send_flags::sndmore);  // an empty frame: a reference follows
-  if (failure == 0) failure = SendFrame(socket, std::as_bytes(std::span(&*reference, 1)), zmq::send_flags::none);
-  if (failure != 0) shared_->Withdraw(to);
-  counters_->payloads_shared += failure == 0 ? 1 : 0;
-  return failure;
+bool ZmqTransport::Hold(PeerId to, const Message& message, const std::optional<PayloadReference>& reference) {
+  // A peer that has sent nothing may be of another version, which cannot read a coalesced frame, nor an Error in one.
+  const bool is_known = CallsUs(to) || dealers_.at(to.value).has_received;
+  if (!options_.coalesces || !is_known || message.header.Is<Error>()) return false;
+  if (options_.frame_bytes_max < CoalescedFrame::kBytesMax) return false;
+  return held_.Hold(to, {header_, reference ? TailOf(reference) : message.payload.bytes(), reference.has_value()},
+                    Clock::now());
 }
 
 void ZmqTransport::TendConnections() {
@@ -376,6 +344,7 @@ void ZmqTransport::TendConnections() {
     const bool unheard = dealer.unanswered_since && now - *dealer.unanswered_since >= unheard_max;
     if (!TryOtherKey(&dealer, now) && !dealer.socket.IsGivenUp() && !unheard) continue;
     dealer.socket.ConnectAgain(dealer.endpoint);
+    dealer.has_received = false;
     if (shared_) shared_->Renew({peer});
     dealer.unanswered_since.reset();
     MakeDue(peer, &dealer);
@@ -386,59 +355,70 @@ bool ZmqTransport::TryOtherKey(Dealer* dealer, Clock::time_point now) {
   if (dealer->keys.size() < 2 || now - dealer->key_tried_since < kKeyTriedFor) return false;
   if (!dealer->socket.WasClosedSince(dealer->key_tried_since)) return false;
   std::rotate(dealer->keys.begin(), dealer->keys.begin() + 1, dealer->keys.end());
-  SetKey(dealer->socket.get(), ZMQ_CURVE_SERVERKEY, dealer->keys.front().bytes);  // for the next connection
+  SetServerKey(dealer->keys.front(), dealer->socket.get());
   dealer->key_tried_since = now;
   return true;
 }
 
 int ZmqTransport::Poll(std::chrono::nanoseconds timeout, const OnMessage& on_message) {
+  held_.Retry();
   AwaitReady({});  // takes what has happened to connections since the last call
   TendConnections();
-  int delivered = Drain(on_message);
-  if (delivered > 0 || TakeWake() || timeout <= std::chrono::nanoseconds(0)) return delivered;
+  Drained drained = Drain(on_message);
+  if (drained.messages > 0 || waker_.Take() || timeout <= std::chrono::nanoseconds(0)) return drained.messages;
   const Clock::time_point start = Clock::now();
   const Clock::time_point deadline = start + std::min(timeout, kPollMax);
   const Clock::time_point sleep_at = std::min(deadline, start + options_.spin);
   for (Clock::time_point now = start; now < deadline; now = Clock::now()) {
+    // on_message may have sent something when it got an Error about a connection. A call of libzmq may have cleared the
+    // readiness of a descriptor, so Drain looks again before this thread sleeps.
+    const bool sent = held_.SendAll();
     if (now < sleep_at) std::this_thread::yield();  // libzmq's threads may need this core to deliver the message
-    AwaitReady(now < sleep_at ? std::chrono::nanoseconds(0) : deadline - now);
+    AwaitReady(sent || drained.more || now < sleep_at ? std::chrono::nanoseconds(0) : deadline - now);
     TendConnections();
-    delivered = Drain(on_message);
-    if (delivered > 0 || TakeWake()) return delivered;
+    drained = Drain(on_message);
+    if (drained.messages > 0 || waker_.Take()) return drained.messages;
   }
   return 0;
 }
 
-int ZmqTransport::Drain(const OnMessage& on_message) {
+ZmqTransport::Drained ZmqTransport::Drain(const OnMessage& on_message) {
   CAPSTAN_CHECK(!draining_);  // fails if on_message calls Poll
   draining_ = true;
-  int delivered = 0;
-  if (router_) delivered += DrainSocket(router_.get(), {}, on_message);
+  Drained drained;
+  if (router_) {
+    drained.more = DrainSocket(router_.get(), {}, on_message, &drained.messages) == kMessagesPerSocketMax;
+  }
   // on_message may send, connect and disconnect. Dealers that become due meanwhile wait for the next Drain.
   for (const std::uint64_t peer : std::exchange(due_, {})) {
     auto dealer = dealers_.find(peer);
     if (dealer == dealers_.end()) continue;
     dealer->second.due = false;
-    const int received = DrainSocket(dealer->second.socket.get(), {peer}, on_message);
-    delivered += received;
+    const int before = drained.messages;
+    const int frames = DrainSocket(dealer->second.socket.get(), {peer}, on_message, &drained.messages);
+    dealer = dealers_.find(peer);
+    if (drained.messages > before && dealer != dealers_.end()) {
+      dealer->second.has_received = true;
+      dealer->second.unanswered_since.reset();
+    }
     ReportFailure(peer, on_message);
     dealer = dealers_.find(peer);
-    if (received == 0 || dealer == dealers_.end()) continue;
-    dealer->second.unanswered_since.reset();
-    MakeDue(peer, &dealer->second);  // there may be more
+    if (frames > 0 && dealer != dealers_.end()) MakeDue(peer, &dealer->second);  // there may be more
   }
   draining_ = false;
   closing_.clear();
-  return delivered;
+  return drained;
 }
 
-int ZmqTransport::DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message) {
-  int delivered = 0;
-  for (int i = 0; i < kMessagesPerSocketMax; ++i) {
-    if (!ReceiveMessage(socket, dealer, on_message, &delivered)) break;
+int ZmqTransport::DrainSocket(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
+  const int enough = *delivered + kMessagesPerSocketMax;
+  int frames = 0;
+  while (frames < kMessagesPerSocketMax && ReceiveMessage(socket, dealer, on_message, delivered)) {
+    ++frames;
     if (dealer.value != 0 && !dealers_.contains(dealer.value)) break;  // disconnected by on_message
+    if (*delivered >= enough) return kMessagesPerSocketMax;
   }
-  return delivered;
+  return frames;
 }
 
 bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const OnMessage& on_message, int* delivered) {
@@ -455,32 +435,68 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
     Reject(from, Corrupt("a message has a header, and a payload or an empty frame and a reference"));
     return true;
   }
-  const std::span<const std::byte> reference = ContentsOf(frames->reference);
-  Result<Header> decoded =
-      OpenAndDecode(ContentsOf(frames->header), frames->refers ? ReferredSize(reference) : frames->payload.size());
-  if (!decoded.ok()) {
-    Reject(from, decoded.status());
-    return true;
+  const Arrival arrival{from, dealer, &frames->header, &frames->payload, &on_message, delivered};
+  const std::span<const std::byte> header = ContentsOf(frames->header);
+  if (!frames->has_payload && CoalescedFrameReader::IsCoalesced(header)) {
+    HandleCoalesced(arrival);
+  } else {
+    const std::span<const std::byte> tail = ContentsOf(frames->refers ? frames->reference : frames->payload);
+    (void)HandleMessage(arrival, {header, tail, frames->refers});
   }
-  const std::optional<Principal> sender = SenderOf(dealer, &frames->header);
+  return true;
+}
+
+void ZmqTransport::HandleCoalesced(const Arrival& arrival) {
+  if (arrival.first->size() > CoalescedFrame::kBytesMax) {
+    return Reject(arrival.from,
+                  Corrupt("a frame of several messages has " + std::to_string(arrival.first->size()) +
+                          " bytes; at most " + std::to_string(CoalescedFrame::kBytesMax) + " are allowed"));
+  }
+  Arrival part = arrival;
+  part.payload = nullptr;
+  CoalescedFrameReader reader(ContentsOf(*arrival.first));
+  for (bool empty = true;; empty = false) {
+    const Result<std::optional<CoalescedMessage>> next = reader.Next();
+    if (!next.ok()) return Reject(arrival.from, next.status());
+    if (!next->has_value() && empty) return Reject(arrival.from, Corrupt("a frame of several messages has none"));
+    if (!next->has_value() || !HandleMessage(part, **next)) return;
+    if (arrival.dealer.value != 0 && !dealers_.contains(arrival.dealer.value)) return;  // disconnected by on_message
+  }
+}
+
+bool ZmqTransport::HandleMessage(const Arrival& arrival, const CoalescedMessage& message) {
+  Result<Header> decoded =
+      OpenAndDecode(message.header, message.refers ? ReferredSize(message.tail) : message.tail.size());
+  if (decoded.ok() && message.refers && !shared_) decoded = Corrupt("a reference to memory that is not shared");
+  if (!decoded.ok()) {
+    Reject(arrival.from, decoded.status());
+    return false;
+  }
+  const std::optional<Principal> sender = SenderOf(arrival.dealer, arrival.first);
   if (!sender) {
     ++counters_->revoked_peers;
     return true;
   }
-  if (shared_) shared_->ReleaseCopied(from);
-  Result<Received> contents = frames->refers ? TakeReferred(from, dealer, *sender, *decoded, reference)
-                                             : Result<Received>({TakePayload(&frames->payload), nullptr});
+  if (shared_) shared_->ReleaseCopied(arrival.from);
+  if ((message.refers ? ReferredSize(message.tail) : message.tail.size()) >= kLongPayload) held_.SendAll();
+  Result<Received> contents = Received{};
+  if (message.refers) {
+    contents = TakeReferred(arrival.from, arrival.dealer, *sender, *decoded, message.tail);
+  } else {
+    contents->payload = arrival.payload == nullptr ? CopyPayload(message.tail) : TakePayload(arrival.payload);
+  }
   if (contents.status().code() == Code::kStale) ++counters_->payloads_lost;
-  if (!contents.ok() && contents.status().code() != Code::kStale) Reject(from, contents.status());
+  if (!contents.ok() && contents.status().code() != Code::kStale) Reject(arrival.from, contents.status());
   if (!contents.ok()) return true;
-  Message message{std::move(*decoded), std::move(contents->payload)};
+  Message taken{std::move(*decoded), std::move(contents->payload)};
   ++counters_->messages_in;
-  counters_->header_bytes_in += frames->header.size();
-  counters_->payload_messages_in += frames->has_payload ? 1 : 0;
-  counters_->payload_bytes_in += message.payload.size;
-  ++*delivered;
-  on_message(from, *sender, std::move(message));
-  if (contents->lent) shared_->Return(from, reference);
+  counters_->header_bytes_in += message.header.size();
+  counters_->payload_messages_in += message.tail.empty() ? 0 : 1;
+  counters_->payload_bytes_in += taken.payload.size;
+  ++*arrival.delivered;
+  (*arrival.on_message)(arrival.from, *sender, std::move(taken));
+  if (contents->lent) shared_->Return(arrival.from, message.tail);
+  if (!held_.empty()) held_.SendSince(Clock::now() - kHeldFor);
   return true;
 }
 
@@ -509,6 +525,7 @@ void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message
   const auto dealer = dealers_.find(peer);
   if (dealer == dealers_.end()) return;
   const bool lost = dealer->second.socket.TakeBreak();
+  if (lost) dealer->second.has_received = false;
   if (lost && shared_) shared_->Renew({peer});
   const bool broke = lost && options_.reports_breaks;
   std::optional<HandshakeFailure> failure = dealer->second.socket.TakeFailure();
@@ -560,8 +577,8 @@ void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
   const int count = epoll_wait(ready_fd_, ready.data(), kReadyAtOnce, due_.empty() ? static_cast<int>(timeout_ms) : 0);
   for (int i = 0; i < count; ++i) {
     const std::uint64_t what = ready[i].data.u64;
-    if (what == kWakeReady) {  // Wake wrote after TakeWake had seen its flag: TakeWake reads it now
-      wake_pending_.store(true, std::memory_order_release);
+    if (what == kWakeReady) {
+      waker_.SetPending();
     } else if (what == kMemoryReady) {
       shared_->Handle();
     } else if (what == (kRouterReady | kEventsReady)) {
@@ -571,22 +588,6 @@ void ZmqTransport::AwaitReady(std::chrono::nanoseconds timeout) {
       MakeDue(what & ~kEventsReady, &dealer->second);
     }
   }
-}
-
-void ZmqTransport::Wake() {
-  if (wake_pending_.exchange(true, std::memory_order_acq_rel)) return;
-  const std::uint64_t one = 1;
-  const ssize_t written = write(wake_fd_, &one, sizeof one);
-  (void)written;  // fails only when the counter is full, and then the owner is awake
-}
-
-bool ZmqTransport::TakeWake() {
-  if (!wake_pending_.load(std::memory_order_acquire)) return false;
-  std::uint64_t count = 0;
-  const ssize_t got = read(wake_fd_, &count, sizeof count);
-  (void)got;  // reads nothing if Wake has set the flag but not written yet
-  wake_pending_.exchange(false, std::memory_order_acq_rel);
-  return true;
 }
 
 }  // namespace

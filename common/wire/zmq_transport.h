@@ -10,12 +10,12 @@
 // Why:    payloads of some KiB and more are copied on neither side: a received frame is passed on, and a sent payload
 //         is read where it lies. With TransportOptions::memory the receiver copies it, and the kernel does not.
 //
-// A message is one frame with its header and, if it has a payload, one more, or two: an empty one and a reference. A
-// broken connection is made again in the
-// background, and the peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process
-// that answers after that. PeerIds of connecting peers are not identities: any process can claim one, and nothing
-// relies on them. Only processes of this user can connect to a Unix socket (local_endpoint.h, and the kernel says whose
-// a peer is); to a TCP socket any process can that reaches it.
+// A message is one frame with its header and, if it has a payload, one more, or two: an empty one and a reference.
+// Small messages may share a frame (coalesced_frame.h). A broken connection is made again in the background, and the
+// peer keeps its PeerId on both sides. Messages in flight are lost; queued ones go to the process that answers after
+// that. PeerIds of connecting peers are not identities: any process can claim one, and nothing relies on them. Only
+// processes of this user can connect to a Unix socket (local_endpoint.h, and the kernel says whose a peer is); to a
+// TCP socket any process can that reaches it.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ namespace capstan {
 
 // Written only by the transport's thread.
 struct TransportCounters {
-  std::uint64_t messages_in = 0, messages_out = 0;                  // delivered; handed to libzmq
+  std::uint64_t messages_in = 0, messages_out = 0;                  // delivered; handed to libzmq, or held for it
   std::uint64_t payload_messages_in = 0, payload_messages_out = 0;  // messages with a payload, of the above
   std::uint64_t header_bytes_in = 0, header_bytes_out = 0;
   std::uint64_t payload_bytes_in = 0, payload_bytes_out = 0;
   std::uint64_t connections_made = 0;   // whose handshake succeeded
   std::uint64_t connections_lost = 0;   // that ended, also before or during their handshake
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full
-  std::uint64_t sends_unreachable = 0;  // messages refused because the peer was gone
+  std::uint64_t sends_unreachable = 0;  // messages refused or dropped because the peer was gone
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames
   std::uint64_t payloads_lost = 0;      // dropped: they lay in memory of a connection that has ended
   std::uint64_t payloads_shared = 0;    // of payload_messages_out: those that the peer reads where they lie

@@ -45,6 +45,7 @@ Status ShardLoop::Open(monitoring::Registry* registry) {
                              options_.advertise, options_.on_notice,          Receiver::kShard};
   socket.flight = options_.flight;
   socket.transport.listen_frame_bytes_max = kFrameToShardBytesMax;
+  socket.transport.coalesces = true;
   if (options_.shared_memory && IsLocalAddress(socket.listen)) options_.shard.memory = std::make_shared<SharedMemory>();
   socket.transport.memory = options_.shard.memory;
   socket.transport.lend = [this](PeerId, const Principal&, const Header& header, std::size_t) {
@@ -145,6 +146,7 @@ void ShardLoop::Run() {
     times_->Flushed(after);
     busy_ += after - before;
   }
+  (void)socket_->Poll({}, [](PeerId, const Principal&, const Message&) {});  // sends what is held for peers
   notices_.Flush();
   socket_->transport()->Disconnect(coordinator_);  // the coordinator sees that this shard is gone
   socket_->PublishCounts();

@@ -104,7 +104,11 @@ TEST_CASE("push-pull gives throughput, cost, requests and a round trip, over tcp
     CHECK(Named(figures, name + "cpu").has_limit());
     CHECK(Named(figures, name + "requests").unit == "1/s");
   }
-  CHECK(Named(figures, "push-pull/tcp/1s1w/64-b/round-trip").unit == "us");
+  for (const char* row : {"round-trip", "round-trip-p99"}) {
+    const Figure& figure = Named(figures, std::string("push-pull/tcp/1s1w/64-b/") + row);
+    CHECK(figure.unit == "us");
+    CHECK(figure.has_limit());
+  }
 }
 
 TEST_CASE("push-pull has parameters for each of two servers, however small its tensors are", "[bench]") {

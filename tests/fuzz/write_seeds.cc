@@ -15,6 +15,7 @@
 #include "common/data/safetensors.h"
 #include "common/flight/flight_format.h"
 #include "common/flight/flight_text.h"
+#include "common/wire/coalesced_frame.h"
 #include "common/wire/wire_codec.h"
 #include "server/storage/log_text.h"
 #include "server/storage/push_record_codec.h"
@@ -87,6 +88,13 @@ void WriteMessages(const Folder& folder) {
     folder.Write("kind-" + std::to_string(kind), SmallMessage(kind, &random));
   }
   folder.WriteAndDamage("view", SmallMessage(MessageTypes::IndexOf<View>(), &random));
+  CoalescedFrame frame;
+  frame.Begin({1}, {});
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<std::byte> header(40 + 8 * i, std::byte{7}), tail(16 * i, std::byte{9});
+    frame.Add({header, tail, i == 2});
+  }
+  folder.Write("coalesced", std::string(reinterpret_cast<const char*>(frame.bytes().data()), frame.bytes().size()));
 }
 
 // ---- messages of peers to cores -----------------------------------------------------------------------------------
@@ -145,7 +153,7 @@ void WriteCoordinatorTalk(const Folder& folder) {
   harness.Run();
   const Join join = harness.MakeJoin("w0");
   Exchange exchange(8);
-  exchange.Send(kFirstWorkerIs, Heartbeat{SessionId{1}, join.nonce, Generation{1}, {}, true, 1, {}, 0, {}, {}, 0});
+  exchange.Send(kFirstWorkerIs, Heartbeat{SessionId{1}, join.nonce, Generation{1}, {}, true, 1, {}, 0, {}, {}, 0, {}});
   exchange.Send(kStrangerIs, harness.MakeJoin("w9"));
   for (std::uint64_t step = 0; step < 3; ++step) {
     for (ShardIndex shard = 0; shard < 2; ++shard) {

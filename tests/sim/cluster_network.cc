@@ -179,13 +179,17 @@ void Cluster::Falsify(Message* message, Body* body) {
 void Cluster::Damage(Message* message) {
   const bool of_blocks =
       message->header.Is<Push>() || message->header.Is<Weights>() || message->header.Is<UploadBlock>();
-  if (!of_blocks || message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return;
+  if (of_blocks && FlipBit(message)) Count("payload damaged in flight");
+}
+
+bool Cluster::FlipBit(Message* message) {
+  if (message->payload.empty() || message->payload.size > pool_->buffer_bytes()) return false;
   BufferRef copy = pool_->Take();
   std::memcpy(copy->data(), message->payload.data, message->payload.size);
   copy->data()[random_.Below(message->payload.size)] ^= std::byte{1};
   const std::byte* data = copy->data();
   message->payload = {std::move(copy), data, message->payload.size};
-  Count("payload damaged in flight");
+  return true;
 }
 
 Tampering Cluster::MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message) {
@@ -316,9 +320,9 @@ void Cluster::CopyInPlace(SimWorker* worker, PeerId from, const Message& message
 }
 
 void Cluster::RepeatChanged(SimWorker* worker, PeerId from, const Message& message, Outbox* out) {
-  if (!message.header.Is<Weights>() || message.payload.empty() || !Chance(1.0 / 16)) return;
+  if (!message.header.Is<Weights>() || !Chance(1.0 / 16)) return;
   Message again = message;
-  Damage(&again);
+  if (!FlipBit(&again)) return;
   CopyInPlace(worker, from, again);
   worker->Handle(from, again, now_ + worker->clock_offset, out);
   Count("weights that came again, changed");

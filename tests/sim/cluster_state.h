@@ -131,6 +131,8 @@ class Cluster {
   void Replay(const Delivery& delivery);
   // Flips a bit of the payload, if it is a gradient or weights.
   void Damage(Message* message);
+  // Returns false if there is no payload of a block's size.
+  bool FlipBit(Message* message);
   template <class Body>
   void Falsify(Message* message, Body* body);
   Tampering MakeTampering(std::uint64_t from, std::uint64_t to, const Message& message);
@@ -145,8 +147,8 @@ class Cluster {
   void DeliverToCoordinator(SimCoordinator* coordinator, const Delivery& delivery);
   void DeliverToShard(std::size_t index, const Delivery& delivery);
   void CopyInPlace(SimWorker* worker, PeerId from, const Message& message);
-  // Now and then gives the worker weights that it has just got once more, as if its shard had sent the block again and
-  // had changed it in its own memory since.
+  // Sometimes delivers the same weights again with a changed payload, as if the shard had changed its memory and
+  // repeated the message.
   void RepeatChanged(SimWorker* worker, PeerId from, const Message& message, Outbox* out);
   void Hand(SimShard* shard, std::uint64_t from, const Message& message, bool may_lend, Outbox* out);
   // Delivers a forged message to the shard: this one with other contents, from a sender that may not send it.

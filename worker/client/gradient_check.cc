@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 constexpr std::size_t kLanes = 16;
-// 2 KiB stay in the nearest cache between the check and the hash. With 4 KiB and more both are slower: while a tile is
-// checked, nothing prefetches the next one.
+// A tile of 2 KiB is still in the nearest cache when it is hashed. Tiles of 4 KiB measured slower.
 constexpr std::size_t kTileElements = 512;
 
 }  // namespace

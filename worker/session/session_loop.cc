@@ -69,6 +69,7 @@ std::unique_ptr<Transport> SessionLoop::MakeTransport() {
   TransportOptions transport;
   transport.keys = options_.keys;
   transport.memory = options_.memory;
+  transport.coalesces = true;
   transport.on_note = options_.on_notice;
   transport.place = [this](PeerId from, const Principal& sender, const Header& header, std::size_t bytes) {
     return PlaceOf(from, sender, header, bytes);
@@ -121,6 +122,7 @@ void SessionLoop::Run() {
     HandOverEvents();
   }
   while (std::optional<Command> command = commands_.TryPop()) Dispatch(*command, Now());  // the last command is a Leave
+  transport_->Poll({}, [](PeerId, const Principal&, const Message&) {});                  // sends it
   notices_.Flush();
   events_.Close();
 }

@@ -31,6 +31,7 @@ struct Process {
   Process() {
     TransportOptions options;
     options.memory = memory;
+    options.coalesces = true;  // so that references travel with other messages
     options.place = [this](PeerId, const Principal&, const Header& header, std::size_t bytes) {
       return place ? place(header, bytes) : nullptr;
     };
@@ -158,6 +159,7 @@ TEST_CASE("a lent payload stays its sender's, and its sender is notified once it
   Push push;
   push.block = 3;
   REQUIRE(two.client->transport->Send(two.to_server, {push, payload}).ok());
+  two.client->transport->Poll({}, two.client->got.Callback());  // sends it
   Until([&] { return two.server->transport->Poll(std::chrono::milliseconds(10), read), was_read; });
   two.Run([&] { return payload.owner->reference_count() == 1; });
   push.block = 4;
@@ -171,6 +173,7 @@ TEST_CASE("a lent payload stays readable while it is read, whatever becomes of i
   Two two;
   two.client->lend = [](const Header&) { return true; };
   REQUIRE(two.server->transport->Send(two.to_client, {Push(), two.server->Filled(7)}).ok());
+  two.server->transport->Poll({}, two.server->got.Callback());  // sends it
   bool was_read = false;
   const auto read = [&](PeerId, const Principal&, const Message& message) {
     two.server.reset();

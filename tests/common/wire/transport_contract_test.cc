@@ -67,10 +67,19 @@ std::vector<Carrier> Carriers() {
     options.admission = keys.admission;
     return CreateZmqTransport(options);
   };
+  const auto coalescing = [](const auto& create) {
+    return [create](TransportOptions options) {
+      options.coalesces = true;
+      return create(options);
+    };
+  };
   const auto endpoint_with_key = [] { return WithKey(FreeTcpEndpoint(), TextOf(keys.pair->public_key)); };
   return {{"zmq over tcp", Role::kAnyone, Role::kAnyone, zmq, FreeTcpEndpoint},
           {"zmq over ipc", Role::kThisUser, Role::kThisUser, zmq, FreeIpcEndpoint},
-          {"zmq over tcp with keys", Role::kWorker, Role::kServer, zmq_with_keys, endpoint_with_key}};
+          {"zmq over tcp with keys", Role::kWorker, Role::kServer, zmq_with_keys, endpoint_with_key},
+          {"zmq over ipc, coalescing", Role::kThisUser, Role::kThisUser, coalescing(zmq), FreeIpcEndpoint},
+          {"zmq over tcp with keys, coalescing", Role::kWorker, Role::kServer, coalescing(zmq_with_keys),
+           endpoint_with_key}};
 }
 
 // A server that is bound and a client that connects to it.
@@ -213,7 +222,7 @@ TEST_CASE("a client that died is unreachable, and others are not disturbed", "[c
   pair.client.reset();
   Recorder unused;
   RunUntil({{pair.server.get(), &unused}}, [&] {
-    return pair.server->Send(gone, {Ping{}, {}}).code() == Code::kUnreachable;
+    return pair.server->Send(gone, {Ping{}, MakePayload(2000, 1)}).code() == Code::kUnreachable;
   });
   pair.client = carrier.create({});
   pair.to_server = *pair.client->Connect(pair.endpoint);
@@ -229,7 +238,7 @@ TEST_CASE("nobody and the disconnected are unreachable", "[common][transport]") 
   pair.MeetClient();
   CHECK(pair.client->Send({}, {Ping{}, {}}).code() == Code::kUnreachable);
   CHECK(pair.server->Send({123456}, {Ping{}, {}}).code() == Code::kUnreachable);
-  CHECK(pair.server->Send({~std::uint64_t{0}}, {Ping{}, {}}).code() == Code::kUnreachable);
+  CHECK(pair.server->Send({~std::uint64_t{0}}, {Ping{}, MakePayload(2000, 1)}).code() == Code::kUnreachable);
   pair.client->Disconnect(pair.to_server);
   pair.client->Disconnect(pair.to_server);
   CHECK(pair.client->Send(pair.to_server, {Ping{}, {}}).code() == Code::kUnreachable);
