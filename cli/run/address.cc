@@ -66,19 +66,19 @@ bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
 }  // namespace
 
 std::string ChoosePort(const std::string& wanted) {
-  const std::string address = WithoutKey(wanted), key(KeyInAddress(wanted));
-  if (!key.empty()) return WithKey(ChoosePort(address), key);
+  if (IsLocalAddress(wanted)) return wanted;
+  const std::string address = wanted.substr(0, wanted.find('#')), key = wanted.substr(address.size());
   const std::uint32_t end = FirstDealtPort();
-  if (!address.ends_with(":0") || end <= kLowestPort) return address;
+  if (!address.ends_with(":0") || end <= kLowestPort) return wanted;
   constexpr int kTries = 100;
   for (int i = 0; i < kTries; ++i) {
     std::uint32_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) break;
     const auto port = static_cast<std::uint16_t>(kLowestPort + random % (end - kLowestPort));
     if (CanBind({INADDR_ANY}, port, Linger::kCounts))
-      return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+      return address.substr(0, address.rfind(':') + 1) + std::to_string(port) + key;
   }
-  return address;
+  return wanted;
 }
 
 bool IsFree(const std::string& address) {

@@ -59,5 +59,12 @@ TEST_CASE("a port is found and chosen in front of a key", "[cli][address][keys]"
   CHECK(PortOf(chosen) != 0);
 }
 
+TEST_CASE("a key that is empty, and a socket's path, stay as they are where a port is chosen", "[cli][address]") {
+  CHECK(ChoosePort("[[#") == "[[#");
+  CHECK(ChoosePort("10.0.0.1:5#") == "10.0.0.1:5#");
+  CHECK(ChoosePort("127.0.0.1:0#").ends_with("#"));
+  CHECK(ChoosePort("ipc:///run/job:0") == "ipc:///run/job:0");
+}
+
 }  // namespace
 }  // namespace capstan::cli

@@ -448,6 +448,7 @@ void WriteAddresses(const Folder& folder) {
   folder.Write("scheme", "tcp://127.0.0.1:1");
   folder.Write("no-port", "127.0.0.1");
   folder.Write("large", "127.0.0.1:99999");
+  folder.Write("no-key", "[[#");
 }
 
 void WriteAll(const std::filesystem::path& corpus) {
