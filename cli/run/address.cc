@@ -23,10 +23,10 @@ std::string UrlOf(const std::string& address) {
 }
 
 std::uint16_t PortOf(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
+  const std::size_t key = std::min(address.size(), address.find('#')), colon = address.rfind(':', key);
   if (colon == address.npos) return 0;
   std::uint16_t port = 0;
-  const char* const end = address.data() + std::min(address.size(), address.find('#', colon));
+  const char* const end = address.data() + key;
   const auto read = std::from_chars(address.data() + colon + 1, end, port);
   return read.ec == std::errc() && read.ptr == end ? port : 0;
 }
@@ -34,7 +34,8 @@ std::uint16_t PortOf(const std::string& address) {
 std::string ShiftPort(const std::string& address, std::uint32_t offset) {
   const std::uint16_t port = PortOf(address);
   if (port == 0) return address;
-  return address.substr(0, address.rfind(':') + 1) + std::to_string(port + offset);
+  const std::size_t key = std::min(address.size(), address.find('#'));
+  return address.substr(0, address.rfind(':', key) + 1) + std::to_string(port + offset) + address.substr(key);
 }
 
 namespace {
@@ -90,7 +91,7 @@ bool IsFree(const std::string& address) {
 }
 
 Result<std::string> NumericHost(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
+  const std::size_t colon = address.rfind(':', address.find('#'));
   if (colon == address.npos || address.ends_with(']'))
     return Invalid("\"" + address + "\" has no port; write HOST:PORT");
   const std::string host = address.substr(0, colon);

@@ -50,9 +50,10 @@ TEST_CASE("what listens everywhere is reached at the host that others know", "[c
   CHECK(ReachedAt("10.0.0.7:4000", "10.0.0.7:0", "10.0.0.6") == "10.0.0.7:4000");
 }
 
-TEST_CASE("a port is found and chosen in front of a key", "[cli][address][keys]") {
+TEST_CASE("a port is found, moved and chosen in front of a key", "[cli][address][keys]") {
   const std::string key = "#" + std::string(64, 'a');
   CHECK(PortOf("10.0.0.1:29600" + key) == 29600);
+  CHECK(ShiftPort("10.0.0.1:29600" + key, 1) == "10.0.0.1:29601" + key);
   CHECK(ChoosePort("127.0.0.1:29600" + key) == "127.0.0.1:29600" + key);
   const std::string chosen = ChoosePort("127.0.0.1:0" + key);
   CHECK(chosen.ends_with(key));
@@ -61,6 +62,7 @@ TEST_CASE("a port is found and chosen in front of a key", "[cli][address][keys]"
 
 TEST_CASE("a key that is empty, and a socket's path, stay as they are where a port is chosen", "[cli][address]") {
   CHECK(ChoosePort("[[#") == "[[#");
+  CHECK(PortOf("*:0#:99") == 0);
   CHECK(ChoosePort("10.0.0.1:5#") == "10.0.0.1:5#");
   CHECK(ChoosePort("127.0.0.1:0#").ends_with("#"));
   CHECK(ChoosePort("ipc:///run/job:0") == "ipc:///run/job:0");

@@ -38,10 +38,11 @@ void RunAddress(std::string_view text) {
   if (port != 0 && port < 65535) Require(cli::PortOf(moved) == port + 1, "a port moves by one");
   const std::string chosen = cli::ChoosePort(address);
   Require(chosen == address || (port == 0 && cli::PortOf(chosen) != 0), "only an address without a port gets one");
-  if (const std::size_t colon = address.rfind(':'); colon != address.npos && chosen != address) {
+  const std::size_t colon = address.rfind(':', address.find('#'));
+  if (colon != address.npos && chosen != address) {
     Require(chosen.starts_with(address.substr(0, colon + 1)), "the host stays");
   }
-  const std::string host = address.substr(0, address.rfind(':'));
+  const std::string host = address.substr(0, colon);
   if (!IsNumeric(host) && host != "*" && !host.starts_with('[')) return;
   const Result<std::string> numeric = cli::NumericHost(address);
   if (!numeric.ok()) return RequireReason(numeric.status(), address);

@@ -449,6 +449,7 @@ void WriteAddresses(const Folder& folder) {
   folder.Write("no-port", "127.0.0.1");
   folder.Write("large", "127.0.0.1:99999");
   folder.Write("no-key", "[[#");
+  folder.Write("key", "*:0#**::.0:99");
 }
 
 void WriteAll(const std::filesystem::path& corpus) {
