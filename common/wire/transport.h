@@ -66,7 +66,8 @@ struct TransportOptions {
   // Payloads in this memory are not sent to processes at ipc:// endpoints: those read them where they lie. Null: all
   // payloads go through sockets.
   std::shared_ptr<const SharedMemory> memory = nullptr;
-  // Called, on the owner's thread, with the reason why payloads of this memory go through a socket after all.
+  // Called, on the owner's thread, with the reason why payloads of this memory go through a socket after all, and when
+  // the first message of another protocol version has come.
   std::function<void(const std::string&)> on_note = nullptr;
   // Called, on the owner's thread, before a message whose payload of `bytes` lies in another process's memory is given
   // to OnMessage. Returns where the transport shall copy the payload: the message's payload then lies there, without an

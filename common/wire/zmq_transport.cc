@@ -447,10 +447,9 @@ bool ZmqTransport::ReceiveMessage(zmq::socket_ref socket, PeerId dealer, const O
 }
 
 void ZmqTransport::HandleCoalesced(const Arrival& arrival) {
-  if (arrival.first->size() > CoalescedFrame::kBytesMax) {
-    return Reject(arrival.from,
-                  Corrupt("a frame of several messages has " + std::to_string(arrival.first->size()) +
-                          " bytes; at most " + std::to_string(CoalescedFrame::kBytesMax) + " are allowed"));
+  if (const std::size_t size = arrival.first->size(); size > CoalescedFrame::kBytesMax) {
+    return Reject(arrival.from, Corrupt("a frame of several messages has " + std::to_string(size) + " bytes; at most " +
+                                        std::to_string(CoalescedFrame::kBytesMax) + " are allowed"));
   }
   Arrival part = arrival;
   part.payload = nullptr;
@@ -541,6 +540,8 @@ void ZmqTransport::ReportFailure(std::uint64_t peer, const OnMessage& on_message
 
 void ZmqTransport::Reject(PeerId from, const Status& why) {
   ++counters_->decode_errors;
+  const bool is_first = why.code() == Code::kUnsupported && ++counters_->other_versions == 1;
+  if (is_first && options_.on_note) options_.on_note("message from " + Describe(from) + " dropped: " + why.message());
   if (!CallsUs(from)) return;  // answering answers could go on for ever
   if (!replies_.Take(Clock::now())) return;
   Error error;

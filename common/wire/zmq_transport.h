@@ -36,6 +36,7 @@ struct TransportCounters {
   std::uint64_t sends_blocked = 0;      // messages refused because the peer's queue was full
   std::uint64_t sends_unreachable = 0;  // messages refused or dropped because the peer was gone
   std::uint64_t decode_errors = 0;      // dropped messages: damaged, of another protocol, or with too many frames
+  std::uint64_t other_versions = 0;     // of decode_errors: messages of another protocol version
   std::uint64_t payloads_lost = 0;      // dropped: they lay in memory of a connection that has ended
   std::uint64_t payloads_shared = 0;    // of payload_messages_out: those that the peer reads where they lie
   std::uint64_t extra_frames = 0;       // frames that no message has, dropped

@@ -73,6 +73,9 @@ Status CoordinatorLoop::Open(monitoring::Registry* registry) {
   LoopSocket::Options socket{options_.transport, EndpointOf(options_.listen), "cluster.coordinator",
                              options_.advertise, options_.on_notice,          Receiver::kCoordinator};
   socket.flight = options_.flight;
+  socket.transport.on_note = [this](const std::string& text) {
+    if (options_.on_notice) options_.on_notice({Severity::kWarning, text});
+  };
   socket.shards_per_server = options_.coordinator.config.cluster.shards_per_server;
   socket.on_refused = [this](const Principal& sender, const std::string& what) {
     out_.LogAndAudit(Severity::kWarning, AuditKind::kRefused, "refused: " + Describe(sender) + " " + what,

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 
@@ -187,6 +189,31 @@ TEST_CASE("frames of noise are counted, answered with Error, and disturb nobody"
     REQUIRE(decoded.ok());
     CHECK(decoded->Get<Error>().code == Code::kCorrupt);
   }
+}
+
+TEST_CASE("the first message of another protocol version is reported with both versions", "[common][transport]") {
+  std::vector<std::string> notes;
+  TransportOptions options;
+  options.on_note = [&](const std::string& text) { notes.push_back(text); };
+  Server server(options);
+  ZmqContext zmq;
+  Stranger stranger(zmq.context, server.endpoint);
+  std::vector<std::byte> other;
+  REQUIRE(EncodeHeader(Ping{}, &other).ok());
+  constexpr std::array<unsigned char, 6> kBegin = {'C', 'P', 'S', 'T', kProtocolVersion, 0};
+  const auto begin = std::search(other.begin(), other.end(), kBegin.begin(), kBegin.end(),
+                                 [](std::byte a, unsigned char b) { return a == std::byte{b}; });
+  REQUIRE(begin != other.end());
+  begin[4] = std::byte{kProtocolVersion + 1};
+  SealHeader(0, &other);
+  stranger.Send({other});
+  stranger.Send({other});
+  server.PollUntil([&] { return server.counters.decode_errors == 2; });
+  CHECK(server.counters.other_versions == 2);
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0], Catch::Matchers::Contains("speaks protocol version " + std::to_string(kProtocolVersion + 1)) &&
+                           Catch::Matchers::Contains("this build version " + std::to_string(kProtocolVersion)));
+  server.CheckServes();
 }
 
 TEST_CASE("a flood of noise is not answered with a flood", "[common][transport][hostile]") {
