@@ -12,7 +12,7 @@ PROGRAM = os.path.join(own_workers.HERE, "external_momentum.py")
 
 
 class ExternalTest(own_workers.ExternalJobsTest):
-    STEPS = 100
+    STEPS = 300
     BATCH, SLOTS = 96, 4
 
     def worker(self, coordinator, name):
@@ -49,6 +49,7 @@ class ExternalTest(own_workers.ExternalJobsTest):
         with self.gate_in_mid_run() as held, self.job("stopped", 1) as launch, self.worker(self.address(launch), "a"):
             self.wait_for_steps("stopped", own_workers.KILL_AFTER)
             harness.kill(launch.pid, signal.SIGINT)
+            launch.wait_for_line("stopping")  # else the job may be done before
             held.open()
             self.assertEqual(launch.wait(), 130, launch.output)
         done = recovery.count_records(self.path("stopped"))
