@@ -22,8 +22,15 @@ std::string UrlOf(const std::string& address) {
   return address.find("://") == address.npos ? "http://" + address : address;
 }
 
+namespace {
+
+// Returns where an address's #KEY begins, or its end.
+std::size_t KeyAt(const std::string& address) { return std::min(address.size(), address.find('#')); }
+
+}  // namespace
+
 std::uint16_t PortOf(const std::string& address) {
-  const std::size_t key = std::min(address.size(), address.find('#')), colon = address.rfind(':', key);
+  const std::size_t key = KeyAt(address), colon = address.rfind(':', key);
   if (colon == address.npos) return 0;
   std::uint16_t port = 0;
   const char* const end = address.data() + key;
@@ -34,7 +41,7 @@ std::uint16_t PortOf(const std::string& address) {
 std::string ShiftPort(const std::string& address, std::uint32_t offset) {
   const std::uint16_t port = PortOf(address);
   if (port == 0) return address;
-  const std::size_t key = std::min(address.size(), address.find('#'));
+  const std::size_t key = KeyAt(address);
   return address.substr(0, address.rfind(':', key) + 1) + std::to_string(port + offset) + address.substr(key);
 }
 
@@ -68,7 +75,7 @@ bool CanBind(in_addr host, std::uint16_t port, Linger linger) {
 
 std::string ChoosePort(const std::string& wanted) {
   if (IsLocalAddress(wanted)) return wanted;
-  const std::string address = wanted.substr(0, wanted.find('#')), key = wanted.substr(address.size());
+  const std::string address = wanted.substr(0, KeyAt(wanted)), key = wanted.substr(address.size());
   const std::uint32_t end = FirstDealtPort();
   if (!address.ends_with(":0") || end <= kLowestPort) return wanted;
   constexpr int kTries = 100;
@@ -91,7 +98,7 @@ bool IsFree(const std::string& address) {
 }
 
 Result<std::string> NumericHost(const std::string& address) {
-  const std::size_t colon = address.rfind(':', address.find('#'));
+  const std::size_t colon = address.rfind(':', KeyAt(address));
   if (colon == address.npos || address.ends_with(']'))
     return Invalid("\"" + address + "\" has no port; write HOST:PORT");
   const std::string host = address.substr(0, colon);

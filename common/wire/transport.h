@@ -58,7 +58,7 @@ struct TransportOptions {
   int queue_messages_max = 1024;                 // limit for each peer and direction; of small messages: frames
   int io_threads = 1;
   std::chrono::milliseconds heartbeat{2000};
-  std::chrono::microseconds spin{60};  // how long Poll polls before it sleeps: as long as an answer may take
+  std::chrono::microseconds spin{60};  // how long Poll polls before it sleeps: about as long as an answer takes
   bool reports_breaks = false;  // whether a broken connection to a peer is given as an Error (kUnreachable) from it
   // Whether small messages (at most CoalescedFrame::kMessageBytesMax) wait for the next Poll and share a frame. Send
   // then returns OK although the peer is gone: the message is dropped later, and counted.

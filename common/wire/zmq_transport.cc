@@ -154,9 +154,6 @@ class ZmqTransport final : public Transport {
   std::optional<Principal> SenderOf(PeerId dealer, zmq::message_t* header);
   // Returns the socket through which messages to a peer leave, and makes its dealer due; null: there is none any more.
   zmq::socket_ref SocketTo(PeerId to);
-  // Adds the message, whose sealed header is in header_, to the frame that is held for the peer. Returns false if it
-  // needs a frame of its own.
-  bool Hold(PeerId to, const Message& message, const std::optional<PayloadReference>& reference);
   struct Received {
     Slice payload;
     std::shared_ptr<const MappedRegion> lent;  // where it lies, if it is another process's; else null
@@ -300,7 +297,13 @@ zmq::socket_ref ZmqTransport::SocketTo(PeerId to) {
 Status ZmqTransport::Send(PeerId to, const Message& message) {
   const zmq::socket_ref socket = SocketTo(to);
   if (!socket) return SendFailure(to, EHOSTUNREACH);
-  if (!CallsUs(to) && !dealers_.at(to.value).unanswered_since) dealers_.at(to.value).unanswered_since = Clock::now();
+  // A peer that has sent nothing may be of another version, which cannot read a coalesced frame, nor an Error in one.
+  bool is_known = CallsUs(to);
+  if (!is_known) {
+    Dealer& dealer = dealers_.find(to.value)->second;
+    if (!dealer.unanswered_since) dealer.unanswered_since = Clock::now();
+    is_known = dealer.has_received;
+  }
   CAPSTAN_RETURN_IF_ERROR(EncodeHeader(message.header, &header_));
   SealHeader(message.payload.size, &header_);
   if (std::max(header_.size(), message.payload.size) > options_.frame_bytes_max) {
@@ -311,7 +314,10 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   const std::optional<PayloadReference> reference =
       has_payload && shared_ ? shared_->Refer(to, message.payload) : std::nullopt;
   int failure = 0;
-  if (!Hold(to, message, reference)) {
+  const bool may_wait = options_.coalesces && options_.frame_bytes_max >= CoalescedFrame::kBytesMax && is_known &&
+                        !message.header.Is<Error>();
+  const std::span<const std::byte> tail = reference ? TailOf(reference) : message.payload.bytes();
+  if (!may_wait || !held_.Hold(to, {header_, tail, reference.has_value()}, Clock::now())) {
     failure = held_.Send(to);
     if (failure == 0) failure = SendFrames(socket, to, header_, message.payload, TailOf(reference));
     if (failure != 0 && reference) shared_->Withdraw(to);
@@ -323,15 +329,6 @@ Status ZmqTransport::Send(PeerId to, const Message& message) {
   counters_->payload_messages_out += has_payload ? 1 : 0;
   counters_->payload_bytes_out += message.payload.size;
   return {};
-}
-
-bool ZmqTransport::Hold(PeerId to, const Message& message, const std::optional<PayloadReference>& reference) {
-  // A peer that has sent nothing may be of another version, which cannot read a coalesced frame, nor an Error in one.
-  const bool is_known = CallsUs(to) || dealers_.at(to.value).has_received;
-  if (!options_.coalesces || !is_known || message.header.Is<Error>()) return false;
-  if (options_.frame_bytes_max < CoalescedFrame::kBytesMax) return false;
-  return held_.Hold(to, {header_, reference ? TailOf(reference) : message.payload.bytes(), reference.has_value()},
-                    Clock::now());
 }
 
 void ZmqTransport::TendConnections() {
